@@ -54,7 +54,7 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
         )
     limit = bytes_per_second(change.wanted.disk_limit_mb_s)
     if limit is not None and change.differs("disk_limit_mb_s"):
-        text = f"each disk of {change.instance.id} gets mbps_rd and mbps_wr that are together {limit / 1e6:g}"
+        text = f"the disks of {change.instance.id} get mbps_rd and mbps_wr that are together {limit / 1e6:g}"
         yield only_said(TOOL, f"{text}; the lines of its disks, in which they stand, are not known here")
 
 

@@ -169,7 +169,8 @@ class _HostFiles:
         for line in self.text("/proc/diskstats").splitlines():
             name = line.split()[2] if len(line.split()) > 2 else ""
             gb = self.number(f"/sys/block/{name}/size") * _SECTOR / 1e9 if _is_disk(name) else 0.0
-            if gb > 0 and len(disks) < _MOST:
+            stacked = or_none(self._source.names, f"/sys/block/{name}/slaves") if gb > 0 else None
+            if gb > 0 and not stacked and len(disks) < _MOST:
                 # A disk of a hypervisor counts as rotating whatever it is.
                 spins = self.text(f"/sys/block/{name}/queue/rotational") if name.startswith("sd") else ""
                 disks[name] = gb, "nvme" if name.startswith("nvme") else kinds.get(spins, "")

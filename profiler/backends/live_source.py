@@ -92,6 +92,8 @@ class LiveSource:
         self._before, self._used, self._most = {}, {}, 0
 
     def names(self, path: str) -> list[str]:
+        if path.endswith("/slaves"):  # devices below a block device: sysfs has links there, not folders
+            return sorted(os.listdir(path))  # noqa: PTH208 - as above, no Path objects
         status = os.stat(path)  # noqa: PTH116 - no Path object for each of very many
         if status.st_nlink == _OWN_LINKS and status.st_dev in self._counting:
             return []  # a third of the time of looking

@@ -30,8 +30,9 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition(
         "pages_exchanged",
         "network: the host's ends of the container's veth pairs in /proc/net/dev (which end is whose is asked over "
-        "netlink), else the interfaces in its namespace; disk: `io.stat` (v2), `blkio.throttle.io_service_bytes` (v1) "
-        "or, where the group does not count, `io` of every task; driver domain: the sum of all instances",
+        "netlink), else the interfaces in its namespace; disk: `io.stat` (v2), `blkio.throttle.io_service_bytes` (v1), "
+        "each request once where devices lie on others (LVM, md), or, "
+        "where the group does not count, `io` of every task; driver domain: the sum of all instances",
         "(Δ network bytes both ways + Δ block bytes read and written) / 4096 / Δt",
         "Nothing is granted or flipped. A small packet is a whole page on Xen and a part of one here. Containers that "
         "share a network namespace each show all of its traffic; on the host's own network the metric is absent.",

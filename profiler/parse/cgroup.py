@@ -65,17 +65,23 @@ def parse_cpuset(text: str, where: str = "") -> tuple[int, ...]:
 
 
 def parse_io_stat(text: str, where: str = "") -> dict[str, int]:
-    """Read `io.stat` (version 2): bytes read and written per device `major:minor`."""
+    """Read `io.stat` (version 2): bytes read and written per device `major:minor`.
+
+    A device that is not used yet has a name and no values; some kernels write no line break after it, so that values
+    belong to the last name of a line. Devices that went away are all named `(unknown)`; their bytes add up.
+    """
     by_device: dict[str, int] = {}
     for number, line in lines(text):
-        device, *fields = line.split()
-        values = dict(field.partition("=")[::2] for field in fields)
-        if not fields:  # a device that was configured but not used yet has a line without values
-            by_device[device] = 0
+        fields = line.split()
+        devices = [field for field in fields if "=" not in field]
+        values = dict(field.partition("=")[::2] for field in fields if "=" in field)
+        for device in devices:
+            by_device.setdefault(device, 0)
+        if not values:
             continue
-        if "rbytes" not in values or "wbytes" not in values:
-            raise ParseError("io.stat", where, number, "rbytes= or wbytes= is missing")
-        by_device[device] = sum(count(values[key], "io.stat", where, number) for key in ("rbytes", "wbytes"))
+        if not devices or "rbytes" not in values or "wbytes" not in values:
+            raise ParseError("io.stat", where, number, "device, rbytes= or wbytes= is missing")
+        by_device[devices[-1]] += sum(count(values[key], "io.stat", where, number) for key in ("rbytes", "wbytes"))
     return by_device
 
 
@@ -109,7 +115,7 @@ def parse_device_limits(text: str, where: str = "") -> dict[str, int]:
 
 
 def parse_io_max(text: str, where: str = "") -> dict[str, int]:
-    """Read `io.max` (version 2): the lower of the read and write limits in bytes/s per device that has one."""
+    """Read `io.max` (version 2): what neither reads nor writes exceed, in bytes/s per device where both are limited."""
     by_device: dict[str, int] = {}
     for number, line in lines(text):
         device, *fields = line.split()
@@ -117,8 +123,8 @@ def parse_io_max(text: str, where: str = "") -> dict[str, int]:
         told = [values[key] for key in ("rbps", "wbps") if values.get(key, "max") != "max"]
         counts = [count(limit, "io.max", where, number) for limit in told]
         limits = [limit for limit in counts if real_limit(limit, NO_DISK_LIMIT_BYTES) is not None]
-        if limits:
-            by_device[device] = min(limits)
+        if len(limits) == 2:  # a limit of one way is none of the device: the other way is free
+            by_device[device] = max(limits)
     return by_device
 
 

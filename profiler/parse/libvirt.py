@@ -62,7 +62,8 @@ class DomainDescription:
     else those of <vcpu cpuset>. vCPUs that are not plugged in do not count, and where such ones leave gaps between the
     numbers of the others, the label `vcpu_ids` has the numbers.
 
-    `bandwidths` has an entry per interface (None = unlimited), `disk_limits` one per limited disk: read plus write.
+    `bandwidths` has an entry per interface (None = unlimited), `disk_limits` one per disk (None = unlimited in one
+    direction at least): read plus write; disks of one throttle group have one limit together.
     `direct_disks`: all drives are files or devices of the host and bypass its page cache, so that the kernel's counts
     for the QEMU process are what the guest reads and writes. `labels` name the image that its first disk was made of
     and, where Nova made it, the server's name, flavor and project. `quotas` are vcpu_quota, vcpu_period, global_quota
@@ -73,7 +74,7 @@ class DomainDescription:
     memory_mb: float
     pins: tuple[tuple[int, ...], ...]
     bandwidths: tuple[Bandwidth | None, ...]
-    disk_limits: tuple[int, ...]
+    disk_limits: tuple[int | None, ...]
     direct_disks: bool
     labels: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
@@ -261,14 +262,12 @@ def parse_domain(text: str, where: str = "") -> DomainDescription:
     numbers = _plugged_in(root, vcpu, where)
     everyone = _cpus(vcpu.get("cpuset"), where) if vcpu.get("cpuset") else ()
     pins = {_count(pin.get("vcpu"), where): _cpus(pin.get("cpuset"), where) for pin in root.iterfind("cputune/vcpupin")}
-    disks = [_tuned(tune, where) for tune in root.iterfind("devices/disk/iotune")]
-    devices = [_tuned(device, where) for device in root.iterfind("blkiotune/device")]
     return DomainDescription(
         len(numbers),
         _memory_mb(root, where),
         tuple(pins.get(number, everyone) for number in numbers),
         tuple(_bandwidth(interface, where) for interface in root.iterfind("devices/interface")),
-        tuple(limit for limit in (*disks, *devices) if limit is not None),
+        _disk_limits(root, where),
         all(_direct(disk) for disk in root.iterfind("devices/disk")),
         _labels(root) | ({} if numbers == tuple(range(len(numbers))) else {"vcpu_ids": format_cpus(numbers)}),
         root.findtext("name") or "",
@@ -410,14 +409,33 @@ def _direct(disk: ET.Element) -> bool:
     return disk.find("source") is None or (disk.get("type") in ("file", "block") and cache in ("none", "directsync"))
 
 
+def _disk_limits(root: ET.Element, where: str) -> tuple[int | None, ...]:
+    """Limits of its disks by their own <iotune>, and by <blkiotune> of the host's device that a disk is.
+
+    CD and floppy drives are left out, and so is a disk without a source: it holds nothing.
+    """
+    devices = {device.findtext("path"): _tuned(device, where) for device in root.iterfind("blkiotune/device")}
+    limits: list[int | None] = []
+    groups: set[str] = set()
+    for disk in root.iterfind("devices/disk"):
+        source, tune = disk.find("source"), disk.find("iotune")
+        own = _tuned(tune, where) if tune is not None else None
+        group = tune.findtext("group_name") if tune is not None else None
+        if disk.get("device", "disk") not in ("disk", "lun") or (own is None and source is None) or group in groups:
+            continue
+        groups |= {group} if group else set()
+        below = devices.get(source.get("dev")) if source is not None and source.get("dev") else None
+        limits.append(min((limit for limit in (own, below) if limit is not None), default=None))
+    return tuple(limits)
+
+
 def _tuned(element: ET.Element, where: str) -> int | None:
-    """Read plus write bytes per second of an <iotune> or a <blkiotune> device; None = not limited."""
+    """Read plus write bytes per second of an <iotune> or a <blkiotune> device; None = one direction is not limited."""
     limit = _positive(element, "total_bytes_sec", where)
     if limit is not None:
         return limit
-    sides = [_positive(element, f"{side}_bytes_sec", where) for side in ("read", "write")]
-    known = [side for side in sides if side is not None]
-    return sum(known) if known else None
+    read, write = (_positive(element, f"{side}_bytes_sec", where) for side in ("read", "write"))
+    return None if read is None or write is None else read + write
 
 
 def _positive(element: ET.Element, name: str, where: str) -> int | None:

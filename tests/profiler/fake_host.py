@@ -89,7 +89,7 @@ class FakeHost:
             f"/cg/cpuset/{path}/cpuset.effective_cpus": "0-1\n",
             f"/cg/blkio/{path}/blkio.throttle.io_service_bytes_recursive": "8:0 Read 4096\n8:0 Write 0\nTotal 4096\n",
             f"/cg/blkio/{path}/blkio.throttle.read_bps_device": "8:0 2000000\n",
-            f"/cg/blkio/{path}/blkio.throttle.write_bps_device": "",
+            f"/cg/blkio/{path}/blkio.throttle.write_bps_device": "8:0 2000000\n",
         }
 
     def version_2(self, path: str, tids: list[int], usage_us: int) -> None:
@@ -103,7 +103,7 @@ class FakeHost:
             f"/cg/{path}/cpu.weight": "200\n",
             f"/cg/{path}/cpuset.cpus.effective": "0-1\n",
             f"/cg/{path}/io.stat": "8:0 rbytes=4096 wbytes=0 rios=1 wios=0\n",
-            f"/cg/{path}/io.max": "8:0 rbps=2000000 wbps=max riops=max wiops=max\n",
+            f"/cg/{path}/io.max": "8:0 rbps=2000000 wbps=2000000 riops=max wiops=max\n",
             f"/cg/{path}/cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n",
             f"/cg/{path}/io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\n",
         }

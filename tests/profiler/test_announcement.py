@@ -193,7 +193,11 @@ def _server() -> FakeHost:
             f"{name}: {' '.join(['0'] * 16)}\n" for name in ("lo", "eno1", "eno2", "bond0", "tap1")
         ),
         "/sys/class/net/bond0/bonding/mode": "802.3ad 4\n",
-        "/proc/diskstats": "".join(f" 8 0 {name} 1 2 3\n" for name in ("sda", "sda1", "nvme0n1", "nvme0n1p1", "loop0")),
+        "/proc/diskstats": "".join(
+            f" 8 0 {name} 1 2 3\n" for name in ("sda", "sda1", "nvme0n1", "nvme0n1p1", "loop0", "bcache0")
+        ),
+        "/sys/block/bcache0/size": "7906250000\n",
+        "/sys/block/bcache0/slaves/sdb/dev": "8:16\n",
         "/sys/block/sda/size": "1953125000\n",
         "/sys/block/sda/queue/rotational": "1\n",
         "/sys/block/nvme0n1/size": "3906250000\n",

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.backends.libvirt.isolation import disk_limit_mb_s
 from profiler.parse.libvirt import (
     Bandwidth,
     DomainDescription,
@@ -115,6 +116,51 @@ def test_limits_of_reading_and_writing_add_up_and_no_limit_is_none() -> None:
     assert parse_domain(domain_xml("a", devices=tune + none)).disk_limits == (12,)
 
 
+_BOTH = "<iotune><read_bytes_sec>5000000</read_bytes_sec><write_bytes_sec>7000000</write_bytes_sec></iotune>"
+_GROUP = "<iotune><total_bytes_sec>3000000</total_bytes_sec><group_name>gold</group_name></iotune>"
+
+
+def _disk(tune: str, source: str = "<source file='/a'/>", device: str = "disk") -> str:
+    return f"<disk type='file' device='{device}'>{source}{tune}</disk>"
+
+
+@pytest.mark.parametrize(
+    ("devices", "together_mb_s"),
+    [
+        (_disk("<iotune><read_bytes_sec>5000000</read_bytes_sec></iotune>"), None),
+        (_disk("<iotune><write_bytes_sec>5000000</write_bytes_sec></iotune>"), None),
+        (_disk(_BOTH) + _disk(""), None),
+        (_disk(_BOTH) + _disk("<iotune><total_bytes_sec>1000000</total_bytes_sec></iotune>"), 13.0),
+        (_disk(_BOTH) + _disk("", device="cdrom") + _disk("", source=""), 12.0),
+        (_disk(_GROUP) + _disk(_GROUP), 3.0),
+    ],
+    ids=[
+        "reads alone",
+        "writes alone",
+        "one of two disks",
+        "both disks",
+        "a CD and an empty drive beside",
+        "one group",
+    ],
+)
+def test_a_domain_has_a_disk_limit_where_each_way_of_each_disk_is_limited(
+    devices: str, together_mb_s: float | None
+) -> None:
+    assert disk_limit_mb_s(parse_domain(domain_xml("a", devices=devices)).disk_limits) == together_mb_s
+
+
+def test_a_limit_of_a_device_of_the_host_is_one_of_the_disk_that_is_that_device() -> None:
+    tune = "<blkiotune><device><path>/dev/vg/a</path><read_bytes_sec>{}</read_bytes_sec>{}</device></blkiotune>"
+    both = tune.format(2_000_000, "<write_bytes_sec>1000000</write_bytes_sec>")
+    disk = "<disk type='block' device='disk'><source dev='/dev/vg/{}'/></disk>"
+    for tuning, name, limits in (
+        (both, "a", (3_000_000,)),
+        (both, "b", (None,)),
+        (tune.format(2_000_000, ""), "a", (None,)),
+    ):
+        assert parse_domain(domain_xml("a", tuning=tuning, devices=disk.format(name))).disk_limits == limits
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -199,7 +245,7 @@ def test_mutated_xml_is_read_or_refused_and_nothing_else(text: str) -> None:
         assert error.line >= 1
     else:
         assert described.vcpus >= 1
-        assert all(limit > 0 for limit in described.disk_limits)
+        assert all(limit is None or limit > 0 for limit in described.disk_limits)
 
 
 _JSON = st.recursive(

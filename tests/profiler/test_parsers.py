@@ -88,7 +88,7 @@ VALUES: dict[str, tuple[Callable[[str], object], str, object]] = {
     "a disk limit beyond every disk beside one that holds": (
         cgroup.parse_io_max,
         "8:0 rbps=18446744073709551615 wbps=7000000\n",
-        {"8:0": 7_000_000},
+        {},
     ),
     "a disk limit beyond every disk, version 1": (cgroup.parse_device_limits, "8:0 18446744073709551615\n", {}),
     "an empty cpuset": (cgroup.parse_cpuset, "\n", ()),
@@ -99,7 +99,18 @@ VALUES: dict[str, tuple[Callable[[str], object], str, object]] = {
         {"8:16": 1_459_200 + 314_773_504, "8:0": 90_430_464 + 1},
     ),
     "a device without numbers": (cgroup.parse_io_stat, "254:0\n", {"254:0": 0}),
-    "the lower limit of limited devices": (cgroup.parse_io_max, IO_MAX, {"8:16": 2_097_152}),
+    "a limit of reads alone is none of the device": (cgroup.parse_io_max, IO_MAX, {}),
+    "what neither reads nor writes exceed": (cgroup.parse_io_max, "8:0 rbps=7 wbps=9 riops=max\n", {"8:0": 9}),
+    "devices that went away add up": (
+        cgroup.parse_io_stat,
+        "(unknown) rbytes=30 wbytes=1 rios=1 wios=1\n(unknown) rbytes=500 wbytes=0 rios=1 wios=0\n",
+        {"(unknown)": 531},
+    ),
+    "unused devices without a line break before the used one": (
+        cgroup.parse_io_stat,
+        "7:3 7:2 8:0 rbytes=40 wbytes=2 rios=1 wios=1\n",
+        {"7:3": 0, "7:2": 0, "8:0": 42},
+    ),
     "reads and writes counted once": (cgroup.parse_service_bytes, SERVICE_BYTES, {"8:0": 5120}),
     "a kernel that does not count is not zero": (cgroup.parse_service_bytes, "Total 0\n", {}),
     "a mount point with a blank": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from advisor.inventories.reading import STOPPED_LOAD, Facts
-from profiler.backends.libvirt.isolation import cap_percent, network, pinning
+from profiler.backends.libvirt.isolation import cap_percent, disk_limit_mb_s, network, pinning
 from profiler.host_kinds import HostKind
 from profiler.instance_ids import instance_id, name_label
 from profiler.parse.libvirt import parse_cells, parse_domain, parse_nodeinfo
@@ -61,7 +61,7 @@ def instance_facts(uuid: str, xml: str, host: str, source: str, *, runs: bool) -
             "pinning": pinning(described),
             "cap_percent": cap_percent(described.quotas, described.vcpus),
             "network": network(described.bandwidths),
-            "disk_limit_mb_s": min(described.disk_limits) / 1e6 if described.disk_limits else None,
+            "disk_limit_mb_s": disk_limit_mb_s(described.disk_limits),
         },
         "labels": {"source": source, "uuid": uuid, **name_label(described.name), **described.labels},
     }

@@ -37,7 +37,7 @@ def read_settings(source: HostSource, connection: LibvirtConnection, record: Dom
         cap_percent=cap_percent(parameters, described.vcpus) if described else None,
         weight=_weight(source, parameters),
         network=network(described.bandwidths) if described else None,
-        disk_limit_mb_s=min(described.disk_limits) / 1e6 if described and described.disk_limits else None,
+        disk_limit_mb_s=disk_limit_mb_s(described.disk_limits) if described else None,
     )
 
 
@@ -65,6 +65,12 @@ def _weight(source: HostSource, parameters: object) -> int | None:
         return None
     default = V1_DEFAULT_SHARES if "cpu" in mounts else V2_DEFAULT_WEIGHT
     return max(1, min(MAX_WEIGHT, round(shares * DEFAULT_WEIGHT / default)))
+
+
+def disk_limit_mb_s(limits: tuple[int | None, ...]) -> float | None:
+    """The limits of all disks together; None where one of them has no limit, for then the instance has none."""
+    known = [limit for limit in limits if limit is not None]
+    return sum(known) / 1e6 if known and len(known) == len(limits) else None
 
 
 def network(bandwidths: tuple[Bandwidth | None, ...]) -> NetworkSettings | None:

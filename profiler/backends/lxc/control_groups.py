@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Protocol
 
-from profiler.backends.linux import attempt, reason
+from profiler.backends.block_stack import BlockStack
+from profiler.backends.linux import attempt, or_none, reason
 from profiler.backends.source import HostSource
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, NO_MEMORY_LIMIT_BYTES, real_limit
 from profiler.parse.cgroup import (
@@ -69,7 +70,9 @@ class Groups(Protocol):
     def memory_limit_bytes(self, path: str) -> int | None:
         """None = it may use all there is."""
 
-    def disk_limit_bytes(self, path: str) -> int | None: ...
+    def disk_limit_bytes(self, path: str) -> int | None:
+        """Bytes per second that neither its reads nor its writes exceed on all disks that it uses; None = no limit."""
+
     def pressure_us(self, path: str, resource: str) -> int:
         """Time in which some task was stalled for `cpu` or `io`."""
 
@@ -94,6 +97,7 @@ class GroupsV1:
 
     def __init__(self, source: HostSource, mounts: Mapping[str, str]) -> None:
         self._source = source
+        self._stack = BlockStack(source)
         self.mounts = dict(mounts)
 
     def _read(self, controller: str, path: str, file: str) -> tuple[str, str]:
@@ -137,8 +141,11 @@ class GroupsV1:
 
     def disk_bytes(self, path: str) -> int | None:
         # Kernels since 6.10 count only once a limit was set somewhere on the device: no line means "not counted".
-        devices = parse_service_bytes(*self._read("blkio", path, "blkio.throttle.io_service_bytes_recursive"))
-        return sum(devices.values()) if devices else None
+        devices = self._disks(path)
+        return sum(self._stack.once(devices).values()) if devices else None
+
+    def _disks(self, path: str) -> dict[str, int]:
+        return parse_service_bytes(*self._read("blkio", path, "blkio.throttle.io_service_bytes_recursive"))
 
     def cpus(self, path: str) -> tuple[int, ...]:
         return parse_cpuset(*self._read("cpuset", path, "cpuset.effective_cpus"))
@@ -155,11 +162,12 @@ class GroupsV1:
         return _memory_limit(parse_counter(*self._read("memory", path, "memory.limit_in_bytes")))
 
     def disk_limit_bytes(self, path: str) -> int | None:
-        limits: list[int] = []
-        for operation in ("read", "write"):
-            text, where = self._read("blkio", path, f"blkio.throttle.{operation}_bps_device")
-            limits += parse_device_limits(text, where).values()
-        return min(limits, default=None)
+        reading, writing = (
+            parse_device_limits(*self._read("blkio", path, f"blkio.throttle.{way}_bps_device"))
+            for way in ("read", "write")
+        )
+        both = {device: max(reading[device], writing[device]) for device in reading.keys() & writing.keys()}
+        return self._stack.limit(both, or_none(self._disks, path) or {}) if both else None
 
     def pressure_us(self, path: str, resource: str) -> int:
         return parse_pressure(*self._read("unified", path, f"{resource}.pressure"))
@@ -172,6 +180,7 @@ class GroupsV2:
 
     def __init__(self, source: HostSource, mount: str) -> None:
         self._source = source
+        self._stack = BlockStack(source)
         self.mount = mount
 
     def _read(self, path: str, file: str) -> tuple[str, str]:
@@ -209,7 +218,10 @@ class GroupsV2:
         return {name: 1000 * stat[key] for name, key in _V2_TIMES.items() if key in stat}
 
     def disk_bytes(self, path: str) -> int | None:
-        return sum(parse_io_stat(*self._read(path, "io.stat")).values())
+        return sum(self._stack.once(self._disks(path)).values())
+
+    def _disks(self, path: str) -> dict[str, int]:
+        return parse_io_stat(*self._read(path, "io.stat"))
 
     def cpus(self, path: str) -> tuple[int, ...]:
         """Where the cpuset controller is not enabled for a group, the group above it decides."""
@@ -233,7 +245,8 @@ class GroupsV2:
         return None if text.strip() == "max" else _memory_limit(parse_counter(text, where))
 
     def disk_limit_bytes(self, path: str) -> int | None:
-        return min(parse_io_max(*self._read(path, "io.max")).values(), default=None)
+        limits = parse_io_max(*self._read(path, "io.max"))
+        return self._stack.limit(limits, or_none(self._disks, path) or {}) if limits else None
 
     def pressure_us(self, path: str, resource: str) -> int:
         return parse_pressure(*self._read(path, f"{resource}.pressure"))

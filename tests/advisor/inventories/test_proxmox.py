@@ -52,6 +52,22 @@ def test_nodes_and_guests_become_facts_and_templates_are_no_guests(source: Proxm
 
 
 @pytest.mark.parametrize(
+    ("disks", "limit"),
+    [
+        ({"scsi0": "a:1,mbps_rd=100"}, None),
+        ({"scsi0": "a:1,mbps_rd=100,mbps_wr=0"}, None),
+        ({"scsi0": "a:1,mbps_rd=100,mbps_wr=50", "scsi1": "a:2"}, None),
+        ({"scsi0": "a:1,mbps_rd=100,mbps_wr=50", "virtio1": "a:2,mbps_rd=5,mbps_wr=2"}, 157),
+    ],
+)
+def test_a_guest_has_a_disk_limit_where_each_way_of_each_disk_is_limited(
+    disks: dict[str, str], limit: float | None, source: Proxmox, cluster: Cluster
+) -> None:
+    cluster.configs[100] = {name: value for name, value in cluster.configs[100].items() if name != "scsi0"} | disks
+    assert _one(source.read(), "100")["settings"]["disk_limit_mb_s"] == limit
+
+
+@pytest.mark.parametrize(
     ("config", "maxcpu", "vcpus", "cap"),
     [
         ({"cpulimit": "0.5"}, 0.5, 1, 50),
