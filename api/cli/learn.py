@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from advisor import offline, service
-from advisor.errors import InvalidInput
+from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli.cards import print_verdict
@@ -102,7 +102,11 @@ def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as
     verdict, activated = None, False
     if register:
         with Advisor(chosen) as advisor:
-            verdict = advisor.models.register(artifact).verdict
+            try:
+                verdict = advisor.models.register(artifact).verdict
+            except AdvisorError as error:  # what took so long is not lost
+                advice = f"it is kept in {artifact}; cotenant models activate {artifact.name} tries again"
+                raise type(error)(f"{error.message}; {advice}", field=error.field) from error
             if auto and verdict is not None and verdict["passed"]:
                 advisor.models.activate(artifact.name)
                 activated = True

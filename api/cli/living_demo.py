@@ -40,6 +40,8 @@ _MOST_SAMPLES = 3000  # in one call
 _LATE_S = 4.0
 _MOST_EVERY_S = 86_400.0  # that an announcement may say
 _END_S = 20.0
+_AGAIN_S = 1.0
+_LATE = {"service.busy", "storage.unavailable", "deadline.passed"}  # answers of a service that is only slow
 _PATIENCE_S = 120.0  # of a busy machine, on which the first answer waits for what is compiled
 _TO = {"/v1/announcements": "announcements", "/v1/samples": "samples"}
 Line = dict[str, Any]
@@ -158,7 +160,7 @@ class Feeder:
     def _run(self) -> None:
         try:
             for to, body, is_late in self._posts():
-                self._service.post(to, body=body)
+                self._post(to, body)
                 self._seen.take(to, body)
                 if not is_late and time.monotonic() - self._told_s >= _TELL_EVERY_S:
                     self._tell()
@@ -168,6 +170,17 @@ class Feeder:
             self.trouble = f"the cloud is not told any more: {error}"
         if not self._stopping.is_set():
             os.kill(os.getpid(), signal.SIGTERM)  # nothing moves any more: the service ends as if somebody had told it
+
+    def _post(self, to: str, body: Line) -> Any:
+        """Post it until the service, which is this very process, has taken it: a crowded machine takes its time."""
+        while True:
+            try:
+                return self._service.post(to, body=body)
+            except AdvisorError as error:
+                cause = error.__cause__
+                is_late = getattr(cause, "kind", "") == "timeout" or getattr(cause, "code", "") in _LATE
+                if not is_late or self._stopping.wait(_AGAIN_S):
+                    raise
 
     def _posts(self) -> Iterator[tuple[str, Line, bool]]:
         """What to post, each when it is time, and whether that was long ago; samples that are late go together."""
@@ -206,7 +219,7 @@ class Feeder:
         """Say how things are, and where a newcomer should go now."""
         self._told_s = time.monotonic()
         question = {"instance": NEWCOMER, "limit": 1, "dry_run": True}
-        best = self._service.post("placements", body=question)["candidates"][:1]
+        best = self._post("placements", question)["candidates"][:1]
         answer = best[0]["host"] if best else "no host"
         before, self._answer = self._answer, answer
         instead = f" (before: {before})" if before not in {"", answer} else ""

@@ -11,8 +11,12 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +31,9 @@ if TYPE_CHECKING:
     from models.prediction import Predictor
 
 _passed: set[bytes] = set()  # checksums of artifacts that passed in this process and need no second test
-LIMIT_S = 60.0  # a test takes about two seconds, most of them for loading libraries
+LIMIT_S = 60.0  # of CPU time: a test takes about two seconds of it, most of them for loading libraries
+STALLED_S = 120.0  # without any CPU time, which even a crowded machine gives: it hangs
+_LOOK_S = 0.05
 MOST_PROFILES = 50  # profiles of the training that are tried
 SECRETS = ("COTENANT_", "OS_", "PG")  # environment variables with these prefixes are not passed on
 
@@ -37,28 +43,74 @@ class SmokeTestError(ValueError):
 
 
 def run(artifact: Path) -> None:
-    """Load `artifact` and predict a few scenes in another process, within LIMIT_S; SmokeTestError says how that
-    failed."""
+    """Load `artifact` and predict a few scenes in another process, within LIMIT_S of CPU time however long that takes;
+    SmokeTestError says how it failed."""
     sums = _sums(artifact)
     if sums in _passed:
         return
     environment = {name: value for name, value in os.environ.items() if not name.startswith(SECRETS)}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, "-P", "-m", "models.learning.smoke_test", str(artifact.resolve())]
-    try:
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise SmokeTestError(f"its first prediction was not there after {LIMIT_S:g} s") from None
-    if done.returncode < 0:
-        name = signal.Signals(-done.returncode).name
+    with (
+        TemporaryFile() as errors,
+        subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors
+        ) as process,
+    ):
+        try:
+            _await(process)
+        finally:
+            process.kill()
+        errors.seek(0)
+        last_words = errors.read().decode("utf-8", "replace").strip().splitlines()[-1:]
+    if process.returncode < 0:
+        name = signal.Signals(-process.returncode).name
         raise SmokeTestError(f"the process of its first prediction ended by {name}")
-    if done.returncode:
-        errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise SmokeTestError(errors[-1][:500] if errors else "its first prediction failed")
+    if process.returncode:
+        raise SmokeTestError(last_words[0][:500] if last_words else "its first prediction failed")
     if sums is not None:
         _passed.add(sums)
+
+
+@dataclass(slots=True)
+class Watch:
+    """How a process fares by the CPU time that it has used (s) and a clock (s)."""
+
+    used_s: float = 0.0
+    changed_s: float = 0.0
+
+    def why_not(self, used_s: float, now_s: float) -> str:
+        """Why its prediction is not waited for any longer, empty = it is."""
+        if used_s != self.used_s:
+            self.used_s, self.changed_s = used_s, now_s
+        if used_s > LIMIT_S:
+            return f"its first prediction was not there after {LIMIT_S:g} s of CPU time"
+        if now_s - self.changed_s > STALLED_S:
+            return f"the process of its first prediction did nothing for {STALLED_S:g} s"
+        return ""
+
+
+def _await(process: subprocess.Popen[bytes]) -> None:
+    """Wait until it ends; SmokeTestError when it takes too much CPU time, or hangs."""
+    began_s = time.monotonic()
+    watch = Watch(changed_s=began_s)
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_LOOK_S)
+            return
+        now_s = time.monotonic()
+        reason = watch.why_not(_used_s(process.pid, now_s - began_s), now_s)
+        if reason:
+            raise SmokeTestError(reason)
+
+
+def _used_s(pid: int, passed_s: float) -> float:
+    """CPU time of a process, `passed_s` where this system does not tell it: fields 14 and 15 of proc_pid_stat(5)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError):
+        return passed_s
 
 
 def _sums(artifact: Path) -> bytes | None:

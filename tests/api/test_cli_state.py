@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from advisor.domain import ModelCard
+from advisor.errors import BrokenArtifact
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut
 from advisor.service import Advisor
@@ -99,6 +100,20 @@ def test_a_model_that_is_not_there_is_a_failure(command: str, version: str) -> N
     result = run("models", command, version)
     assert result.exit_code == 1
     assert result.stderr == f"cotenant: there is no model {version}\n"
+
+
+def test_a_model_that_cannot_be_registered_after_its_training_is_kept_and_its_place_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def register(_: ModelRegistry, artifact: Path) -> ModelCard:
+        raise BrokenArtifact(f"model {artifact.name} cannot be used: its first prediction failed")
+
+    monkeypatch.setattr("api.cli.learn.offline.train", lambda *_, settings, **__: settings.model_dir / "m-1")
+    monkeypatch.setattr(ModelRegistry, "register", register)
+    for more in ([], ["--json"]):
+        result = run("train", "--dataset", "a", *more)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "it is kept in var/models/m-1; cotenant models activate m-1 tries again" in result.stderr
 
 
 def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.MonkeyPatch) -> None:

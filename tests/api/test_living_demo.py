@@ -6,16 +6,19 @@ import json
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from api.cli import living_demo
+from api.cli.asking import ServiceFailed
 from api.cli.living_demo import DayOfLines, FastClock, Feeder, NewestSamples, recorded
+from cotenant_client import InvalidInput, Unavailable
 from tests.servers.forked import Forked
 from tests.servers.running import free_port
 from tests.servers.service import COTENANT, ask
@@ -155,3 +158,23 @@ def test_the_worst_off_gets_the_smallest_part_of_what_it_wants() -> None:
     seen.take("samples", json.loads(json.dumps({"samples": samples})))
     assert seen.hosts() == "h1 55 %"
     assert seen.worst().startswith("worst off: b-1 on h1 gets 30 %")
+
+
+def test_a_service_that_is_only_slow_is_told_again_and_one_that_refuses_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = [Unavailable("x", kind="timeout"), Unavailable("x", status=503, problem={"code": "service.busy"})]
+    answers: list[Exception | None] = [*late, None, InvalidInput("no such host")]
+
+    class Slow:
+        def post(self, *_: str, body: object) -> object:
+            del body
+            cause = answers.pop(0)
+            if cause is not None:
+                raise ServiceFailed("late") from cause
+            return {}
+
+    monkeypatch.setattr(living_demo, "_AGAIN_S", 0.0)
+    feeder = Feeder.__new__(Feeder)
+    feeder._service, feeder._stopping = cast(Any, Slow()), threading.Event()
+    assert feeder._post("samples", {}) == {}
+    with pytest.raises(ServiceFailed):
+        feeder._post("samples", {})
