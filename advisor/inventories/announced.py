@@ -33,7 +33,9 @@ _ALWAYS_SAID = ("kind", "pcpus", "vcpus")  # no source leaves them open …
 _COMPARED = (*_ALWAYS_SAID, "memory_mb")  # … and a difference of these is told
 # Labels that the service sets itself, or that say who may change what; no agent may.
 _RESERVED = frozenset({SOURCE, STOPPED_AT, MACHINE, DISAGREEMENT, DOMAIN})
-_OWN_HOST_LABELS = frozenset({"kernel", "cpu_model", "sockets", "links", "disks", "xen", "scheduler", "agent", MACHINE})
+_OWN_HOST_LABELS = frozenset(
+    {"kernel", "cpu_model", "sockets", "links", "disks", "xen", "scheduler", "cgroup_version", "agent", MACHINE}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ def commands(
     current: IsolationSettings,
     wanted: IsolationSettings,
     *,
-    scheduler: str = "credit2",
-    cgroup: int = 2,
+    scheduler: str | None = None,
+    cgroup: int | None = None,
     uplink: str | None = None,
     neighbours: Sequence[Instance] | None = None,
     target: str | None = None,
@@ -36,7 +36,8 @@ def commands(
     is a Command without argv whose note says so.
 
     `scheduler` is Xen's (credit or credit2), `cgroup` the version of control groups on Linux (1 or 2), `uplink` the
-    interface out of the host (else the host's label `uplink`). `neighbours` are the other instances on the host, None
+    interface out of the host; where they are None, the host's labels of these names count, which agents announce, and
+    without one credit2 and version 2 are assumed. `neighbours` are the other instances on the host, None
     = not known; they decide whether the uplink's tree is there already. `target` is native (the hypervisor's own
     tools), openstack or cloudstack (else the host's label `render`, else native). Which labels of an instance are read
     stands in docs/settings.md.

@@ -33,11 +33,13 @@ class Phase(IntEnum):
 @dataclass(frozen=True, slots=True)
 class RenderOptions:
     """What commands depend on beside host and instance: Xen's `scheduler`, the version of control groups (`cgroup`) on
-    Linux, and the `uplink` that tc shapes, None = as the host's labels say."""
+    Linux (`cgroup_assumed`: the host does not say which), and the `uplink` that tc shapes, None = as the host's labels
+    say."""
 
     scheduler: str
     cgroup: int
     uplink: str | None
+    cgroup_assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from advisor.render.change import SettingsChange, Step, replaced
+from advisor.render.change import RenderOptions, SettingsChange, Step, replaced
 from models.physics.cap_periods import MIN_QUOTA_US, is_short, period_us
 from profiler.observed import DEFAULT_WEIGHT, Instance
 
@@ -27,18 +27,34 @@ def v2_weight(weight: int) -> int:
     return _scaled(weight, DEFAULT_V2_WEIGHT, V2_WEIGHT_RANGE)
 
 
-def weight_note(weight: int | None, cgroup: int) -> str:
-    """What is lost of a weight on the tool's scale, or nothing."""
-    if weight is None or cgroup == 1 or weight * DEFAULT_V2_WEIGHT <= V2_WEIGHT_RANGE[1] * DEFAULT_WEIGHT:
+def weight_note(weight: int | None, options: RenderOptions) -> str:
+    """What is lost of a weight on the tool's scale, and on which version of control groups it rests where that was not
+    reported: a number that raises a weight on version 2 lowers it on version 1."""
+    if weight is None or options.cgroup == 1:
         return ""
-    return f"cpu.weight ends at {V2_WEIGHT_RANGE[1]}, so weight {weight} counts as {V2_WEIGHT_RANGE[1] * 256 // 100}"
+    notes = []
+    if weight * DEFAULT_V2_WEIGHT > V2_WEIGHT_RANGE[1] * DEFAULT_WEIGHT:
+        ends = V2_WEIGHT_RANGE[1]
+        notes.append(f"cpu.weight ends at {ends}, so weight {weight} counts as {ends * 256 // 100}")
+    if options.cgroup_assumed:
+        notes.append(
+            f"for control groups version 2, which the host has not reported; on version 1 it is {shares(weight)}"
+        )
+    return "; ".join(notes)
 
 
-def weighted(tool: str, change: SettingsChange, cgroup: int, argv: Callable[[int], tuple[str, ...]]) -> Iterator[Step]:
+def by_version(options: RenderOptions) -> Callable[[int], int]:
+    """Xen's weight on the scale of the host's control groups."""
+    return shares if options.cgroup == 1 else v2_weight
+
+
+def weighted(
+    tool: str, change: SettingsChange, options: RenderOptions, argv: Callable[[int], tuple[str, ...]]
+) -> Iterator[Step]:
     """The weight on the scale of cpu.shares or of cpu.weight, by the version of control groups."""
-    pair = change.weights(shares if cgroup == 1 else v2_weight)
+    pair = change.weights(by_version(options))
     if pair:
-        note = weight_note(change.wanted.weight, cgroup)
+        note = weight_note(change.wanted.weight, options)
         yield from replaced(tool, *pair, argv, loosens=pair[1] > pair[0], note=note)
 
 

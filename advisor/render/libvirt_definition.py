@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 from advisor.render.change import RenderOptions, SettingsChange, Step, bytes_per_second, only_said
-from advisor.render.groups import period_and_quota, shares, v2_weight
+from advisor.render.groups import by_version, period_and_quota
 from advisor.render.names import disk_target, iothreads, mac_address, vcpu_numbers
 from advisor.render.policing import policed
 from advisor.render.tc import on_uplink
@@ -16,17 +16,17 @@ from profiler.observed import format_cpus
 
 def definition(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """Elements for the domain's definition (virsh edit), so that it starts with its settings."""
-    parts = (_cputune(change, options.cgroup), _iotune(change), _bandwidth(change, options.uplink))
+    parts = (_cputune(change, options), _iotune(change), _bandwidth(change, options.uplink))
     text = "".join(ElementTree.tostring(part, encoding="unicode") for part in parts if part is not None)
     if text:
         yield only_said("virsh", f"to start with it, write into the domain {change.instance.id} (virsh edit): {text}")
 
 
-def _cputune(change: SettingsChange, cgroup: int) -> ElementTree.Element | None:
+def _cputune(change: SettingsChange, options: RenderOptions) -> ElementTree.Element | None:
     wanted, instance = change.wanted, change.instance
     tune = ElementTree.Element("cputune")
     if wanted.weight is not None:
-        ElementTree.SubElement(tune, "shares").text = str((shares if cgroup == 1 else v2_weight)(wanted.weight))
+        ElementTree.SubElement(tune, "shares").text = str(by_version(options)(wanted.weight))
     if wanted.cap_percent is not None:
         period, quota = period_and_quota(wanted.cap_percent / 100 / instance.vcpus, instance)
         ElementTree.SubElement(tune, "period").text = str(period)

@@ -22,7 +22,7 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     group, cgroup = group_path(change.instance), options.cgroup
     yield from _pin(change, group)
     key = "cpu.shares" if cgroup == 1 else "cpu.weight"
-    yield from weighted("cgset", change, cgroup, lambda value: _cgset(group, f"{key}={value}"))
+    yield from weighted("cgset", change, options, lambda value: _cgset(group, f"{key}={value}"))
     yield from _cap(change, group, cgroup)
     yield from disk_limited(
         "cgset",

@@ -17,6 +17,8 @@ MAC, DISK, CGROUP, IOTHREADS, FLAVOR, PORT, POLICY = (
 VCPU_IDS = "vcpu_ids"  # the numbers of its vCPUs, where an unplug left gaps between them
 NAME = "name"  # where it cannot be an id: the hypervisor knows the instance by it
 UPLINK, KERNEL, RENDER, ADDRESS = "uplink", "kernel", "render", "address"
+CGROUP_VERSION, SCHEDULER = "cgroup_version", "scheduler"  # of a host; agents announce them
+DEFAULT_SCHEDULER = "credit2"  # since Xen 4.12
 GUEST = "guest"  # how Proxmox VE (qemu/100) and KubeVirt (NAMESPACE/NAME) know an instance
 TARGETS = ("native", "openstack", "cloudstack", "proxmox", "kubernetes")
 
@@ -140,6 +142,16 @@ def kernel_version(host: Host) -> tuple[int, int] | None:
     return (int(version[1]), int(version[2])) if version else None
 
 
+def cgroup_version(host: Host) -> int | None:
+    """The version of control groups that counts CPU time on a host: its label `cgroup_version`, None = not known."""
+    text = host.labels.get(CGROUP_VERSION)
+    if text not in ("1", "2", None):
+        raise InvalidInput(
+            f"host {host.id}: label {CGROUP_VERSION} {text[:60]!r} is not 1 or 2", field=f"host.labels.{CGROUP_VERSION}"
+        )
+    return None if text is None else int(text)
+
+
 def target_of(host: Host, target: str | None) -> str:
     """Who runs the commands: as asked, else the host's label `render`, else the hypervisor's own tools."""
     name = target if target is not None else host.labels.get(RENDER, "native")
@@ -191,6 +203,7 @@ def not_an_option(name: str, what: str, tool: str = "tools") -> str:
 
 _OF_HOSTS: Mapping[str, Callable[[Host], object]] = {
     RENDER: partial(target_of, target=None), UPLINK: partial(uplink_name, uplink=None), ADDRESS: address,
+    CGROUP_VERSION: cgroup_version,
 }  # fmt: skip
 _OF_INSTANCES: Mapping[str, Callable[[Instance], object]] = {
     MAC: mac_address,

@@ -20,7 +20,7 @@ from advisor.render.change import (
     more,
     only_said,
 )
-from advisor.render.groups import period_and_quota, quota_note, shares, v2_weight
+from advisor.render.groups import by_version, period_and_quota, quota_note, weight_note
 from advisor.render.names import FLAVOR, POLICY, PORT, cloud_name, not_an_option
 from advisor.render.policing import Policed, loosens, policed
 from profiler.observed import Host, Instance, NetworkSettings, Pinning
@@ -45,7 +45,7 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
             yield only_said(TOOL, f"CPU and disk are limited by the flavor: {why}", needs=lacks)
     else:
         yield from _pin(change, flavor)
-        yield from _weight(change, flavor, options.cgroup)
+        yield from _weight(change, flavor, options)
         yield from _cap(change, flavor)
         yield from _disk(change, flavor)
 
@@ -122,15 +122,14 @@ def _cpu_policy(change: SettingsChange, pinning: Pinning | None) -> dict[str, ob
     return specs
 
 
-def _weight(change: SettingsChange, flavor: str, cgroup: int) -> Iterator[Step]:
-    convert = shares if cgroup == 1 else v2_weight
-    pair = change.weights(convert)
+def _weight(change: SettingsChange, flavor: str, options: RenderOptions) -> Iterator[Step]:
+    pair = change.weights(by_version(options))
     if pair is None:
         return
     now = {} if change.current.weight is None else {"quota:cpu_shares": pair[0]}
     if now or pair[0] != pair[1]:
         phase = Phase.LOOSEN if pair[1] > pair[0] else Phase.TIGHTEN
-        yield from _specs(flavor, now, {"quota:cpu_shares": pair[1]}, phase, "")
+        yield from _specs(flavor, now, {"quota:cpu_shares": pair[1]}, phase, weight_note(change.wanted.weight, options))
 
 
 def _cap(change: SettingsChange, flavor: str) -> Iterator[Step]:

@@ -21,7 +21,7 @@ from advisor.render.change import (
     only_said,
     replaced,
 )
-from advisor.render.groups import shares, v2_weight
+from advisor.render.groups import by_version, weight_note
 from advisor.render.names import GUEST, guest_path
 from advisor.render.policing import policed
 from profiler.observed import Host, Instance, Pinning
@@ -42,10 +42,14 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
         return
     sets = _sets(change.host, guest)
     yield from _pin(change, guest, sets)
-    weights = change.weights(shares if options.cgroup == 1 else v2_weight)
+    weights = change.weights(by_version(options))
     if weights:
         yield from replaced(
-            TOOL, *weights, lambda units: (*sets, "--cpuunits", str(units)), loosens=weights[1] > weights[0]
+            TOOL,
+            *weights,
+            lambda units: (*sets, "--cpuunits", str(units)),
+            loosens=weights[1] > weights[0],
+            note=weight_note(change.wanted.weight, options),
         )
     now, then = change.current.cap_percent, change.wanted.cap_percent
     if then is not None:

@@ -10,7 +10,7 @@ from advisor.render import tc
 from advisor.render.change import RenderOptions, SettingsChange, Step
 from advisor.render.cloud_tools import CLOUD_TOOLS
 from advisor.render.host_tools import HOST_TOOLS
-from advisor.render.names import target_of
+from advisor.render.names import DEFAULT_SCHEDULER, SCHEDULER, cgroup_version, target_of
 from profiler.observed import Host, Instance
 
 
@@ -22,11 +22,18 @@ class Tools:
     options: RenderOptions
 
     @classmethod
-    def of(cls, host: Host, target: str | None, scheduler: str, cgroup: int, uplink: str | None) -> Tools:
-        """InvalidInput for a target or a version that there is not."""
-        if cgroup not in (1, 2):
+    def of(cls, host: Host, target: str | None, scheduler: str | None, cgroup: int | None, uplink: str | None) -> Tools:
+        """What is not given stands in the host's labels; InvalidInput for a target or a version that does not exist."""
+        if cgroup not in (1, 2, None):
             raise InvalidInput(f"control groups have version 1 or 2, not {cgroup}", field="cgroup")
-        return cls(target_of(host, target), RenderOptions(scheduler, cgroup, uplink))
+        version = cgroup or cgroup_version(host)
+        options = RenderOptions(
+            scheduler or host.labels.get(SCHEDULER) or DEFAULT_SCHEDULER,
+            version or 2,
+            uplink,
+            cgroup_assumed=not version,
+        )
+        return cls(target_of(host, target), options)
 
     def cpu_and_disk(self, change: SettingsChange) -> Iterator[Step]:
         """Pins, weight, cap and disk limit; for CloudStack the whole offering."""

@@ -25,7 +25,7 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
         yield Step(Phase.PIN, Command("virsh", (*pin, change.cpu_list(then, "r")), (*pin, change.cpu_list(now, "r"))))
     yield from _driver_threads(change, name)
     # libvirt hands cpu_shares on as they are: cpu.shares on version 1, cpu.weight on version 2 (formatdomain, shares).
-    yield from weighted("virsh", change, options.cgroup, lambda value: _schedinfo(name, f"cpu_shares={value}"))
+    yield from weighted("virsh", change, options, lambda value: _schedinfo(name, f"cpu_shares={value}"))
     yield from _cap(change, name)
     tune = ("virsh", "blkdeviotune", "--domain", name, "--device")
     yield from disk_limited(

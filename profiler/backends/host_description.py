@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from profiler.backends.commands import run_tool
 from profiler.backends.linux import or_none, read_interfaces
+from profiler.backends.lxc.control_groups import cgroup_version
 from profiler.backends.source import HostSource
 from profiler.host_kinds import TRAITS, HostKind
 from profiler.instance_ids import name_label
@@ -56,6 +57,7 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
         "kernel": files.text("/proc/sys/kernel/osrelease"),
         "cpu_model": model,
         "sockets": files.sockets(cpus),
+        "cgroup_version": "" if backend == "xen" else cgroup_version(source),
         "links": " ".join(f"{name}:{mbit:g}" for name, mbit in sorted(links.items())),
         "disks": " ".join(f"{name}:{kind or 'unknown'}:{gb:.0f}" for name, (gb, kind) in sorted(disks.items())),
     }

@@ -224,6 +224,25 @@ def _server() -> FakeHost:
     return host
 
 
+@pytest.mark.parametrize(
+    ("mounts", "version"),
+    [
+        ("cgroup /cg/cpu cgroup rw,cpu,cpuacct 0 0\ncgroup2 /cg/unified cgroup2 rw 0 0\n", "1"),
+        ("cgroup2 /cg cgroup2 rw 0 0\n", "2"),
+        ("cgroup /cg/freezer cgroup rw,freezer 0 0\ncgroup2 /cg/unified cgroup2 rw 0 0\n", "2"),
+        ("tmpfs /tmp tmpfs rw 0 0\n", None),
+    ],
+    ids=["hybrid with cpu in version 1", "version 2", "version 1 without cpu", "none"],
+)
+@pytest.mark.parametrize("backend", ["libvirt", "lxc"])
+def test_a_host_says_in_which_version_of_control_groups_its_weights_are(
+    backend: str, mounts: str, version: str | None
+) -> None:
+    host = _server()
+    host.files["/proc/mounts"] = mounts
+    assert describe_host(backend, host).labels.get("cgroup_version") == version
+
+
 def test_a_host_is_described_by_its_files_as_far_as_they_go() -> None:
     labels = {
         "kernel": "6.1.0-21-amd64", "cpu_model": "Xeon @ 2.50GHz", "sockets": "2", "links": "bond0:20000 eno1:10000",

@@ -295,6 +295,12 @@ def find_mounts(source: HostSource) -> dict[str, str]:
     return mounts
 
 
+def cgroup_version(source: HostSource) -> str:
+    """Which version's tree has the cpu controller, so in which numbers weights are: `1`, `2`, or empty = none."""
+    mounts = or_none(find_mounts, source) or {}
+    return "1" if "cpu" in mounts else "2" if "unified" in mounts else ""
+
+
 def find_groups(source: HostSource) -> GroupsV1 | GroupsV2:
     """The tree that counts CPU time here; raises GroupsMissingError when there is none."""
     mounts = find_mounts(source)

@@ -61,7 +61,8 @@ def rendered(
     group: Group, wanted: IsolationSettings, now: IsolationSettings | None = None, service: str = "throughput"
 ) -> tuple[Command, ...]:
     instance = group.instance(service=service)
-    return commands(HOST, instance, now or IsolationSettings(), wanted, cgroup=group.version)
+    host = replace(HOST, labels={**HOST.labels, "cgroup_version": str(group.version)})
+    return commands(host, instance, now or IsolationSettings(), wanted)
 
 
 def behind_other_work(group: Group) -> tuple[Command, ...]:

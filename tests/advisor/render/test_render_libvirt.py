@@ -181,3 +181,12 @@ def test_a_domain_whose_name_is_no_id_is_called_by_its_name(label: str, domain: 
     wanted = IsolationSettings(cap_percent=100)
     (command,) = commands(HOST, instance, IsolationSettings(), wanted)
     assert command.argv[command.argv.index("--domain") + 1] == (domain or instance.id)
+
+
+@pytest.mark.parametrize(("version", "then", "now"), [("1", 3072, 2048), ("2", 300, 200)])
+def test_cpu_shares_raise_a_weight_on_either_version_of_control_groups(version: str, then: int, now: int) -> None:
+    host = replace(HOST, labels={"cgroup_version": version})
+    (command,) = commands(host, Instance("web"), IsolationSettings(weight=512), IsolationSettings(weight=768))
+    assert command.argv[-1] == f"cpu_shares={then}"
+    assert command.undo[-1] == f"cpu_shares={now}"
+    assert not command.note

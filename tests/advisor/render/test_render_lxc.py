@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.render import commands
+from advisor.render import check_labels, commands
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 HOST = Host("h1", "lxc", pcpus=4, memory_mb=8192)
@@ -97,6 +97,31 @@ def test_different_pins_per_vcpu_become_one_set_and_the_note_says_so() -> None:
 def test_a_disk_limit_says_that_reading_and_writing_are_limited_apart() -> None:
     (command,) = commands(HOST, WEB, IsolationSettings(), IsolationSettings(disk_limit_mb_s=50))
     assert "twice" in command.note
+
+
+@pytest.mark.parametrize(
+    ("labels", "then", "now", "said"),
+    [
+        ({"cgroup_version": "1"}, "cpu.shares=2048", "cpu.shares=1024", ""),
+        ({"cgroup_version": "2"}, "cpu.weight=200", "cpu.weight=100", ""),
+        ({}, "cpu.weight=200", "cpu.weight=100", "on version 1 it is 2048"),
+    ],
+)
+def test_a_weight_is_on_the_scale_of_the_control_groups_that_the_host_has(
+    labels: dict[str, str], then: str, now: str, said: str
+) -> None:
+    host = replace(HOST, labels=labels)
+    (command,) = commands(host, WEB, IsolationSettings(weight=256), IsolationSettings(weight=512))
+    assert then in command.argv
+    assert now in command.undo
+    assert said in command.note
+    assert bool(said) == bool(command.note)
+
+
+def test_a_version_of_control_groups_that_does_not_exist_is_refused_with_its_label() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        check_labels(replace(HOST, labels={"cgroup_version": "v2"}))
+    assert refused.value.field == "labels.cgroup_version"
 
 
 def test_the_group_may_be_named_by_a_label() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,3 +99,13 @@ def test_names_that_mean_another_domain_or_an_option_are_refused(name: str) -> N
 def test_a_pinning_beyond_host_or_instance_is_refused(pins: tuple[tuple[int, ...], ...], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         rendered(IsolationSettings(), IsolationSettings(pinning=Pinning(pins)))
+
+
+@pytest.mark.parametrize(
+    ("labels", "tool"),
+    [({}, "sched-credit2"), ({"scheduler": "credit"}, "sched-credit"), ({"scheduler": "credit2"}, "sched-credit2")],
+)
+def test_weights_are_given_to_the_scheduler_that_the_host_reported(labels: dict[str, str], tool: str) -> None:
+    host = replace(HOST, labels=labels)
+    (command,) = commands(host, Instance("web"), IsolationSettings(), IsolationSettings(weight=512))
+    assert command.argv[1] == tool
