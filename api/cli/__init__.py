@@ -62,7 +62,9 @@ COMMANDS = (
         "Learn what instances do from the weeks that Gnocchi, Proxmox VE, or a Prometheus has watched them.",
     ),
     Listed(
-        "doctor", "api.cli.doctor:doctor", "Say what is wrong now: contradictions, hosts without data, a broken model."
+        "doctor",
+        "api.cli.doctor:doctor",
+        "Say what is wrong now: contradictions, hosts without data, sources that disagree, a broken model.",
     ),
     Listed("schema", "api.cli.schema:schema", "Print the JSON Schema of what a command prints with --json."),
     Listed("audit", "api.cli.tokens:show_audit", "Show who changed or was told what, newest first."),
