@@ -19,6 +19,9 @@ from advisor.store import idempotency
 from advisor.store.idempotency import KeyUse
 from advisor.store.later_writes import HASTY_S
 from advisor.store.transactions import Write
+from profiler.limited import MEGABYTE, unpacked
+
+MOST_KEPT = 256 * MEGABYTE  # of one answer
 
 SPARE = timedelta(seconds=30)  # beyond the time of a request, before a key counts as left behind by one that died
 
@@ -76,7 +79,7 @@ class Idempotency:
             )
         if former.answer is None:
             raise KeyInUse("a request with this key is being worked on; ask again in a moment")
-        return KeptAnswer(zlib.decompress(base64.b64decode(former.answer["packed"])), former.answer["path"])
+        return KeptAnswer(unpacked(base64.b64decode(former.answer["packed"]), MOST_KEPT), former.answer["path"])
 
     def keep(self, use: KeyUse, answer: KeptAnswer) -> None:
         """Give this answer again from now on."""

@@ -17,6 +17,7 @@ from lab.errors import CampaignError
 from lab.fields import Fields
 from lab.workloads import KINDS
 from profiler.host_kinds import TRAITS
+from profiler.limited import MEGABYTE, load_yaml
 from profiler.observed import check_id
 
 # Server and load generators as in examples/campaigns: for two CPUs, of which the pair uses what the form says.
@@ -35,7 +36,7 @@ def definitions(file: Path | None) -> Definitions:
     """
     if file is not None:
         _read(file)
-        return dict(yaml.safe_load(file.read_text(encoding="utf-8"))["workloads"])
+        return dict(load_yaml(file, MEGABYTE)["workloads"])
     return {kind: {"kind": kind} for kind in KINDS if _runs_as_is(kind)}
 
 

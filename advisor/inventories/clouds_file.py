@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from profiler.limited import MEGABYTE, open_limited
 from profiler.secret_file import check_private
 
 _SECRET = re.compile(r"""(?i)(password|secret|passcode|token)["']?\s*:""")  # a key of YAML or JSON
@@ -26,5 +27,6 @@ def read_settings() -> Any:
 
 
 def _check(path: Path) -> None:
-    text = path.read_text(encoding="utf-8", errors="replace")
+    with open_limited(path, MEGABYTE, packed=False) as file:
+        text = file.read().decode("utf-8", errors="replace")
     check_private(path, path.stat().st_mode, secret=_SECRET.search(text) is not None)

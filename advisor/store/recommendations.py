@@ -16,6 +16,9 @@ from advisor.domain import Page, Recommendation, codec
 from advisor.store.observed import observed
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import page
+from profiler.limited import MEGABYTE, unpacked
+
+MOST_UNPACKED = 256 * MEGABYTE  # of one answer
 
 recommendations = sa.Table(
     "recommendations",
@@ -132,5 +135,5 @@ def _outcome(row: sa.RowMapping) -> RecordedOutcome | None:
 def _unpacked(answer: Mapping[str, Any]) -> Recommendation:
     """From either form: answers of before lie there in plain text."""
     packed = answer.get(PACKED)
-    body = {} if packed is None else json.loads(zlib.decompress(base64.b64decode(packed)))
+    body = {} if packed is None else json.loads(unpacked(base64.b64decode(packed), MOST_UNPACKED))
     return codec.decode(Recommendation, {**answer, **body})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -11,12 +10,13 @@ from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.validation import MAX_NUMBER, load_json
+from profiler import limited
 from profiler.metrics import SCOPES
 from profiler.observed import MetricSample, check_id
 
-MAX_LINE = 64 * 2**20  # bytes: a batch of the agent is far smaller
+MAX_LINE = 16 * limited.MEGABYTE  # a batch of the agent is far smaller
+MOST_BYTES = 4096 * limited.MEGABYTE  # of all lines of a file
 LAST_S = 253_370_764_800  # the year 9999
-_GZIP = b"\x1f\x8b"
 
 
 def read_samples(paths: Sequence[Path]) -> list[MetricSample]:
@@ -31,14 +31,12 @@ def read_samples(paths: Sequence[Path]) -> list[MetricSample]:
 def _samples_of(path: Path) -> Iterator[MetricSample]:
     try:
         with path.open("rb") as probe:
-            packed = probe.read(2) == _GZIP
-        with gzip.open(path, "rb") if packed else path.open("rb") as file:
-            number = 0
-            while line := file.readline(MAX_LINE):
-                number += 1
+            packed = probe.read(2) == limited.GZIP
+        with limited.open_limited(path, MOST_BYTES, packed=packed) as file:
+            for number, line in enumerate(limited.lines(file, MAX_LINE), start=1):
                 if line.strip():
                     yield from _of_line(path, number, line)
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, limited.TooLargeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"samples cannot be read from {path}: {reason}", field="samples") from error
 
@@ -47,7 +45,7 @@ def _of_line(path: Path, number: int, line: bytes) -> Iterator[MetricSample]:
     try:
         entry = load_json(line)
     except (ValueError, RecursionError) as error:
-        if not line.endswith(b"\n") and len(line) < MAX_LINE and number > 1:
+        if not line.endswith(b"\n") and number > 1:
             return
         raise InvalidInput(f"{path}, line {number}: it is not JSON", field="samples") from error
     batch = entry.get("samples") if isinstance(entry, dict) and "samples" in entry else [entry]

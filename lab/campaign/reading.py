@@ -30,6 +30,7 @@ from lab.campaign.model import (
 from lab.errors import CampaignError
 from lab.fields import Fields
 from lab.workloads import KINDS, Workload
+from profiler.limited import MEGABYTE, load_yaml
 from profiler.observed import IsolationSettings, check_id, parse_cpus
 
 # When these fields change, finished runs stay comparable.
@@ -41,7 +42,7 @@ _ENOUGH_ROUNDS = 30  # the default limit of adaptive repeats: intervals of media
 def read_campaign(path: Path) -> Campaign:
     """Read a campaign file; CampaignError names the file, the field or line, and the reason."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = load_yaml(path, MEGABYTE)
     except OSError as error:
         raise CampaignError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

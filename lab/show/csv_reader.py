@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
-import io
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from lab.errors import LabError
+from profiler import limited
 from profiler.observed import Pinning
 
+MOST_BYTES = 4096 * limited.MEGABYTE  # of a table's text
 MOST_LINES = 5_000_000  # against a small .gz that unpacks without end; a day of 0.25 s windows has a tenth of it
 _LONGEST_NAME = 1000  # a group of many members with long labels stays far below
 _SHOWN = 40  # characters of a bad cell that an error repeats
@@ -99,8 +100,8 @@ def lines(path: Path, needed: Sequence[str], *, optional: bool = False) -> Itera
     if optional and not path.exists():
         return
     try:
-        with _open(path) as file:
-            reader = csv.DictReader(file)
+        with limited.open_limited(path, MOST_BYTES, packed=path.suffix == ".gz") as file:
+            reader = csv.DictReader(_text(file))
             missing = [column for column in needed if column not in (reader.fieldnames or ())]
             if missing:
                 raise LabError(f"{path}, line 1: column {missing[0]} is missing")
@@ -112,13 +113,15 @@ def lines(path: Path, needed: Sequence[str], *, optional: bool = False) -> Itera
                 )
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise LabError(f"{path} is not a whole gzip file ({error})") from None
+    except limited.TooLargeError as error:
+        raise LabError(f"{path} is too large: {error}") from None
     except OSError as error:
         raise LabError(f"{path} cannot be read ({error.strerror}): name a directory that lab run wrote") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise LabError(f"{path} is not a CSV table ({error})") from None
 
 
-def _open(path: Path) -> io.TextIOWrapper:
-    if path.suffix == ".gz":
-        return io.TextIOWrapper(gzip.open(path), encoding="utf-8-sig", newline="")  # spreadsheets write a BOM
-    return path.open(encoding="utf-8-sig", newline="")
+def _text(file: BinaryIO) -> Iterator[str]:
+    """The lines of a file; spreadsheets write a byte order mark before the first."""
+    for number, line in enumerate(limited.lines(file, limited.MEGABYTE)):
+        yield line.decode("utf-8" if number else "utf-8-sig")

@@ -22,6 +22,7 @@ from lab.show.dataset import (
     ReachedOutcome,
     RunInfo,
 )
+from profiler.limited import MEGABYTE, load_yaml
 
 _MOST_TEXT = 2000  # characters of one entry of dataset.yaml
 _MOST_ENTRIES = 100
@@ -140,7 +141,7 @@ def _series(path: Path) -> dict[Key, dict[tuple[str, str], Points]]:
 def _about(path: Path) -> dict[str, str]:
     """The entries of dataset.yaml as texts by name, nested ones joined into one line; empty where there is no file."""
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = load_yaml(path, MEGABYTE)
     except FileNotFoundError:
         return {}
     except OSError as error:

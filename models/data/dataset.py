@@ -18,6 +18,7 @@ from models.data.profile import WorkloadProfile
 from models.data.tables import CellRule, DatasetError, TableRow, find_table, read_rows
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
+from profiler.limited import MEGABYTE, TooLargeError, load_yaml
 from profiler.metrics import SCOPES, join_key
 from profiler.observed import (
     MAX_WEIGHT,
@@ -190,10 +191,10 @@ def may_be_learned(path: Path) -> bool:
 def _read_meta(path: Path) -> dict[str, Any]:
     file = path / "dataset.yaml"
     try:
-        meta = yaml.safe_load(file.read_text(encoding="utf-8"))
+        meta = load_yaml(file, MEGABYTE)
     except FileNotFoundError:
         raise DatasetError(f"{path} has no dataset.yaml") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, TooLargeError) as error:
         raise DatasetError(f"dataset.yaml of {path} cannot be read: {error}") from None
     except yaml.YAMLError as error:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import csv
 import gzip
-import io
 import math
 import os
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from profiler import limited
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+MOST_BYTES = 4096 * limited.MEGABYTE  # of a table's text, whatever it was compressed to
+ROWS_AT_ONCE = 1_000  # of a Parquet table
+MOST_OF_GROUP = 256 * limited.MEGABYTE
+MAX_LINE = limited.MEGABYTE
 MAX_NUMBER = 1e15  # beyond anything measured; keeps sums and ratios finite
 
 
@@ -108,9 +115,10 @@ def find_table(directory: Path, name: str) -> Path | None:
     return found[0] if found else None
 
 
-def read_rows(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
-    """Read a table row by row; DatasetError where a column is missing or the file cannot be read."""
-    rows = _parquet_rows(path) if path.suffix == ".parquet" else _csv_rows(path)
+def read_rows(path: Path, required: Sequence[str], most_bytes: int = MOST_BYTES) -> Iterator[TableRow]:
+    """Read a table row by row; DatasetError where a column is missing, the file cannot be read, or its text has more
+    than `most_bytes`."""
+    rows = _parquet_rows(path, most_bytes) if path.suffix == ".parquet" else _csv_rows(path, most_bytes)
     header, body = next(rows), rows
     missing = [column for column in required if column not in header.cells]
     if missing:
@@ -118,11 +126,11 @@ def read_rows(path: Path, required: Sequence[str]) -> Iterator[TableRow]:
     yield from body
 
 
-def _csv_rows(path: Path) -> Iterator[TableRow]:
+def _csv_rows(path: Path, most_bytes: int) -> Iterator[TableRow]:
     reader = None
     try:
-        with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:  # spreadsheets write a BOM
-            reader = csv.reader(file, strict=True)
+        with limited.open_limited(path, most_bytes, packed=path.suffix == ".gz") as file:
+            reader = csv.reader(_text(file), strict=True)
             header = _header(path, [name.strip() for name in next(reader, [])])
             yield TableRow(path.name, 1, dict.fromkeys(header, ""))
             for cells in reader:
@@ -134,7 +142,10 @@ def _csv_rows(path: Path) -> Iterator[TableRow]:
                     )
                 yield TableRow(path.name, reader.line_num, dict(zip(header, cells, strict=True)))
     except UnicodeDecodeError as error:
-        raise DatasetError(f"{path.name}, line {_undecodable(path)}: it is not UTF-8 text, {error.reason}") from None
+        line = reader.line_num + 1 if reader else 1
+        raise DatasetError(f"{path.name}, line {line}: it is not UTF-8 text, {error.reason}") from None
+    except limited.TooLargeError as error:
+        raise DatasetError(f"{path.name} is too large: {error}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DatasetError(f"{path.name} is not a whole gzip file: {error}") from None
     except csv.Error as error:
@@ -144,9 +155,10 @@ def _csv_rows(path: Path) -> Iterator[TableRow]:
         raise DatasetError(f"{path.name} cannot be read: {error.strerror}") from None
 
 
-def _open(path: Path) -> BinaryIO:
-    """Open the file, decompressed where its name ends in .gz."""
-    return cast("BinaryIO", gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+def _text(file: BinaryIO) -> Iterator[str]:
+    """The lines of a file; spreadsheets write a byte order mark before the first."""
+    for number, line in enumerate(limited.lines(file, MAX_LINE)):
+        yield line.decode("utf-8" if number else "utf-8-sig")
 
 
 def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
@@ -158,26 +170,28 @@ def _header(path: Path, names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def _undecodable(path: Path) -> int:
-    """The number of the first line that is not UTF-8; the decoder only knows the position in a block."""
-    number = 1
-    with suppress(UnicodeDecodeError, EOFError, OSError, zlib.error), _open(path) as file:  # it may be cut off as well
-        for line in file:
-            line.decode()
-            number += 1
-    return number
+def _check_size(path: Path, table: ParquetFile, most_bytes: int) -> None:
+    """DatasetError where the cells of a table, or some of them that are read at once, are more than fits."""
+    groups = [table.metadata.row_group(number) for number in range(table.metadata.num_row_groups)]
+    most = max((group.total_byte_size for group in groups), default=0)
+    if sum(group.total_byte_size for group in groups) > most_bytes or most > MOST_OF_GROUP:
+        raise DatasetError(
+            f"{path.name} is too large: it holds more than {limited.in_words(most_bytes)}, or more than "
+            f"{limited.in_words(MOST_OF_GROUP)} in one group of rows"
+        )
 
 
-def _parquet_rows(path: Path) -> Iterator[TableRow]:
+def _parquet_rows(path: Path, most_bytes: int) -> Iterator[TableRow]:
     import pyarrow
     from pyarrow import parquet
 
     try:
         table = parquet.ParquetFile(path)
+        _check_size(path, table, most_bytes)
         names = _header(path, list(table.schema_arrow.names))
         yield TableRow(path.name, 1, dict.fromkeys(names, ""))
         line = 1
-        for batch in table.iter_batches():
+        for batch in table.iter_batches(ROWS_AT_ONCE):
             for values in batch.to_pylist():
                 line += 1
                 yield TableRow(

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from models.data.dataset import COLOCATION_COLUMNS, PLATFORM_COLUMNS, WANTED
+from profiler.limited import MEGABYTE, open_limited
 from profiler.observed import Host, Instance, format_cpus
 
 NATURAL_EXPERIMENT = 3.0  # a window whose company is another one than before counts as so many steady ones; assumed
@@ -64,8 +65,8 @@ def importances(windows: Sequence[SharedWindow]) -> list[float]:
 def holds_windows(path: Path) -> bool:
     """Whether a dataset directory is one of windows: its table says when each ended."""
     try:
-        with (path / "colocations.csv").open(encoding="utf-8-sig", newline="") as file:
-            return "ends_s" in next(csv.reader(file), [])
+        with open_limited(path / "colocations.csv", MEGABYTE, packed=False) as file:
+            return "ends_s" in next(csv.reader([file.readline(MEGABYTE).decode("utf-8-sig")]), [])
     except (OSError, UnicodeDecodeError, csv.Error):
         return False  # whoever reads it says what is wrong
 

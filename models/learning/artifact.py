@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -25,9 +24,11 @@ from models.learning.kernel_ridge import KernelRidge
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import BASE_LEARNERS, BaseLearners, ResidualModel, StackingWeights
 from models.learning.tree_text import read_trees
+from profiler.limited import MEGABYTE, TooLargeError, read_text, sha256
 from profiler.observed import check_id
 from profiler.whole_files import replace_whole
 
+MOST_TREES, MOST_JSON = 64 * MEGABYTE, 64 * MEGABYTE  # of one file: trees of a large model are 2 MB
 SCHEMA = 6
 CARD, SUMS = "card.json", "SHA256SUMS"
 
@@ -256,7 +257,7 @@ def _base_learners(path: Path, name: str, value: Mapping[str, Any], features: in
 
 def _booster(path: Path, name: str, features: int) -> lightgbm.Booster:
     try:
-        return read_trees((path / f"{name}.txt").read_text(encoding="utf-8"), features)
+        return read_trees(read_text(path / f"{name}.txt", MOST_TREES), features)
     except ValueError as error:
         raise ArtifactError(f"artifact {path.name}: {name}.txt cannot be used: {error}") from None
 
@@ -265,8 +266,8 @@ def _check_sums(path: Path) -> None:
     try:
         # Links and pipes are refused before anything is read: they may lead anywhere or never end.
         strange = sorted(entry.name for entry in path.iterdir() if entry.is_symlink() or not entry.is_file())
-        lines = [] if strange else (path / SUMS).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = [] if strange else read_text(path / SUMS, MEGABYTE).splitlines()
+    except (OSError, UnicodeDecodeError, TooLargeError):
         raise ArtifactError(f"{path} is not a model artifact: it has no readable {SUMS}") from None
     if strange:
         raise ArtifactError(f"artifact {path.name}: {strange[0]} is not a plain file")
@@ -289,14 +290,14 @@ def _check_sums(path: Path) -> None:
 
 def _sha256(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return sha256(path)
     except OSError as error:
         raise ArtifactError(f"{path.name} cannot be read: {error.strerror}") from None
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        value = json.loads(read_text(path, MOST_JSON), parse_constant=_no_number)
     except (OSError, ValueError, RecursionError) as error:  # not there, not UTF-8, not JSON, nested without end
         raise ArtifactError(f"{path.name} cannot be read: {error}") from None
     if not isinstance(value, dict):

@@ -6,9 +6,11 @@ import csv
 import gzip
 import io
 import math
+import sys
 import zlib
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats
 from models.data.tables import DatasetError, TableRow, read_rows
+from profiler.limited import MEGABYTE
 
 HELD_OUT = "held_out.csv"  # file name in an artifact; .gz is added where it is large
 TARGETS = ("throughput", "latency", "jitter", "share")
@@ -24,6 +27,9 @@ PROTOCOLS = ("unseen_pair", "unseen_workload", "unseen_platform", "random_row", 
 COLUMNS = ("target", "protocol", "key", "platform", "pair", "measured", "prior", "expected", "lower", "upper")
 LABELS, NUMBERS = COLUMNS[2:5], COLUMNS[5:]  # of each row
 MOST_ROWS = 100_000  # rows kept of one table: 10 MB of text, and far more than a comparison needs
+MOST_IN_ALL = 300_000  # rows of all tables
+MOST_BYTES = 64 * MEGABYTE  # of text
+MOST_TEXT = 1_000  # characters of a key, a platform or a pair
 LARGE = 1_000_000  # bytes of text above which the file is compressed
 
 
@@ -75,14 +81,14 @@ class HeldOutPredictions:
 def write_held_out(path: Path, tables: Sequence[HeldOutPredictions]) -> Path:
     """Write tables as one CSV file, numbers with seven digits; returns its path, which is `path`.gz where it is large.
 
-    Of a table with more than MOST_ROWS rows, the rows whose keys have the smallest checksums are kept. So two models
-    that were trained on the same data keep the same rows.
+    Of a table with more than MOST_ROWS rows (less where many tables share MOST_IN_ALL), the rows whose keys have the
+    smallest checksums are kept. So two models that were trained on the same data keep the same rows.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for table in tables:
-        kept = _bounded(table)
+        kept = _bounded(table, min(MOST_ROWS, MOST_IN_ALL // len(tables)))
         numbers = zip(*(getattr(kept, name).tolist() for name in NUMBERS), strict=True)
         for key, platform, pair, values in zip(kept.key, kept.platform, kept.pair, numbers, strict=True):
             cells = [_printable(one) for one in (key, platform, pair)]
@@ -99,13 +105,14 @@ def write_held_out(path: Path, tables: Sequence[HeldOutPredictions]) -> Path:
 def read_held_out(path: Path) -> tuple[HeldOutPredictions, ...]:
     """What `write_held_out(path, ...)` wrote; DatasetError (a ValueError) that names line and column otherwise."""
     packed = path.with_name(f"{path.name}.gz")
-    rows: dict[tuple[str, str], list[TableRow]] = {}
-    for row in read_rows(packed if packed.is_file() else path, COLUMNS):
+    tables: dict[tuple[str, str], _Columns] = {}
+    for number, row in enumerate(read_rows(packed if packed.is_file() else path, COLUMNS, MOST_BYTES)):
         name = _among(row, "target", TARGETS), _among(row, "protocol", PROTOCOLS)
-        rows.setdefault(name, []).append(row)
-        if len(rows[name]) > MOST_ROWS:
+        columns = tables.setdefault(name, _Columns())
+        columns.add(row)
+        if len(columns.key) > MOST_ROWS or number >= MOST_IN_ALL:
             raise DatasetError(f"{row.file}, line {row.line}: over {MOST_ROWS} rows of {' '.join(name)}")
-    return tuple(_table(target, protocol, found) for (target, protocol), found in rows.items())
+    return tuple(columns.table(target, protocol) for (target, protocol), columns in tables.items())
 
 
 def held_out_of(artifact: Path) -> tuple[HeldOutPredictions, ...]:
@@ -116,11 +123,11 @@ def held_out_of(artifact: Path) -> tuple[HeldOutPredictions, ...]:
     return read_held_out(path)
 
 
-def _bounded(table: HeldOutPredictions) -> HeldOutPredictions:
-    if len(table) <= MOST_ROWS:
+def _bounded(table: HeldOutPredictions, most: int) -> HeldOutPredictions:
+    if len(table) <= most:
         return table
     order = np.argsort([zlib.crc32(key.encode()) for key in table.key], kind="stable")
-    return table.take(np.sort(order[:MOST_ROWS]))
+    return table.take(np.sort(order[:most]))
 
 
 def _printable(text: str) -> str:
@@ -131,20 +138,32 @@ def _number(value: float) -> str:
     return "" if value == math.inf else f"{value:.7g}"
 
 
-def _table(target: str, protocol: str, rows: Sequence[TableRow]) -> HeldOutPredictions:
-    measured, prior, expected, lower, upper = np.array([_numbers(row) for row in rows], dtype=float).T
-    return HeldOutPredictions(
-        target,
-        protocol,
-        key=tuple(row.text("key", required=True) for row in rows),
-        platform=tuple(row.text("platform") for row in rows),
-        pair=tuple(row.text("pair") for row in rows),
-        measured=measured,
-        prior=prior,
-        expected=expected,
-        lower=lower,
-        upper=upper,
-    )
+@dataclass(slots=True)
+class _Columns:
+    """The rows of one table as they are read, in as few bytes as will do: platforms and pairs repeat."""
+
+    key: list[str] = field(default_factory=list)
+    platform: list[str] = field(default_factory=list)
+    pair: list[str] = field(default_factory=list)
+    numbers: array[float] = field(default_factory=lambda: array("d"))
+
+    def add(self, row: TableRow) -> None:
+        self.key.append(_short(row, "key", required=True))
+        self.platform.append(sys.intern(_short(row, "platform")))
+        self.pair.append(sys.intern(_short(row, "pair")))
+        self.numbers.extend(_numbers(row))
+
+    def table(self, target: str, protocol: str) -> HeldOutPredictions:
+        measured, prior, expected, lower, upper = np.array(self.numbers).reshape(-1, len(NUMBERS)).T
+        labels = tuple(self.key), tuple(self.platform), tuple(self.pair)
+        return HeldOutPredictions(target, protocol, *labels, measured, prior, expected, lower, upper)
+
+
+def _short(row: TableRow, column: str, *, required: bool = False) -> str:
+    text = row.text(column, required=required)
+    if len(text) > MOST_TEXT:
+        raise row.error(column, f"is longer than {MOST_TEXT} characters")
+    return text
 
 
 def _numbers(row: TableRow) -> tuple[float, ...]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import resource
 import signal
@@ -25,15 +24,17 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.prediction import TARGETS
 from profiler.host_kinds import HOST_KINDS
+from profiler.limited import sha256
 from profiler.observed import Host, Instance
 
 if TYPE_CHECKING:
     from models.prediction import Predictor
 
-_passed: set[bytes] = set()  # checksums of artifacts that passed in this process and need no second test
+_passed: set[str] = set()  # checksums of artifacts that passed in this process and need no second test
 LIMIT_S = 60.0  # of CPU time: a test takes about two seconds of it, most of them for loading libraries
 STALLED_S = 120.0  # without any CPU time, which even a crowded machine gives: it hangs
 _LOOK_S = 0.05
+MOST_BYTES = 2 * 2**30  # of memory, the stacks of threads among it
 MOST_PROFILES = 50  # profiles of the training that are tried
 SECRETS = ("COTENANT_", "OS_", "PG")  # environment variables with these prefixes are not passed on
 
@@ -113,21 +114,23 @@ def _used_s(pid: int, passed_s: float) -> float:
         return passed_s
 
 
-def _sums(artifact: Path) -> bytes | None:
+def _sums(artifact: Path) -> str | None:
     """A digest of the checksum file, which `load` compares with the files; None where it cannot be read."""
     try:
-        return hashlib.sha256((artifact / "SHA256SUMS").read_bytes()).digest()
+        return sha256(artifact / "SHA256SUMS")
     except OSError:
         return None
 
 
 def predict_once(artifact: Path) -> None:
     """The same in this process."""
-    from models.learning.artifact import ArtifactError, load
+    from models.learning.artifact import load
+    from models.learning.held_out import held_out_of
 
     try:
         predictor = load(artifact)
-    except ArtifactError as error:
+        held_out_of(artifact)  # which the gate reads next
+    except ValueError as error:
         raise SmokeTestError(str(error)) from error
     scenes = _scenes(_profiles(predictor.reference))
     _check(predictor, scenes)
@@ -173,6 +176,7 @@ def _scenes(profiles: Sequence[WorkloadProfile]) -> SceneBatch:
 def main() -> None:
     """What `run` starts: ends with 0, or with 1 and a sentence on standard error."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash must not fill the disk with core dumps
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     try:
         predict_once(Path(sys.argv[1]))
     except SmokeTestError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -133,3 +134,43 @@ def test_a_file_that_is_cut_or_foreign_is_refused(tmp_path: Path) -> None:
 def test_a_table_that_makes_no_sense_cannot_be_made(change: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"is not among|differ in length|is not above 0|is not between"):
         replace(table(pairs=2, repeats=1), **change)  # type: ignore[arg-type]
+
+
+HEADER = (",".join(COLUMNS) + "\n").encode()
+ROW = b"throughput,unseen_pair,lab/p/%d/0/vm0,lab/p,a+b,0.5,0.5,0.5,0.4,0.6\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"x" * (100 * 2**20), "line 2 is longer than 1 MiB"),
+        (b"\n" * (20 * 2**20), "more than 1 MiB"),
+        (ROW % 1 * 3_000, "over 2000 rows of throughput unseen_pair"),
+        (b"throughput,unseen_pair," + b"k" * 200_000 + b",lab/p,a+b,0.5,0.5,0.5,0.4,0.6\n", "field"),
+        (b"throughput,unseen_pair," + b"k" * 2_000 + b",lab/p,a+b,0.5,0.5,0.5,0.4,0.6\n", "longer than 1000"),
+    ],
+)
+def test_a_small_file_that_unpacks_to_a_large_one_is_refused_for_little_memory(
+    tmp_path: Path, body: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_out, "MOST_ROWS", 2_000)
+    if b"\n\n" in body:
+        monkeypatch.setattr(held_out, "MOST_BYTES", 2**20)
+    path = tmp_path / f"{HELD_OUT}.gz"
+    path.write_bytes(gzip.compress(HEADER + body, 6))
+    assert path.stat().st_size < 2**20 * 2
+    tracemalloc.start()
+    try:
+        with pytest.raises(DatasetError, match=reason):
+            held_out_of(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 40 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_all_tables_together_keep_only_so_many_rows_and_are_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_out, "MOST_IN_ALL", 60)
+    write_held_out(tmp_path / HELD_OUT, [table(protocol=one) for one in held_out.PROTOCOLS[:3]])
+    assert [len(one) for one in held_out_of(tmp_path)] == [20, 20, 20]
