@@ -44,6 +44,7 @@ from advisor.domain.bursts import (
     joint_search_as_json,
 )
 from advisor.domain.calibration import Calibration, calibration_in_words
+from advisor.domain.checkup import Checkup, Delivered, OwnLoad
 from advisor.domain.cloud import (
     CloudNow,
     Histories,

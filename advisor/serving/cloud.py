@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from advisor.domain import CloudNow, Contradiction, HostDetail, Inventory
+from advisor.domain import Checkup, CloudNow, Contradiction, HostDetail, Inventory
 from advisor.lifecycle.monitoring import Monitor
-from advisor.serving import overview, vitals
+from advisor.serving import checkup, overview, vitals
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.serving.vitals import Vitals
 from advisor.settings import Settings
@@ -77,6 +77,13 @@ class CloudService:
             "snapshot_age_s": max((now - view.snapshot.taken_at).total_seconds(), 0.0),
             "hosts": len(view.inventory.hosts),
         }
+
+    def checkup(self) -> Checkup:
+        """What is wrong now, by what was measured and predicted, and how much of the cloud was looked at."""
+        now = self._clock()
+        with self._read() as connection:
+            view, active = self._cache.seen_by(connection, now)
+            return checkup.take(connection, view, self._settings, degraded=active.degraded, now=now)
 
     def vitals(self) -> Vitals:
         """What monitoring wants to know of the state of the service."""

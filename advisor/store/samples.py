@@ -125,6 +125,29 @@ def usage(connection: sa.Connection, instance_ids: Sequence[str], since_s: float
     return usage_of
 
 
+def last_measured(connection: sa.Connection) -> dict[str, float]:
+    """When the newest sample of each host or of an instance on it was taken, s since the epoch; without hosts that have
+    none."""
+    newest = sa.select(sa.func.max(samples.c.time_s)).where(samples.c.series == series.c.id).scalar_subquery()
+    query = sa.select(series.c.host, sa.func.max(newest)).where(series.c.metric.in_(("cpu", "busy", "switch")))
+    return {host: time_s for host, time_s in connection.execute(query.group_by(series.c.host)) if time_s is not None}
+
+
+def run_and_wait(connection: sa.Connection, since_s: float) -> dict[tuple[str, str], dict[str, float]]:
+    """Means since a time of `cpu`, `waiting` and `throttled` (%) by host and instance, as far as they were measured."""
+    query = (
+        sa.select(series.c.host, series.c.instance, series.c.metric, sa.func.avg(samples.c.value))
+        .join(samples, samples.c.series == series.c.id)
+        .where(series.c.scope == "instance", series.c.metric.in_(("cpu", "waiting", "throttled")))
+        .where(samples.c.time_s >= since_s)
+        .group_by(series.c.host, series.c.instance, series.c.metric)
+    )
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for host, instance, metric, mean in connection.execute(query):
+        found.setdefault((host, instance), {})[metric] = mean
+    return found
+
+
 def _quantile(by_rank: Mapping[int, float], hundredths: int) -> float:
     """The value at a rank in hundredths, between those of the whole ranks beside it."""
     rank, beyond = divmod(hundredths, 100)

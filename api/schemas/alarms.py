@@ -35,8 +35,33 @@ class AlarmsOut(AnswerBody):
     alarms: list[ContradictionOut] = Field(description="each ends by itself when windows agree again")
 
 
-class DoctorOut(AnswerBody):
-    """What `cotenant doctor` finds wrong."""
+class DeliveredOut(AnswerBody):
+    """CPU time delivered to one instance in the last hour."""
 
-    problems: list[str] = Field(description="all that is wrong, as sentences")
-    alarms: list[ContradictionOut] = Field(description="contradictions between predictions and measurements among it")
+    instance: str = Field(description="the instance")
+    host: str = Field(description="where it is")
+    share: Known = Field(description="of the CPU time that it asked for, without what its own cap took")
+
+
+class OwnLoadOut(AnswerBody):
+    """What a host uses itself, outside of its instances."""
+
+    host: str = Field(description="the host")
+    cpus: Known = Field(description="CPUs that its own work uses")
+    pcpus: int = Field(description="CPUs that it has")
+
+
+class DoctorOut(AnswerBody):
+    """What `cotenant doctor` finds wrong, and what it looked at."""
+
+    problems: list[str] = Field(description="all that is wrong, as sentences; empty = nothing is")
+    alarms: list[ContradictionOut] = Field(description="anomalies among it: measured beyond the predicted range")
+    hosts: int = Field(description="how many hosts are known")
+    instances: int = Field(description="how many instances are known")
+    measured_instances: int = Field(description="of how many run and wait were measured in the last hour")
+    silent: list[str] = Field(description="hosts that sent nothing for as long as is allowed")
+    unmeasured: list[str] = Field(description="hosts that never sent a measurement")
+    stopped: list[str] = Field(description="hosts that no longer send measurements, though a source reports them")
+    starved: list[DeliveredOut] = Field(description="instances with less than 0.8 of their CPU time, the lowest first")
+    own_load: list[OwnLoadOut] = Field(description="hosts whose own work takes a tenth of their CPUs or more")
+    elsewhere: bool = Field(description="true = measurements are in another store, and were not looked at")

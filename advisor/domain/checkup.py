@@ -1,0 +1,108 @@
+"""A check-up: what is wrong with the cloud and the service now, and how much of it was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.domain.contradictions import Contradiction
+from advisor.domain.list_words import listed
+
+LOW_DELIVERY = 0.8  # of the CPU time that an instance asked for, over an hour: CPU ready of 20 %
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """CPU time delivered to an instance in the last hour: `share` of what it asked for, without what its cap took."""
+
+    instance: str
+    host: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLoad:
+    """CPUs that a host uses itself, outside of its instances, of how many it has."""
+
+    host: str
+    cpus: float
+    pcpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """What was found, by host and instance, and what could be looked at.
+
+    `hosts` and `instances` are how many the service knows, `measured_instances` of how many run and wait were measured
+    in the last hour. `silent` hosts sent nothing for as long as is allowed, `unmeasured` ones never sent a measurement,
+    those in `stopped` did and no longer do, though another source still reports them. `starved` instances got less than
+    LOW_DELIVERY. `elsewhere` = measurements are in another store, so that only predictions were looked at.
+    """
+
+    hosts: int
+    instances: int
+    measured_instances: int
+    alarms: tuple[Contradiction, ...] = ()
+    silent: tuple[str, ...] = ()
+    unmeasured: tuple[str, ...] = ()
+    stopped: tuple[str, ...] = ()
+    starved: tuple[Delivered, ...] = ()
+    own_load: tuple[OwnLoad, ...] = ()
+    disagreements: tuple[tuple[str, str], ...] = ()
+    degraded: bool = False
+    elsewhere: bool = False
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """All that is wrong, as sentences; empty = nothing is."""
+        found = [alarm.text for alarm in self.alarms]
+        if not self.hosts:
+            found.append("No hosts are known: put an inventory, start a sync or an agent (docs/your-cloud.md).")
+        if self.silent:
+            found.append(
+                f"{len(self.silent)} of {self.hosts} hosts sent nothing of late and get no instances: look at their "
+                f"agents ({listed(self.silent)})."
+            )
+        if self.unmeasured:
+            found.append(
+                f"{len(self.unmeasured)} of {self.hosts} hosts have sent no measurements, and what happens on them is "
+                f"not known: start cotenant-profiler there ({listed(self.unmeasured)})."
+            )
+        if self.stopped:
+            found.append(
+                f"{len(self.stopped)} of {self.hosts} hosts no longer send measurements: look at their agents "
+                f"({listed(self.stopped)})."
+            )
+        if self.starved:
+            worst = [f"{one.instance} on {one.host} {100 * one.share:.0f} %" for one in self.starved]
+            found.append(
+                f"CPU delivered to {len(self.starved)} of {self.measured_instances} measured instances was below "
+                f"{100 * LOW_DELIVERY:.0f} % in the last hour: {listed(worst)}."
+            )
+        found += [
+            f"{one.host} uses {one.cpus:.1f} of its {one.pcpus} CPUs itself, outside of its instances."
+            for one in self.own_load
+        ]
+        found += [f"Sources disagree on {host}: {text}." for host, text in self.disagreements]
+        if self.degraded:
+            found.append("The active model cannot be read, and the analytic model stands in: look at cotenant models.")
+        return tuple(found)
+
+    @property
+    def looked_at(self) -> str:
+        """What a check-up that found nothing rests on, in words."""
+        if self.elsewhere:
+            return (
+                f"Nothing wrong was found with {self.hosts} hosts; their measurements are in another store, and were "
+                "not looked at."
+            )
+        return (
+            f"Nothing wrong was found: {self.hosts} hosts send measurements, and CPU delivered was at least "
+            f"{100 * LOW_DELIVERY:.0f} % in the last hour for the {self.measured_instances} of {self.instances} "
+            "instances that were measured."
+        )
+
+
+def worst_first(found: Sequence[Delivered]) -> tuple[Delivered, ...]:
+    """By share, then by name."""
+    return tuple(sorted(found, key=lambda one: (one.share, one.host, one.instance)))

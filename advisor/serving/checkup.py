@@ -1,0 +1,62 @@
+"""Takes a check-up of the cloud: what is wrong by what was measured, not only by what was predicted."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, worst_first
+from advisor.inventories.announced import DISAGREEMENT
+from advisor.serving.snapshot_cache import CloudView
+from advisor.settings import Settings
+from advisor.store import samples
+from advisor.telemetry.demands import held_back
+
+HOUR_S = 3600.0
+STOPPED_S = 900.0  # without measurements, though it is reported: three windows of five minutes
+LEAST_HELD_BACK = 5.0  # % of one CPU: who waits for less has no more to gain, whatever its share
+
+
+def take(connection: Connection, view: CloudView, settings: Settings, *, degraded: bool, now: datetime) -> Checkup:
+    """The check-up of a view at `now`, by the samples that are stored."""
+    snapshot = view.snapshot
+    silent = {
+        host.id for host, quiet in zip(snapshot.hosts, snapshot.is_silent(settings.fresh_s), strict=True) if quiet
+    }
+    elsewhere = settings.prometheus_url is not None
+    last_s = {} if elsewhere else samples.last_measured(connection)
+    running = {instance.id: instance.host for instance in view.inventory.instances}
+    shares = {} if elsewhere else _shares(connection, running, now.timestamp() - HOUR_S)
+    others = [] if elsewhere else [host.id for host in view.inventory.hosts if host.id not in silent]
+    old_s = now.timestamp() - STOPPED_S
+    return Checkup(
+        hosts=len(view.inventory.hosts),
+        instances=len(view.inventory.instances),
+        measured_instances=len(shares),
+        alarms=view.alarms,
+        silent=tuple(sorted(silent)),
+        unmeasured=tuple(name for name in others if name not in last_s),
+        stopped=tuple(name for name in others if name in last_s and last_s[name] < old_s),
+        starved=worst_first([one for one, starved in shares.values() if starved]),
+        disagreements=tuple(
+            (host.id, host.labels[DISAGREEMENT]) for host in view.inventory.hosts if DISAGREEMENT in host.labels
+        ),
+        degraded=degraded,
+        elsewhere=elsewhere,
+    )
+
+
+def _shares(
+    connection: Connection, running: dict[str, str | None], since_s: float
+) -> dict[str, tuple[Delivered, bool]]:
+    """CPU time delivered to each instance where it is now, and whether it is starved."""
+    found: dict[str, tuple[Delivered, bool]] = {}
+    for (host, instance), means in samples.run_and_wait(connection, since_s).items():
+        if running.get(instance) != host or not {"cpu", "waiting"} <= means.keys():
+            continue
+        waited = held_back(means)
+        share = means["cpu"] / (means["cpu"] + waited) if waited > 0 else 1.0
+        starved = share < LOW_DELIVERY and waited >= LEAST_HELD_BACK
+        found[instance] = Delivered(instance, host, share), starved
+    return found
