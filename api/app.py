@@ -53,7 +53,10 @@ from api.schemas.placement_summaries import BatchSummary, PlacementSummary
 from api.schemas.placements import BatchAnswer, PlacementAnswer
 from api.schemas.plans import PlanAnswer
 from api.telemetry import Telemetry
+from api.web import alarms as alarm_page
+from api.web import audit as audit_page
 from api.web import cloud, docs, host, instance, models, placements, signing, suggestions, where
+from api.web import instances as all_instances
 from api.web import plans as plan_pages
 from api.web import worth as worth_page
 from api.web.form import DEFAULTS
@@ -188,7 +191,18 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/signout", signing.sign_out, "pages", answers=HTMLResponse, scope="read"),
     Route("GET", "/", where.where, "pages", answers=HTMLResponse, lane="question", reads=DEFAULTS),
     Route("GET", "/suggestions", suggestions.suggest, "pages", answers=JSONResponse),
-    Route("GET", "/cloud", cloud.cloud, "pages", answers=HTMLResponse, lane="question", reads=cloud.FILTERS),
+    Route("GET", "/cloud", cloud.cloud, "pages", answers=HTMLResponse, lane="question", reads=cloud.READS),
+    Route(
+        "GET",
+        "/instances",
+        all_instances.listing,
+        "pages",
+        answers=HTMLResponse,
+        lane="question",
+        reads=all_instances.READS,
+    ),
+    Route("GET", "/alarms", alarm_page.listing, "pages", answers=HTMLResponse, reads=alarm_page.READS),
+    Route("GET", "/audit", audit_page.listing, "pages", answers=HTMLResponse, lane="admin", scope="admin"),
     Route("GET", "/hosts/{host}", host.host, "pages", fails=(404,), answers=HTMLResponse, lane="question"),
     # Not in the lane of questions: it may wait for another store of samples.
     Route("GET", "/instances/{instance}", instance.instance, "pages", fails=(404,), answers=HTMLResponse),

@@ -8,6 +8,7 @@ from advisor.domain.announcements import (
     LEAST_PATIENCE,
     MOST_ANNOUNCED,
     PATIENCE,
+    STOPPED_AT,
     UUID,
     Announced,
     Announcement,

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 UUID = "uuid"  # label: what tells two instances of one name apart
+STOPPED_AT = "stopped_at"  # label: since when no source reports it; it keeps its place for an hour
 MOST_ANNOUNCED = 5_000  # instances on one host
 PATIENCE = 5  # announcements that may be missing before the silence of a host counts …
 LEAST_PATIENCE = timedelta(minutes=5)  # … and at least so long

@@ -16,13 +16,17 @@ from profiler.observed import Host, Instance
 class ResidentNow:
     """An instance where it is, or where an answer that is still `pending` puts it; `expected` is its T/B there.
 
-    `short` is the part of the time, 0-1, in which it gets less CPU than it wants, None = not known.
+    `short` is the part of the time, 0-1, in which it gets less CPU than its demand, and `delivered` the part of the
+    CPU time of its demand that it gets, None = not known. `falls_behind` = at busy times more work arrives than it is
+    served.
     """
 
     instance: Instance
     expected: float
     pending: bool
     short: float | None = None
+    delivered: float | None = None
+    falls_behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

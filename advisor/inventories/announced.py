@@ -16,7 +16,17 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from advisor.domain import ANNOUNCED, MOST_ANNOUNCED, UUID, Announced, Announcement, Host, Instance, IsolationSettings
+from advisor.domain import (
+    ANNOUNCED,
+    MOST_ANNOUNCED,
+    STOPPED_AT,
+    UUID,
+    Announced,
+    Announcement,
+    Host,
+    Instance,
+    IsolationSettings,
+)
 from advisor.errors import Conflict, InvalidInput
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from advisor.inventories.sync import AGENT, DOMAIN, SOURCE, SyncDiff, fitting
@@ -24,7 +34,7 @@ from advisor.render import check_labels
 from advisor.validation import check_value, misfit
 
 T = TypeVar("T", Host, Instance)
-STOPPED_AT, MACHINE, DISAGREEMENT = "stopped_at", "machine", "disagreement"
+MACHINE, DISAGREEMENT = "machine", "disagreement"
 GONE_AFTER = timedelta(hours=1)  # an instance that is not seen keeps its place for so long; a move takes less
 _BARE_HOST, _BARE_INSTANCE = Host("h", "kvm", 1, 1.0), Instance("i")  # what a field is that nobody has said
 _OF_CONTAINERS = 1000.0  # vCPUs for each CPU: a container without a limit may use every CPU, and is promised none

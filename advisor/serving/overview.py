@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from advisor.domain import CloudNow, HostDetail, HostNow, ResidentNow, Slowing
+from advisor.domain import STOPPED_AT, CloudNow, HostDetail, HostNow, ResidentNow, Slowing
 from advisor.errors import NotFound
 from advisor.explanation import interference_attribution
 from advisor.lifecycle import interval_inflation
@@ -25,7 +25,7 @@ from models.physics.peak_demand import p95
 from models.prediction import InterferencePrediction, Predictor
 
 CELLS_AT_ONCE = 20_000  # instances of all hosts that are predicted together: about 60 MB
-_NO_ROWS: Floats = np.zeros((0, 3))
+_NO_ROWS: Floats = np.zeros((0, 5))
 
 
 class Overview:
@@ -65,8 +65,9 @@ class Overview:
         return CloudNow(ordered, view.counts.inventory, version, origin, degraded, self._fresh_s)
 
     def _expected(self, snapshot: ClusterSnapshot, predictor: Predictor) -> list[Floats]:
-        """T/B of each instance of each host, for which part of the time it is short of CPU, and for which its host is
-        crowded, nan = not known; (N, 3) of the N on each."""
+        """Of each instance of each host T/B, the part of the time in which it is short of CPU and in which its host is
+        crowded, the share of CPU time delivered, nan = not known, and 1 where it falls behind; (N, 5) of the N on each.
+        """
         rows_by_key = self._known if predictor.version == self._version else {}
         keys = snapshot.fingerprints.tolist()
         new = {key: at for at, key in enumerate(keys) if key not in rows_by_key and snapshot.residents[at]}
@@ -90,12 +91,13 @@ def _predicted(snapshot: ClusterSnapshot, new: Mapping[bytes, int], predictor: P
 
 
 def _now(prediction: InterferencePrediction) -> Floats:
-    """T/B, short and crowded of S scenes as in `Overview._expected`, (S, N, 3)."""
+    """The figures of S scenes as in `Overview._expected`, (S, N, 5)."""
     expected, pressure = prediction.throughput.expected, prediction.pressure
     unknown = np.full(expected.shape, np.nan)
     if pressure is None:
-        return np.stack([expected, unknown, unknown], axis=2)
-    return np.stack([expected, pressure.short, np.broadcast_to(pressure.crowded[:, None], expected.shape)], axis=2)
+        return np.stack([expected, unknown, unknown, unknown, np.zeros(expected.shape)], axis=2)
+    crowded = np.broadcast_to(pressure.crowded[:, None], expected.shape)
+    return np.stack([expected, pressure.short, crowded, pressure.share, pressure.overloaded], axis=2)
 
 
 def detail(view: CloudView, chosen: ActivePredictor, cloud: CloudNow, host_id: str) -> HostDetail:
@@ -130,9 +132,15 @@ def widened(shown: HostDetail, factors: interval_inflation.Factors) -> HostDetai
 
 
 def _slowing(snapshot: ClusterSnapshot, position: int, predictor: Predictor, ratios: Floats) -> tuple[Slowing, ...]:
-    """How much faster each instance would be without each of its strongest neighbours, the largest loss first."""
+    """How much faster each running instance would be without each of its strongest neighbours, the largest loss
+    first."""
     pairs = interference_attribution.on_host(snapshot, predictor, position, ratios)
-    losses = [Slowing(pair.victim, pair.neighbour, pair.taken) for pair in pairs]
+    stopped = {resident.id for resident in snapshot.residents[position] if STOPPED_AT in resident.labels}
+    losses = [
+        Slowing(pair.victim, pair.neighbour, pair.taken)
+        for pair in pairs
+        if not {pair.victim, pair.neighbour} & stopped
+    ]
     return tuple(sorted(losses, key=lambda loss: (-loss.loss, loss.victim, loss.neighbour)))
 
 
@@ -151,8 +159,8 @@ def _hosts(snapshot: ClusterSnapshot, expected: Sequence[Floats], coming: set[st
         strict=True,
     ):
         residents = [
-            ResidentNow(resident, kept, resident.id in pending, _known(short))
-            for resident, (kept, short, _) in zip(residents_there, row, strict=True)
+            ResidentNow(resident, kept, resident.id in pending, _known(short), _known(delivered), behind > 0)
+            for resident, (kept, short, _, delivered, behind) in zip(residents_there, row, strict=True)
         ]
         crowded = _known(row[0][2]) if residents_there else 0.0
         residents.sort(key=lambda resident: (resident.expected, resident.instance.id))

@@ -9,7 +9,7 @@ from datetime import datetime
 import numpy as np
 from sqlalchemy import Connection
 
-from advisor.domain import Instance, MeasuredSlowing, SlowingHere
+from advisor.domain import STOPPED_AT, Instance, MeasuredSlowing, SlowingHere
 from advisor.store import histories, waits
 from advisor.store.rollups import BUCKET_S
 from advisor.store.waits import WaitSums
@@ -21,6 +21,7 @@ from profiler.metrics import WAITED_FOR
 _METRICS = (("instance", "cpu"), ("instance", "waiting"))
 _BEFORE_S = 86_400.0
 MOST_COMPARED = 150  # residents of a host: with more, those with the largest demand for CPUs
+LEAST_SAMPLES = 12  # of a victim, and with a neighbour: what was there for moments says nothing of who slows whom
 LEAST_LOSS = 0.005  # of the CPU time that it wants: who takes less is not listed
 
 
@@ -33,7 +34,8 @@ def of_host(
     """
     end_s = now.timestamp() // BUCKET_S * BUCKET_S
     begin_s = end_s - max(parse_since(since) // BUCKET_S, 1) * BUCKET_S
-    by_name = {instance.id: instance for instance in busiest(residents, MOST_COMPARED)}
+    running = [instance for instance in residents if STOPPED_AT not in instance.labels]
+    by_name = {instance.id: instance for instance in busiest(running, MOST_COMPARED)}
     names = list(by_name)
     watched = by_run_queue(waits.sums(connection, host, names, begin_s))
     keys = histories.of_host(connection, host, names, _METRICS)
@@ -70,12 +72,13 @@ def by_run_queue(sums: Sequence[WaitSums]) -> dict[str, tuple[MeasuredSlowing, .
         of.setdefault(entry.instance, {})[entry.metric] = entry
     slowed_by: dict[str, tuple[MeasuredSlowing, ...]] = {}
     for victim, metrics in of.items():
-        if (parts := _parts(metrics)) is None:
+        parts = _parts(metrics)
+        if parts is None or metrics["waited_for_host"].number < LEAST_SAMPLES:
             continue
         slowed_by[victim] = tuple(
             MeasuredSlowing(victim, other, min(part, 1.0), "run queue", None)
             for other, part in parts.items()
-            if part >= LEAST_LOSS and other
+            if part >= LEAST_LOSS and other and metrics[f"{WAITED_FOR}{other}"].number >= LEAST_SAMPLES
         )
     return slowed_by
 

@@ -29,6 +29,7 @@ from advisor.domain import (
 from advisor.domain.figures import score_figure, significant
 from advisor.errors import InvalidInput
 from advisor.validation import the_one
+from api.alike import Alike, joined
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, shown, times
 from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
 from api.cli.endings import NO_HOST
@@ -137,13 +138,22 @@ def predict(
         )
         for effect in answer.effects
     ]
-    header = ("instance", "throughput ratio (range)", "latency ratio", "jitter ratio", "CPU share", "short of CPU", "")
-    print_table(header, rows, right=(2, 3, 4, 5))
+    header = ("instance", "throughput ratio (range)", "latency ratio", "jitter ratio", "CPU share", "contended", "")
+    groups = joined(rows, lambda row: row[1:])
+    shown_rows = [(_with_others(group), *group.row[1:]) for group in groups]
+    print_table(header, shown_rows, right=(2, 3, 4, 5))
+    if len(groups) < len(rows):
+        say("Instances with the same figures are one row; --json has each of them.")
     if answer.crowded is not None:
         crowded = time_part(significant(answer.crowded) or 0.0)
         say(f"More vCPUs are ready to run than there are CPUs {crowded} of the time.")
     say(f"Combined score {shown(answer.combined_score, 2, score_figure)} of {len(answer.effects)}.")
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
+
+
+def _with_others(group: Alike[tuple[str, ...]]) -> str:
+    name = group.row[0]
+    return f"{name} and {len(group.others)} alike" if group.others else name
 
 
 def _asked_of(service: Service, instance: str | None) -> tuple[Instance, str | None]:

@@ -69,7 +69,7 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Interv
     return IntervalRow(
         name=effect.instance,
         newcomer=newcomer,
-        level=_level(band.expected, band.lower, KEPT if limit is None else limit),
+        level="bad" if effect.overloaded else _level(band.expected, band.lower, KEPT if limit is None else limit),
         low=x(band.lower),
         high=x(band.upper),
         mark=x(band.expected),
@@ -84,10 +84,16 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Interv
         short_words=short_of_cpu(effect.instance, effect.cpu) if effect.cpu else "",
         outside=effect.outside_training,
         words=words,
-        complaint="below its limit" if limit is not None else f"loses more than {1 - KEPT:.0%}",
+        complaint=_complaint(effect, limit),
         loss=effect.before.expected - band.expected if effect.before else 0.0,
         longer=_longer(effect),
     )
+
+
+def _complaint(effect: Effect, limit: float | None) -> str:
+    if effect.overloaded:
+        return FALLS_BEHIND
+    return "below its limit" if limit is not None else f"loses more than {1 - KEPT:.0%}"
 
 
 def _longer(effect: Effect) -> float:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from advisor.service import CloudService, OutcomeService
 
 access_log = logging.getLogger("cotenant.access")
+_QUIET = ("/static/", "/healthz", "/readyz")  # paths that are asked for again and again, and say nothing when they work
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"}
 disable_created_metrics()  # a second series for every counter, which only OpenMetrics has a use for
@@ -126,7 +127,8 @@ class Telemetry:
         if code is not None:
             self.problems.labels(code).inc()
         client = scope.get("client")
-        access_log.info(
+        access_log.log(
+            _level(scope["path"], status),
             "request",
             extra={
                 "request_id": request_id,
@@ -196,3 +198,8 @@ class Telemetry:
             self._remembered = now
             for result, count, former in zip(("hit", "miss"), now, before, strict=True):
                 self.lookups.labels(result).inc(max(count - former, 0))
+
+
+def _level(path: str, status: int) -> int:
+    """The level at which a request is logged: files of pages and probes of health only where they fail."""
+    return logging.DEBUG if status < 400 and path.startswith(_QUIET) else logging.INFO

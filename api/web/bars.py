@@ -49,6 +49,17 @@ def _bar(name: str, value: float | None, peak: float | None) -> Bar:
     return replace(bar, words=f"{words}, {_figure(peak)} at busy times", peak=_length(peak), peak_figure=_figure(peak))
 
 
+MEMORY_HIGH = 0.9  # of a host's memory: above it few new instances find room
+
+
+def memory(promised_mb: float, memory_mb: float) -> Bar:
+    """The memory of a host's instances, over that of the host."""
+    part = promised_mb / memory_mb
+    level = "bad" if part > FULL else "fair" if part > MEMORY_HIGH else "good"
+    words = f"Memory: {promised_mb / 1024:,.0f} of {memory_mb / 1024:,.0f} GB"
+    return Bar("Memory", level, _length(part), _figure(part), words)
+
+
 def kept(share: float, level: str) -> Bar:
     """What an instance keeps of its own speed."""
     return Bar("Keeps", level, _length(share), f"{share:.2f}", f"keeps {share:.2f} of its own speed")

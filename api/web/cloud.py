@@ -17,13 +17,25 @@ from advisor.domain import CloudNow, HostNow, ResidentNow, names_of, spoken, tim
 from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep
-from api.web import bars
+from api.web import affected, bars
+from api.web.sorting import PARAMETER, Order, Part, SortColumn
 from profiler.host_kinds import HOST_KINDS
 
 AT_ONCE = 50  # hosts on a page
-WORST = 10  # instances in the list of the worst off
+WORST = 10  # instances in the list of the most affected
 _LONGEST = 255
 FILTERS = ("name", "label", "kind")  # of the address
+READS = (*FILTERS, PARAMETER)
+_DEFAULT = "affected"  # the order that CloudNow has
+COLUMNS: Mapping[str, SortColumn] = {
+    "host": SortColumn("Host", figure=False, largest_first=False),
+    "affected": SortColumn("Most affected", figure=False, largest_first=False),
+    **{key: SortColumn(name, figure=False) for key, name in bars.NAMES.items()},
+    "memory_mb": SortColumn("Memory", figure=False, help="Memory of the instances, over that of the host"),
+    "crowded": SortColumn("Contended", help="Part of the time with more vCPUs ready to run than CPUs"),
+    "instances": SortColumn("Instances"),
+    "age": SortColumn("Data age"),
+}
 PageNumber = Annotated[int, Query(alias="page", ge=1)]
 
 
@@ -35,7 +47,8 @@ class InstanceLine:
     host: str
     figure: str
     kept: bars.Bar  # the same as a bar
-    level: str  # good or bad: whether it keeps its limit, or picture.KEPT where it has none
+    level: str  # good or bad, see api.web.affected
+    behind: str  # picture.FALLS_BEHIND where it does, else empty
     limit: str
     short: str  # part of the time in which it is short of CPU; empty = not known
     workload: str
@@ -53,6 +66,7 @@ class HostLine:
     instances: int
     worst: InstanceLine | None
     bars: tuple[bars.Bar, ...]
+    memory: bars.Bar
     crowded: str  # part of the time with more vCPUs ready to run than CPUs; empty = not known
     age: str
     stale: bool
@@ -90,18 +104,26 @@ class Filter:
     @property
     def query(self) -> str:
         """The filter as the query of an address."""
-        return urlencode({key: getattr(self, key) for key in FILTERS if getattr(self, key)})
+        return urlencode(self.fields)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields that are set."""
+        return {key: getattr(self, key) for key in FILTERS if getattr(self, key)}
 
 
 def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResponse:
-    """Every host, the one with the worst-off instance first. A page number beyond the last shows the last page."""
-    chosen = Filter.read(request.query_params)
+    """Every host, the one with the most affected instance first unless `sort` names another column.
+
+    A page number beyond the last shows the last page.
+    """
+    chosen, order = Filter.read(request.query_params), Order.read(request.query_params, COLUMNS, _DEFAULT)
     time, now = cloud.clock(), cloud.now()
     matching = [host for host in now.hosts if chosen.lets_through(host)]
-    last = max((len(matching) + AT_ONCE - 1) // AT_ONCE, 1)
-    number = min(number, last)
-    shown = matching[(number - 1) * AT_ONCE : number * AT_ONCE]
-    lines = [_line(host, now, time) for host in shown]
+    if order.text != _DEFAULT:
+        matching = order.rows(matching, lambda host: _value(order.key, host), lambda host: host.host.id)
+    part = Part.of(len(matching), number, AT_ONCE, "/cloud", chosen.fields | {PARAMETER: order.text})
+    lines = [_line(host, now, time) for host in part.cut(matching)]
     known = {bar.name for line in lines for bar in line.bars if bar.figure}
     return page(
         request,
@@ -112,27 +134,29 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
         kinds=HOST_KINDS,
         hosts=lines,
         matching=len(matching),
+        headings=order.headings(COLUMNS, "/cloud", chosen.fields),
+        order=order.text,
+        part=part,
         instances=sum(len(host.residents) for host in now.hosts),
         stale=sum(_is_stale(host, now, time) for host in now.hosts),
         newest=_newest(now, time),
         worst=worst_off(matching),
-        resources=[name for name in bars.NAMES.values() if name in known],
-        number=number,
-        last=last,
-        at_once=AT_ONCE,
+        resources=[key for key, name in bars.NAMES.items() if name in known],
+        shown_names=known,
     )
 
 
 def instance_line(resident: ResidentNow, host: str) -> InstanceLine:
     """One instance where it is, ready to be shown."""
     limit = resident.instance.min_throughput_ratio
-    level = "bad" if resident.expected < (picture.KEPT if limit is None else limit) else "good"
+    level = "bad" if affected.level(resident) == "bad" else "good"
     return InstanceLine(
         name=resident.instance.id,
         host=host,
         figure=f"{resident.expected:.2f}",
         kept=bars.kept(resident.expected, level),
         level=level,
+        behind=picture.FALLS_BEHIND if resident.falls_behind else "",
         limit="" if limit is None else f"{limit:.2f}",
         short="" if resident.short is None else time_part(resident.short),
         workload=resident.instance.workload or "",
@@ -154,6 +178,7 @@ def _line(host: HostNow, now: CloudNow, time: datetime) -> HostLine:
         instances=len(host.residents),
         worst=instance_line(host.worst, host.host.id) if host.worst else None,
         bars=bars.bars(host.pressure, host.cpu_peak),
+        memory=bars.memory(_memory_mb(host), host.host.memory_mb),
         crowded="" if host.crowded is None else time_part(host.crowded),
         age=age(host, time),
         stale=_is_stale(host, now, time),
@@ -171,13 +196,35 @@ def _newest(now: CloudNow, time: datetime) -> str:
     return picture.age_since(max(seen), time) if seen else "nothing seen yet"
 
 
+def _value(key: str, host: HostNow) -> float | str | None:
+    """What a host is sorted by."""
+    if key in bars.NAMES:
+        return host.pressure.get(key)
+    if key == "memory_mb":
+        return _memory_mb(host) / host.host.memory_mb
+    if key == "age":
+        return -math.inf if host.seen_at is None else -host.seen_at.timestamp()
+    values: Mapping[str, float | str | None] = {
+        "host": host.host.id,
+        "affected": host.worst.expected if host.worst else None,
+        "crowded": host.crowded,
+        "instances": len(host.residents),
+    }
+    return values[key]
+
+
+def _memory_mb(host: HostNow) -> float:
+    return sum(resident.instance.memory_mb for resident in host.residents)
+
+
 def worst_off(hosts: Sequence[HostNow]) -> list[InstanceLine]:
-    """The worst-off instances of these hosts, of those that are below their limit or lose more than a tenth."""
+    """The most affected instances of these hosts: those beyond a limit or that fall behind, then by relative
+    throughput."""
     candidates = (
-        (resident.expected, resident.instance.id, host.host.id, resident)
+        (not affected.breaks(resident), resident.expected, resident.instance.id, host.host.id, resident)
         for host in hosts
         for resident in host.residents
-        if resident.expected < max(picture.KEPT, resident.instance.min_throughput_ratio or 0.0)
+        if affected.is_affected(resident)
     )
-    worst = heapq.nsmallest(WORST, candidates, key=lambda candidate: candidate[:3])
-    return [instance_line(resident, host) for _, _, host, resident in worst]
+    worst = heapq.nsmallest(WORST, candidates, key=lambda candidate: candidate[:4])
+    return [instance_line(resident, host) for _, _, _, host, resident in worst]

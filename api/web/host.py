@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -10,7 +10,8 @@ from typing import Literal
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from advisor.domain import Histories, HostDetail, HostNow, Instance, Slowing, time_part
+from advisor.domain import STOPPED_AT, Histories, HostDetail, HostNow, Instance, Slowing, time_part
+from api.alike import joined
 from api.html import picture
 from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
@@ -66,6 +67,7 @@ class HostedInstance:
     row: picture.IntervalRow
     settings: list[tuple[str, str]]
     pending: bool
+    stopped: bool  # its agent no longer reports it
 
 
 def host(
@@ -85,18 +87,23 @@ def host(
     histories = telemetry.histories(host=host, since=since)
     probed = telemetry.probes(host=host, instance="", limit=MOST)
     pairs = [pair for pair in detail.slowing if pair.loss >= FELT]
+    residents = _residents(detail)
+    rows = joined(residents, _figures)
     return page(
         request,
         "host.html",
         it=detail.now.host,
         degraded=detail.degraded,
-        residents=_residents(detail),
+        residents=rows,
+        count=len(residents),
+        others=sum(1 + len(group.others) for group in rows[LISTED:]),
+        outside=sum(resident.row.outside for resident in residents),
         unlisted=max(len(detail.now.residents) - MOST_LISTED, 0),
         learned=now.model_version != "prior",
         listed=LISTED,
         bars=bars.bars(detail.now.pressure, detail.now.cpu_peak),
         facts=_facts(detail.now),
-        square=_square(detail) if pairs and len(detail.now.residents) <= MOST_SQUARE else [],
+        square=_square(detail) if pairs else [],
         pairs=[SlowedPair(pair, bars.kept(pair.loss / pairs[0].loss, "fair")) for pair in pairs[:MOST_PAIRS]],
         more=max(len(pairs) - MOST_PAIRS, 0),
         age=age(detail.now, cloud.clock()),
@@ -125,23 +132,37 @@ def _residents(detail: HostDetail) -> list[HostedInstance]:
             row=picture.row(effect, newcomer=False, limit=resident.instance.min_throughput_ratio),
             settings=picture.settings_in_words(resident.instance.settings),
             pending=resident.pending,
+            stopped=STOPPED_AT in resident.instance.labels,
         )
         for resident, effect in islice(zip(detail.now.residents, detail.effects, strict=True), MOST_LISTED)
     ]
 
 
+def _figures(resident: HostedInstance) -> Hashable:
+    """All that its row shows, but for the name."""
+    row, it = resident.row, resident.instance
+    return (
+        (row.figure, row.interval, row.limit, row.level, row.latency, row.short, row.outside),
+        (picture.size(it), it.workload, tuple(resident.settings), resident.pending, resident.stopped),
+    )
+
+
 def _square(detail: HostDetail) -> list[Losses]:
+    """Instances that slow another one or are slowed; empty where these are too many to be read as a table."""
     losses = {(pair.victim, pair.neighbour): pair.loss for pair in detail.slowing}
-    names = [resident.instance.id for resident in detail.now.residents]
+    felt = {name for pair in detail.slowing if pair.loss >= FELT for name in (pair.victim, pair.neighbour)}
+    names = [resident.instance.id for resident in detail.now.residents if resident.instance.id in felt]
+    if len(names) > MOST_SQUARE:
+        return []
     return [
-        Losses(victim, tuple(None if name == victim else _cell(losses[victim, name]) for name in names))
+        Losses(victim, tuple(None if name == victim else _cell(losses.get((victim, name), 0.0)) for name in names))
         for victim in names
     ]
 
 
 def _cell(loss: float) -> InterferenceCell:
     shade = sum(round(loss, 2) >= edge for edge in _SHADES)
-    return InterferenceCell(f"{loss:+.2f}" if abs(loss) >= FELT else "", shade)
+    return InterferenceCell(f"{loss:+.2f}" if loss >= FELT else "", shade)
 
 
 def _facts(now: HostNow) -> list[tuple[str, str]]:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.domain import HostNow
-from api.html import picture
+from api.web import affected
 
 HEIGHT = 48.0  # of a column, in its own units; a host whose CPUs are all asked for fills it
+_LEVELS = ("good", "fair", "bad")
 NAMED = 24  # hosts of a strip that has names below its columns
 
 
@@ -41,9 +42,7 @@ def _cell(now: HostNow) -> Cell:
     worst, count = now.worst, len(now.residents)
     level = ""
     if worst is not None:
-        limit = worst.instance.min_throughput_ratio
-        kept = picture.KEPT if limit is None else limit
-        level = "bad" if worst.expected < kept else "fair" if worst.expected < (1 + kept) / 2 else "good"
+        level = max((affected.level(resident) for resident in now.residents), key=_LEVELS.index)
     figure = f"{100 * now.cpu_peak:.0f} %"
     words = f"{now.host.id}: {figure} of the CPUs at busy times"
     if worst is None:

@@ -19,6 +19,7 @@ from models.arrays import Floats
 
 FALSE_DISCOVERIES = 0.05  # of the pairs that are named, at most so many are wrong, on average
 FEWEST = 36  # windows beyond what is taken out: three hours of them
+FEWEST_TOGETHER = 12  # windows in which a suspect was there too: an hour
 LEAST_WANTED = 1.0  # % of one CPU: the share of who wants less says how one burst met another
 _ALWAYS_READY = 0.8  # of the time of its vCPUs, in half of its windows
 _RIDGE = 1e-9  # so that two who always run together are no error
@@ -68,7 +69,8 @@ def _of_victim(
         return []
     # who is always ready wants the same all the time, and what it ran is what it did not wait
     own = [mine.cpu[known]] if np.median(wanted[known]) < _ALWAYS_READY * 100 * mine.vcpus else []
-    suspects = [name for name in measured if name != victim and together(victim, name)]
+    there = [name for name in measured if np.count_nonzero(~np.isnan(measured[name].cpu[known])) >= FEWEST_TOGETHER]
+    suspects = [name for name in there if name != victim and together(victim, name)]
     if not suspects or np.count_nonzero(known) < FEWEST:
         return []
     use = np.nan_to_num(np.stack([measured[name].cpu[known] for name in suspects]))  # who was not there did not run
