@@ -42,8 +42,8 @@ class AttributedLoss:
 def attribute_interference(
     snapshot: ClusterSnapshot, predictor: Predictor, hosts: Sequence[str]
 ) -> tuple[AttributedLoss, ...]:
-    """The pairs of the MAX_RESIDENTS most affected instances on each of these hosts, the first MAX_HOSTS of them with
-    neighbours; in the given order."""
+    """The MAX_RESIDENTS most affected instances and the MAX_RESIDENTS strongest neighbours, in pairs, on each of these
+    hosts, the first MAX_HOSTS of them with neighbours; in the given order."""
     positions = [place for name in hosts if (place := snapshot.index(name)) is not None]
     crowded = [place for place in positions if len(snapshot.residents[place]) > 1][:MAX_HOSTS]
     pairs: list[AttributedLoss] = []
@@ -51,7 +51,8 @@ def attribute_interference(
         scene = snapshot.scenes.take(np.array([place])).trimmed()
         ratios = predictor.predict(scene, ()).throughput.expected[0]
         chosen = np.sort(np.argsort(ratios, kind="stable")[:MAX_RESIDENTS])
-        pairs += _pairs(snapshot, place, ratios, chosen, chosen, _without_each(scene, predictor, chosen))
+        strongest = _strongest(scene, MAX_RESIDENTS)
+        pairs += _pairs(snapshot, place, ratios, chosen, strongest, _without_each(scene, predictor, strongest))
     return tuple(pairs)
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -139,7 +139,7 @@ def predict(
         for effect in answer.effects
     ]
     header = ("instance", "throughput ratio (range)", "latency ratio", "jitter ratio", "CPU share", "contended", "")
-    groups = joined(rows, lambda row: row[1:])
+    groups = joined(cast(list[tuple[str, ...]], rows), lambda row: row[1:])
     shown_rows = [(_with_others(group), *group.row[1:]) for group in groups]
     print_table(header, shown_rows, right=(2, 3, 4, 5))
     if len(groups) < len(rows):

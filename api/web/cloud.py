@@ -18,6 +18,7 @@ from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep
 from api.web import affected, bars
+from api.web.bars import Bar
 from api.web.sorting import PARAMETER, Order, Part, SortColumn
 from profiler.host_kinds import HOST_KINDS
 
@@ -46,7 +47,7 @@ class InstanceLine:
     name: str
     host: str
     figure: str
-    kept: bars.Bar  # the same as a bar
+    kept: Bar  # the same as a bar
     level: str  # good or bad, see api.web.affected
     behind: str  # picture.FALLS_BEHIND where it does, else empty
     limit: str
@@ -65,8 +66,8 @@ class HostLine:
     enabled: bool
     instances: int
     worst: InstanceLine | None
-    bars: tuple[bars.Bar, ...]
-    memory: bars.Bar
+    bars: tuple[Bar, ...]
+    memory: Bar
     crowded: str  # part of the time with more vCPUs ready to run than CPUs; empty = not known
     age: str
     stale: bool

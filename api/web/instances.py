@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -56,17 +56,18 @@ class Filter:
     label: str
     only: str
     wrong: Mapping[str, str]
+    exact: bool  # `host` is the id of a host, not a part of one
 
     @classmethod
-    def read(cls, query: Mapping[str, str]) -> Filter:
-        """From the address."""
+    def read(cls, query: Mapping[str, str], hosts: Collection[str]) -> Filter:
+        """From the address; `hosts` are the ids of all hosts."""
         fields = {key: query.get(key, "").strip()[:_LONGEST] for key in FILTERS}
         wrong = {}
         if fields["label"] and not fields["label"].partition("=")[1]:
             wrong["label"] = "is not a label and its value, such as tier=web"
         if fields["only"] not in ONLY:
             wrong["only"] = f"is none of {', '.join(name for name in ONLY if name)}"
-        return cls(**fields, wrong=wrong)
+        return cls(**fields, wrong=wrong, exact=fields["host"] in hosts)
 
     @property
     def fields(self) -> dict[str, str]:
@@ -79,7 +80,7 @@ class Filter:
         key, _, value = self.label.partition("=")
         return (
             (not part or part in it.id.lower() or part in it.labels.get("name", "").lower())
-            and self.host.lower() in listed.host.lower()
+            and (self.host == listed.host if self.exact else self.host.lower() in listed.host.lower())
             and (not self.workload or self.workload.lower() in (it.workload or "").lower())
             and (not self.label or "label" in self.wrong or it.labels.get(key.strip()) == value.strip())
             and (self.only != "affected" or (listed.now is not None and affected.is_affected(listed.now)))
@@ -109,9 +110,11 @@ class Line:
 
 def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResponse:
     """All instances, the most affected first unless `sort` names another column."""
-    chosen, order = Filter.read(request.query_params), Order.read(request.query_params, COLUMNS, _DEFAULT)
+    order = Order.read(request.query_params, COLUMNS, _DEFAULT)
     now, inventory = cloud.now(), cloud.inventory()
-    every = list(_every(now, inventory))
+    hosts = {host.host.id for host in now.hosts}
+    chosen = Filter.read(request.query_params, hosts)
+    every = list(_every(now, inventory, hosts))
     matching = [listed for listed in every if chosen.lets_through(listed)] if chosen.fields else every
     ordered = order.rows(matching, lambda listed: _value(order.key, listed), lambda listed: listed.instance.id)
     part = Part.of(len(ordered), number, AT_ONCE, _PATH, chosen.fields | {PARAMETER: order.text})
@@ -130,11 +133,9 @@ def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLRe
     )
 
 
-def _every(now: CloudNow, inventory: Inventory) -> Iterator[Listed]:
+def _every(now: CloudNow, inventory: Inventory, hosts: Collection[str]) -> Iterator[Listed]:
     """Those on hosts, pending ones included, then those of the inventory that are on none."""
-    hosts = set()
     for host in now.hosts:
-        hosts.add(host.host.id)
         for resident in host.residents:
             yield Listed(resident.instance, host.host.id, resident)
     placed = {resident.instance.id for host in now.hosts for resident in host.residents if resident.pending}

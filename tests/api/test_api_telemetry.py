@@ -269,6 +269,16 @@ def test_the_access_log_has_neither_query_nor_headers(client: Client, caplog: py
     assert "secret" not in line
 
 
+def test_files_of_pages_and_probes_of_health_are_logged_only_where_they_fail(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="cotenant.access"):
+        for path in ("/static/cotenant.css", "/healthz", "/readyz", "/static/nothing.css", "/cloud"):
+            client.get(path)
+    paths = [record.path for record in caplog.records if record.name == "cotenant.access"]  # type: ignore[attr-defined]
+    assert paths == ["/static/nothing.css", "/cloud"]
+
+
 def test_the_access_log_names_the_problem_and_who_asked(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="cotenant.access"):
         client.ask("POST", "/v1/placements", json={"instance": {"id": "secret-name", "vcpus": 0}})

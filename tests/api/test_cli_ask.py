@@ -286,6 +286,18 @@ def test_a_wrong_setting_is_named_by_its_variable(name: str, monkeypatch: pytest
     assert name in told(result)
 
 
+def test_predict_joins_instances_with_the_same_figures(tmp_path: Path) -> None:
+    scene = "host: {id: h, kind: kvm, pcpus: 24, memory_mb: 262144}\ninstances:\n"
+    scene += "".join(f"- {{id: web-{number:03}, vcpus: 1, memory_mb: 512}}\n" for number in range(150))
+    path = tmp_path / "alike.yaml"
+    path.write_text(scene + "- {id: db, vcpus: 16, memory_mb: 4096, demand: {cpu: 12}}\n", encoding="utf-8")
+    result = run("predict", str(path))
+    rows = [line for line in result.stdout.splitlines() if line.startswith(("web-", "db"))]
+    assert len(rows) == 2
+    assert rows[0].startswith("web-000 and 149 alike ")
+    assert len(json.loads(run("predict", str(path), "--json").stdout)["effects"]) == 151
+
+
 def test_predict_shows_everybody_in_the_scene() -> None:
     result = run("predict", "scene.yaml")
     assert result.exit_code == 0

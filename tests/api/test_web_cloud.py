@@ -27,6 +27,7 @@ from advisor.domain import (
 from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.telemetry import antagonists
 from api.app import create_app
 from api.web import bars, chart
 from api.web.cloud import AT_ONCE
@@ -188,7 +189,7 @@ def test_what_was_measured_is_drawn_with_its_gaps_and_told_in_figures(pages: Cli
 def test_without_samples_a_page_says_how_to_get_some(pages: Client) -> None:
     assert "cotenant-profiler run --push URL --host h2" in Page(pages.page("/hosts/h2").text).text
     assert "cotenant-profiler run --push URL --host h2" in Page(pages.page("/instances/batch-1").text).text
-    assert "Nobody is on this host." in Page(pages.page("/hosts/h5").text).text
+    assert "There is no instance on this host." in Page(pages.page("/hosts/h5").text).text
 
 
 def test_an_instance_of_which_only_the_demand_is_known_shows_that(advisor: Advisor, client: Client) -> None:
@@ -213,10 +214,18 @@ def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Clien
 
 
 def test_who_slows_whom_is_told_as_predicted_beside_measured(pages: Client, measured: Advisor) -> None:
-    at = measured.cloud.clock().timestamp() - 1
     told = (("waited_for_host", 0.0), ("waited_for:shop-4", 3.0), ("cpu", 20.0), ("waiting", 10.0))
-    measured.telemetry.ingest([MetricSample("h1", "shop-3", "instance", name, value, at) for name, value in told])
+
+    def watched(since_s: int, until_s: int) -> None:
+        times = [measured.cloud.clock().timestamp() - 10 * number for number in range(since_s, until_s)]
+        samples = [MetricSample("h1", "shop-3", "instance", name, value, at) for at in times for name, value in told]
+        measured.telemetry.ingest(samples)
+
+    watched(1, antagonists.LEAST_SAMPLES)
     pairs = pages.get("/v1/hosts/h1/slowing?since=2h").json()["pairs"]
+    assert not [pair for pair in pairs if pair["source"] == "run queue"]  # too few samples say nothing
+    watched(antagonists.LEAST_SAMPLES, 2 * antagonists.LEAST_SAMPLES)
+    pairs = pages.get("/v1/hosts/h1/slowing?since=3h").json()["pairs"]
     mine = next(one for one in pairs if (one["victim"], one["neighbour"]) == ("shop-3", "shop-4"))
     assert mine["source"] == "run queue"
     assert mine["predicted"] > 0.01

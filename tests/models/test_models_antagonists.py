@@ -78,3 +78,14 @@ def test_windows_that_are_alike_count_for_less() -> None:
     assert effective_size(*(one[None] for one in slow))[0] == pytest.approx(
         450, rel=0.4
     )  # ten alike: between 300 and 3000
+
+
+def test_a_suspect_that_was_there_for_moments_is_not_named() -> None:
+    """Whatever its few windows say, it was not there in the others; one that was there for hours is named."""
+    host = _host(0, pressing=0.9)
+    brief = np.full(WINDOWS, np.nan)
+    worst = np.argsort(host["victim"].waiting)[-5:]
+    brief[worst] = 90.0
+    found = antagonists({**host, "brief": UsedAndWaited(brief, np.full(WINDOWS, 1.0))}, everybody)
+    assert "brief" not in {pair.suspect for pair in found}
+    assert "hog" in {pair.suspect for pair in found}
