@@ -28,8 +28,9 @@ COLUMNS: Mapping[str, SortColumn] = {
 def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResponse:
     """Alarms that stand, the newest first unless `sort` names another column."""
     order = Order.read(request.query_params, COLUMNS, "-since")
-    alarms = order.rows(cloud.alarms(), lambda alarm: _value(order.key, alarm), lambda alarm: alarm.instance)
-    part = Part.of(len(alarms), number, AT_ONCE, "/alarms", {PARAMETER: order.text})
+    every = cloud.alarms()
+    part = Part.of(len(every), number, AT_ONCE, "/alarms", {PARAMETER: order.text})
+    alarms = order.first(part.end, every, lambda alarm: _value(order.key, alarm), lambda alarm: alarm.instance)
     return page(
         request,
         "alarms.html",

@@ -121,10 +121,11 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
     chosen, order = Filter.read(request.query_params), Order.read(request.query_params, COLUMNS, _DEFAULT)
     time, now = cloud.clock(), cloud.now()
     matching = [host for host in now.hosts if chosen.lets_through(host)]
-    if order.text != _DEFAULT:
-        matching = order.rows(matching, lambda host: _value(order.key, host), lambda host: host.host.id)
     part = Part.of(len(matching), number, AT_ONCE, "/cloud", chosen.fields | {PARAMETER: order.text})
-    lines = [_line(host, now, time) for host in part.cut(matching)]
+    shown = matching
+    if order.text != _DEFAULT:
+        shown = order.first(part.end, matching, lambda host: _value(order.key, host), lambda host: host.host.id)
+    lines = [_line(host, now, time) for host in part.cut(shown)]
     known = {bar.name for line in lines for bar in line.bars if bar.figure}
     return page(
         request,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
@@ -37,13 +38,25 @@ COLUMNS: Mapping[str, SortColumn] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """An instance with its host (empty = on none) and what is predicted of it there, None = nothing."""
 
     instance: Instance
     host: str
     now: ResidentNow | None
+
+
+_VALUES: Mapping[str, Callable[[Listed], Value]] = {  # what instances are sorted by; None = not known
+    "name": lambda listed: listed.instance.id,
+    "host": lambda listed: listed.host or None,
+    "vcpus": lambda listed: listed.instance.vcpus,
+    "memory": lambda listed: listed.instance.memory_mb,
+    "demand": lambda listed: listed.instance.demand["cpu"].mean if "cpu" in listed.instance.demand else None,
+    "delivered": lambda listed: listed.now.delivered if listed.now else None,
+    "contended": lambda listed: listed.now.short if listed.now else None,
+    "throughput": lambda listed: listed.now.expected if listed.now else None,
+    "workload": lambda listed: listed.instance.workload,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +129,8 @@ def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLRe
     chosen = Filter.read(request.query_params, hosts)
     every = list(_every(now, inventory, hosts))
     matching = [listed for listed in every if chosen.lets_through(listed)] if chosen.fields else every
-    ordered = order.rows(matching, lambda listed: _value(order.key, listed), lambda listed: listed.instance.id)
-    part = Part.of(len(ordered), number, AT_ONCE, _PATH, chosen.fields | {PARAMETER: order.text})
+    part = Part.of(len(matching), number, AT_ONCE, _PATH, chosen.fields | {PARAMETER: order.text})
+    ordered = order.first(part.end, matching, _VALUES[order.key], lambda listed: listed.instance.id)
     return page(
         request,
         "instances.html",
@@ -138,30 +151,10 @@ def _every(now: CloudNow, inventory: Inventory, hosts: Collection[str]) -> Itera
     for host in now.hosts:
         for resident in host.residents:
             yield Listed(resident.instance, host.host.id, resident)
-    placed = {resident.instance.id for host in now.hosts for resident in host.residents if resident.pending}
+    pending = {resident.instance.id for host in now.hosts for resident in host.residents if resident.pending}
     for instance in inventory.instances:
-        if instance.host not in hosts and instance.id not in placed:
+        if instance.host not in hosts and instance.id not in pending:
             yield Listed(instance, "", None)
-
-
-def _value(key: str, listed: Listed) -> Value:
-    """What an instance is sorted by; None = not known."""
-    it, now = listed.instance, listed.now
-    if key == "name":
-        return it.id
-    if key == "host":
-        return listed.host or None
-    if key == "vcpus":
-        return it.vcpus
-    if key == "memory":
-        return it.memory_mb
-    if key == "demand":
-        return it.demand["cpu"].mean if "cpu" in it.demand else None
-    if key == "workload":
-        return it.workload
-    if now is None:
-        return None
-    return {"delivered": now.delivered, "contended": now.short, "throughput": now.expected}[key]
 
 
 def _line(listed: Listed) -> Line:

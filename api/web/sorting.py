@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import heapq
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 from advisor.errors import InvalidInput
@@ -66,13 +67,31 @@ class Order:
         now: Literal["ascending", "descending"] = "descending" if self.descending else "ascending"
         return Heading(column, f"{path}?{link}", now if chosen else "")
 
-    def rows(self, rows: Iterable[T], value: Callable[[T], Value], name: Callable[[T], str]) -> list[T]:
-        """The rows in this order: equal ones by name, unknown values (None) last in both directions."""
-        keyed = [(value(row), name(row), row) for row in rows]
-        keyed.sort(key=lambda entry: entry[1])
-        known = [entry for entry in keyed if entry[0] is not None]
-        known.sort(key=lambda entry: entry[0], reverse=self.descending)  # type: ignore[arg-type,return-value]
-        return [entry[2] for entry in (*known, *(entry for entry in keyed if entry[0] is None))]
+    def first(self, most: int, rows: Sequence[T], value: Callable[[T], Value], name: Callable[[T], str]) -> list[T]:
+        """The first `most` rows in this order: equal ones by name, unknown values (None) last in both directions.
+
+        Only those on the page are compared by name, which takes longer than their values do.
+        """
+        values: list[Any] = [value(row) for row in rows]
+        pick = heapq.nlargest if self.descending else heapq.nsmallest
+        taken: list[T] = []
+        if picked := pick(most, (one for one in values if one is not None)):
+            taken = self._up_to(picked[-1], values, rows, name)
+            equal = (row for one, row in zip(values, rows, strict=True) if one == picked[-1])
+            taken += heapq.nsmallest(most - len(taken), equal, key=name)
+        unknown = (row for one, row in zip(values, rows, strict=True) if one is None)
+        return taken + heapq.nsmallest(most - len(taken), unknown, key=name)
+
+    def _up_to(self, last: Any, values: Sequence[Any], rows: Sequence[T], name: Callable[[T], str]) -> list[T]:
+        """The rows before those with this value, in order."""
+        pairs = [
+            (one, row)
+            for one, row in zip(values, rows, strict=True)
+            if one is not None and (one > last if self.descending else one < last)
+        ]
+        pairs.sort(key=lambda pair: name(pair[1]))
+        pairs.sort(key=lambda pair: pair[0], reverse=self.descending)
+        return [row for _, row in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +110,11 @@ class Part:
         last = max(-(-total // at_once), 1)
         return cls(min(wanted, last), last, at_once, total, f"{path}?{urlencode({**query, 'page': ''})}")
 
+    @property
+    def end(self) -> int:
+        """The number of rows up to the end of this page."""
+        return self.number * self.at_once
+
     def cut(self, rows: list[T]) -> list[T]:
-        """The rows of this page."""
-        return rows[(self.number - 1) * self.at_once : self.number * self.at_once]
+        """The rows of this page, of those up to its end."""
+        return rows[self.end - self.at_once : self.end]

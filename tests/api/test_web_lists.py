@@ -25,7 +25,7 @@ from api.alike import joined
 from api.web import affected
 from api.web.cloud import worst_off
 from api.web.instances import AT_ONCE
-from api.web.sorting import Order
+from api.web.sorting import Order, SortColumn
 from profiler.demand import Demand
 from tests.api.api_client import Client, bent_client
 from tests.api.page_reader import Page
@@ -149,10 +149,12 @@ def test_hosts_are_sorted_and_show_how_much_memory_instances_have(cloud: Advisor
 
 
 def test_unknown_values_are_last_in_both_directions_and_equal_ones_by_name() -> None:
-    rows = [("b", 1.0), ("c", None), ("a", 1.0), ("d", 2.0)]
-    for order, expected in (("x", "abdc"), ("-x", "dabc")):
-        ordered = Order.read({"sort": order}, {"x": None}, "x").rows(rows, lambda row: row[1], lambda row: row[0])  # type: ignore[dict-item]
-        assert "".join(name for name, _ in ordered) == expected
+    rows = [("b", 1.0), ("c", None), ("a", 1.0), ("d", 2.0), ("e", 1.0)]
+    for direction, expected in (("x", "abedc"), ("-x", "dabec")):
+        order = Order.read({"sort": direction}, {"x": SortColumn("X")}, "x")
+        for most in range(7):
+            first = order.first(most, rows, lambda row: row[1], lambda row: row[0])
+            assert "".join(name for name, _ in first) == expected[:most]
 
 
 def _resident(name: str, expected: float, *, falls_behind: bool = False, **limits: float) -> ResidentNow:
