@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,7 +16,7 @@ from pyarrow import parquet
 
 from advisor.errors import InvalidInput
 from models.arrays import Floats, Ints
-from profiler.observed import check_id
+from profiler.instance_ids import instance_id
 
 ROWS_PER_PIECE = 65_536
 BLOCK_BYTES = 4 * 2**20  # of a text file that are parsed at once; also the longest line
@@ -74,24 +73,16 @@ class Cells:
         except pa.ArrowException:
             self.fail(0, column, f"it holds {cells.type} and no text")
 
-    def names(self, column: str, *, free: bool = False) -> tuple[tuple[str, ...], Ints]:
-        """The distinct ids of a column, and the id of each row, (R,).
-
-        In `free` names, characters not allowed in ids become _.
-        """
+    def names(self, column: str) -> tuple[tuple[str, ...], Ints]:
+        """The distinct names of a column as ids (any other name gets one of its own), and the id of each row, (R,)."""
         encoded = pc.dictionary_encode(pc.cast(self._piece.column(column), pa.string()))
         if encoded.null_count:
             self.fail(int(pc.index(encoded.is_null(), True).as_py()), column, "it is empty")
-        names = [str(value) for value in encoded.dictionary.to_pylist()]
+        names = [str(value).strip() for value in encoded.dictionary.to_pylist()]
         who = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        if free:
-            names = [re.sub(r"[^A-Za-z0-9._:-]", "_", name) for name in names]
-        for number, name in enumerate(names):
-            try:
-                check_id(name)
-            except ValueError as error:
-                self.fail(int((who == number).argmax()), column, str(error))
-        return tuple(names), who
+        if "" in names:
+            self.fail(int((who == names.index("")).argmax()), column, "it is empty")
+        return tuple(map(instance_id, names)), who
 
     def row_numbers(self) -> Ints:
         """The row numbers in the file, counted from 1."""

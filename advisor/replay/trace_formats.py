@@ -15,11 +15,14 @@ from advisor.domain import TraceForm
 from advisor.errors import InvalidInput
 from advisor.replay.cells import MAX_CPU_SHARE, Cells, first_line, parquet_pieces, text_pieces, unreadable
 from advisor.replay.grid import TraceRows
+from profiler.instance_ids import instance_id
 from profiler.observed import MAX_CPUS
 
 MAX_TIME_S = 1e11
 MAX_MEMORY_MB, MAX_RATE = 1e9, 1e9
 PLANETLAB_STEP_S = 300.0
+PLANETLAB_DAY = 288  # steps
+PLANETLAB_MOST_BYTES = 1 << 16  # of the file of one VM
 KIB_PER_MB = 1024.0
 CPU_COLUMNS = ("cpu_percent", "cpu_mhz")
 REQUIRED = ("instance", "time_s")
@@ -45,8 +48,12 @@ def open_trace(path: Path, form: TraceForm | None = None) -> TraceSource:
     except UnicodeEncodeError as error:
         message = f"the name {path.name!a} is not UTF-8; give the trace another"
         raise InvalidInput(message, field="trace") from error
+    if path.is_dir():
+        if form not in {None, "planetlab"}:
+            raise InvalidInput(f"{path.name} is a folder; only planetlab is read from one", field="trace")
+        return _planetlab_folder(path)
     if not path.is_file():
-        raise InvalidInput(f"there is no trace {path}; name a file", field="trace")
+        raise InvalidInput(f"there is no trace {path}; name a file, or a folder of PlanetLab's", field="trace")
     try:
         return FORMS[form or recognise(path)](path)
     except (pa.ArrowException, OSError, EOFError) as error:
@@ -62,6 +69,8 @@ def recognise(path: Path) -> TraceForm:
     cells = first_line(path)
     if set(REQUIRED) & set(cells):
         return "csv"
+    if len(cells) == 1 and re.fullmatch(r"[0-9.]+", cells[0].strip()):
+        return "planetlab"  # one of its files
     if len(cells) > 2 and all(re.fullmatch(r"[0-9.]+", cell) for cell in cells[1:]):
         return "planetlab"
     raise InvalidInput(
@@ -128,15 +137,17 @@ def _own(
 
 
 def _planetlab(path: Path) -> TraceSource:
-    """PlanetLab as one row per VM: its name (any text), then its CPU percent every five minutes."""
+    """PlanetLab as one row per VM: its name, then its CPU percent every five minutes; or one of its own files."""
     count = len(first_line(path)) - 1
+    if count == 0 and re.fullmatch(r"[0-9.]+", first_line(path)[0].strip()):
+        return _planetlab_source(_planetlab_files([(path, instance_id(path.name), 0)]))
     if count < 1:
         raise InvalidInput(f"{path.name}: row 1 has a name and no value", field="trace")
 
     def rows() -> Iterator[TraceRows]:
         for cells in _numbered(path, text_pieces(path, header=False)):
             values = [cells.numbers(str(at + 2), 100 * MAX_CPU_SHARE) for at in range(count)]
-            names, who = cells.names("1", free=True)
+            names, who = cells.names("1")
             every = len(cells) * count
             yield TraceRows(
                 names=names,
@@ -149,8 +160,77 @@ def _planetlab(path: Path) -> TraceSource:
                 numbers=np.repeat(cells.row_numbers(), count),
             )
 
+    return _planetlab_source(_readable_rows(path, rows()))
+
+
+def _planetlab_folder(folder: Path) -> TraceSource:
+    """PlanetLab as it is published: a folder of files, one for each VM, or a folder of such folders, one for each day.
+
+    A file is the CPU percent every five minutes, a number on each line. Days follow each other in order of their names.
+    A VM that is absent for a day is another one when it comes back.
+    """
+    entries = _entries(folder)
+    days = [entry for entry in entries if entry.is_dir()]
+    if days and len(days) < len(entries):
+        raise InvalidInput(f"{folder.name} has files beside folders; a day is a folder of files", field="trace")
+    files: list[tuple[Path, str, int]] = []
+    yesterday: dict[str, str] = {}
+    used: set[str] = set()
+    for number, day in enumerate(days or [folder]):
+        today: dict[str, str] = {}
+        for file in _entries(day):
+            name = instance_id(file.name)
+            today[name] = yesterday.get(name) or (f"{name}.{instance_id(day.name)}" if name in used else name)
+            files.append((file, today[name], number))
+        used |= today.keys()
+        yesterday = today
+    return _planetlab_source(_planetlab_files(files))
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Files and folders in it, hidden ones left out."""
+    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+
+
+def _planetlab_files(files: Sequence[tuple[Path, str, int]]) -> Iterator[TraceRows]:
+    """The rows of files of one VM each, with its id and the number of the day."""
+    for file, name, day in files:
+        values = _planetlab_day(file)
+        count = len(values)
+        yield TraceRows(
+            names=(name,),
+            who=np.zeros(count, dtype=np.int64),
+            time_s=(day * PLANETLAB_DAY + np.arange(count)) * PLANETLAB_STEP_S,
+            demands=np.array(values).reshape(-1, 1) / 100,
+            vcpus=np.ones(count),
+            memory_mb=np.zeros(count),
+            workloads=np.full(count, "", dtype=object),
+            numbers=np.arange(1, count + 1),
+        )
+
+
+def _planetlab_day(file: Path) -> list[float]:
+    """CPU percent of each line; InvalidInput names the file, the line and the reason."""
+    where = f"{file.parent.name}/{file.name}"
+    if not file.is_file() or file.stat().st_size > PLANETLAB_MOST_BYTES:
+        raise InvalidInput(f"{where} is no file of at most {PLANETLAB_MOST_BYTES >> 10} KiB", field="trace")
+    lines = file.read_text(encoding="ascii", errors="replace").rstrip().splitlines()
+    if not 1 <= len(lines) <= PLANETLAB_DAY:
+        raise InvalidInput(f"{where} has {len(lines)} lines; a day has 1-{PLANETLAB_DAY}", field="trace")
+    values = []
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        value = float(text) if re.fullmatch(r"[0-9]{1,3}(?:[.][0-9]{1,9})?", text) else np.inf
+        if value > 100 * MAX_CPU_SHARE:
+            message = f"{where}: row {number}: {text[:40]!a} is not a CPU percent of 0-{100 * MAX_CPU_SHARE:g}"
+            raise InvalidInput(message, field="trace")
+        values.append(value)
+    return values
+
+
+def _planetlab_source(rows: Iterator[TraceRows]) -> TraceSource:
     unsaid = ("size (one vCPU is taken)", "memory", "network", "disk", "what the instances run")
-    return TraceSource("planetlab", ("cpu",), _readable_rows(path, rows()), unsaid)
+    return TraceSource("planetlab", ("cpu",), rows, unsaid)
 
 
 def _bitbrains(path: Path) -> TraceSource:

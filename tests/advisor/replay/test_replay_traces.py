@@ -18,6 +18,7 @@ from pyarrow import parquet
 from advisor.errors import InvalidInput
 from advisor.replay import cells, grid, load_trace
 from advisor.replay.trace import Trace
+from profiler.instance_ids import instance_id
 from tests.advisor.replay.replay_cases import PUBLIC, STEP_S, write_csv, write_parquet
 from tests.examples import examples
 
@@ -106,7 +107,7 @@ def test_a_damaged_cell_is_refused_or_kept_as_it_is(
     elif column in {"vcpus", "memory_mb"}:  # a size must be what it was in other rows
         assert float(text) == many()[at][column]
     else:
-        assert text == many()[at][column] if column == "workload" else text in trace.ids
+        assert text == many()[at][column] if column == "workload" else instance_id(text.strip()) in trace.ids
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_a_damaged_cell_is_refused_or_kept_as_it_is(
         ([row(vcpus=1.5)], "row 2, column vcpus: 1.5 is not a whole number"),
         ([row(vcpus=1), row(step=1, vcpus=2)], "row 3, column vcpus: instance a has 2 here and 1 before"),
         ([row(workload="x"), row(step=1, workload="")], "row 3, column workload: instance a has none here and x"),
-        ([row("a b")], "row 2, column instance: id 'a b' is not"),
+        ([row(" ")], "row 2, column instance: it is empty"),
         ([row(step=1e300)], "row 2, column time_s: 3e+302 is outside"),
         ([row(colour="red")], "column 'colour' is none of instance, time_s"),
         ([{"instance": "a", "time_s": 0}], "exactly one of cpu_percent and cpu_mhz is needed"),
@@ -169,7 +170,7 @@ def test_a_file_that_is_no_trace_is_refused_in_one_sentence(
 
 def test_a_trace_that_is_not_there_and_a_form_that_is_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="there is no trace"):
-        load_trace(tmp_path)
+        load_trace(tmp_path / "nowhere")
     with pytest.raises(InvalidInput, match=r"the name 'caf\\udce9.csv' is not UTF-8; give the trace another"):
         load_trace(tmp_path / "caf\udce9.csv")  # of a disk that was written in Latin-1
     path = write_csv(tmp_path / "trace.csv", many())
@@ -258,6 +259,72 @@ def test_a_cell_that_says_yes_or_no_is_no_number(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "trace.parquet", [row(cpu_percent=True)])
     with pytest.raises(InvalidInput, match="row 1, column cpu_percent: True is not a number"):
         load_trace(path)
+
+
+def test_names_that_no_id_can_be_stay_apart(tmp_path: Path) -> None:
+    """Public traces name machines in base64."""
+    names = ["yJcLN/s8xA+Q==", "yJcLN+s8xA/Q==", "..", "x" * 300, "web-1"]
+    path = tmp_path / "trace.csv"
+    lines = [f"{name},{time_s},{10 * at}" for at, name in enumerate(names) for time_s in (0, 300)]
+    path.write_text("\n".join(["instance,time_s,cpu_percent", *lines, ""]), encoding="utf-8")
+    trace, _ = load_trace(path)
+    assert trace.ids == tuple(map(instance_id, names))
+    assert (len(set(trace.ids)), trace.ids[-1]) == (5, "web-1")
+    np.testing.assert_allclose(trace.cpu[0], [0.0, 0.1, 0.2, 0.3, 0.4], rtol=1e-6)
+
+
+def _day(folder: Path, **vms: list[int]) -> None:
+    folder.mkdir(parents=True)
+    for name, values in vms.items():
+        (folder / name).write_text("".join(f"{value}\n" for value in values), encoding="ascii")
+
+
+def test_planetlab_is_read_as_it_is_published_and_days_follow_each_other(tmp_path: Path) -> None:
+    _day(tmp_path / "t" / "20250101", node_a=list(range(96)) * 3, node_b=[7] * 288)
+    _day(tmp_path / "t" / "20250102", node_a=[50] * 288)
+    _day(tmp_path / "t" / "20250105", node_a=[60] * 288, node_b=[8] * 10)
+    (tmp_path / "t" / ".git").mkdir()
+    trace, unsaid = load_trace(tmp_path / "t")
+    assert (trace.form, trace.ids, trace.steps) == ("planetlab", ("node_a", "node_b", "node_b.20250105"), 3 * 288)
+    assert "memory" in unsaid
+    np.testing.assert_allclose(trace.cpu[:288, 0] * 100, list(range(96)) * 3, rtol=1e-6)
+    assert np.isnan(trace.cpu[288:, 1]).all()
+    assert np.isnan(trace.cpu[586:, 2]).all()
+    np.testing.assert_allclose(trace.cpu[576:586, 2] * 100, [8] * 10, rtol=1e-6)
+    one_day, _ = load_trace(tmp_path / "t" / "20250102")
+    one_file, _ = load_trace(tmp_path / "t" / "20250102" / "node_a")
+    assert one_day.ids == one_file.ids == ("node_a",)
+    np.testing.assert_array_equal(one_day.cpu, one_file.cpu)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1\n2\nx\n", "20250101/vm: row 3: 'x' is not a CPU percent"),
+        ("1\n-2\n", "row 2: '-2' is not"),
+        ("1\n151\n", "row 2: '151' is not a CPU percent of 0-150"),
+        ("", "20250101/vm has 0 lines"),
+        ("1\n" * 289, "has 289 lines"),
+        ("1" * 70_000, "is no file of at most 64 KiB"),
+    ],
+)
+def test_a_broken_file_of_planetlab_is_refused_by_name_and_line(tmp_path: Path, text: str, says: str) -> None:
+    _day(tmp_path / "20250101", fine=[1] * 288)
+    (tmp_path / "20250101" / "vm").write_text(text, encoding="ascii")
+    with pytest.raises(InvalidInput, match=says):
+        load_trace(tmp_path / "20250101")
+
+
+def test_only_planetlab_is_a_folder_and_days_are_not_mixed_with_files(tmp_path: Path) -> None:
+    _day(tmp_path / "t" / "20250101", vm=[1] * 288)
+    (tmp_path / "t" / "readme").write_text("about", encoding="ascii")
+    with pytest.raises(InvalidInput, match="files beside folders"):
+        load_trace(tmp_path / "t")
+    with pytest.raises(InvalidInput, match="only planetlab is read from"):
+        load_trace(tmp_path / "t", form="csv")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidInput, match="the trace is empty"):
+        load_trace(tmp_path / "empty")
 
 
 @public
