@@ -22,6 +22,7 @@ _KUBEVIRT, _LAUNCHER = "kubevirt.io", "virt-launcher"
 _CREATED_BY = "kubevirt.io/created-by"  # the UID of the VirtualMachineInstance; the same on both pods while it moves
 _MIGRATION = "kubevirt.io/migrationJobUID"  # on the pod that a migration goes to
 _FLAVORS = ("kubevirt.io/cluster-instancetype-name", "kubevirt.io/instancetype-name")
+_MIRROR, _HASH = "kubernetes.io/config.mirror", "kubernetes.io/config.hash"
 _QUANTITY = re.compile(
     r"([+-]?(?:[0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18}))(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]{1,2}))?\Z"
 )
@@ -59,26 +60,54 @@ def requested(pod: Json, resource: str) -> float:
 
     The containers and the sidecars (init containers that restart always) together, or an init container with the
     sidecars that began before it; what the pod requests as a whole instead, where it does; and its overhead
-    (k8s.io/component-helpers/resource/helpers.go, PodRequests).
+    (k8s.io/component-helpers/resource/helpers.go, PodRequests). While a pod is resized in place, the largest counts of
+    what it asks for, what it was allocated and what it has; what can never be had does not count (KEP 1287).
     """
-    spec = pod.get("spec") or {}
-    together = sum(_of(container, resource) for container in spec.get("containers") or ())
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    refused = _is_resize_refused(status)
+
+    def of(container: Json, statuses: Mapping[str, Json]) -> float:
+        return _counted(container, statuses.get(str(container.get("name"))) or {}, resource, refused=refused)
+
+    running, started = (_by_name(status.get(key)) for key in ("containerStatuses", "initContainerStatuses"))
+    together = sum(of(container, running) for container in spec.get("containers") or ())
     sidecars = most = 0.0
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
-            sidecars += _of(container, resource)
+            sidecars += of(container, started)
             most = max(most, sidecars)
         else:
-            most = max(most, sidecars + _of(container, resource))
+            most = max(most, sidecars + _requests(container, resource))
     counted = max(together + sidecars, most)
-    of_pod = (spec.get("resources") or {}).get("requests") or {}
-    if of_pod.get(resource) is not None:
-        counted = quantity(of_pod[resource])
+    if _requests_of(spec).get(resource) is not None:
+        counted = _counted(spec, status, resource, refused=refused)
     return counted + quantity((spec.get("overhead") or {}).get(resource))
 
 
-def _of(container: Json, resource: str) -> float:
-    return quantity(((container.get("resources") or {}).get("requests") or {}).get(resource))
+def _counted(asked: Json, status: Json, resource: str, *, refused: bool) -> float:
+    """What a container, or the pod as a whole, counts with beside its status."""
+    had = max(_requests(status, resource), quantity((status.get("allocatedResources") or {}).get(resource)))
+    return had if refused and had > 0 else max(_requests(asked, resource), had)
+
+
+def _requests(one: Json, resource: str) -> float:
+    return quantity(_requests_of(one).get(resource))
+
+
+def _requests_of(one: Json) -> Json:
+    return (one.get("resources") or {}).get("requests") or {}
+
+
+def _by_name(statuses: Any) -> dict[str, Json]:
+    return {str(status.get("name")): status for status in statuses or ()}
+
+
+def _is_resize_refused(status: Json) -> bool:
+    """Whether its node can never resize it as asked; a field of its own before Kubernetes 1.33."""
+    pending = (one for one in status.get("conditions") or () if one.get("type") == "PodResizePending")
+    return status.get("resize") == "Infeasible" or any(
+        one.get("status") == "True" and one.get("reason") == "Infeasible" for one in pending
+    )
 
 
 def size(pod: Json) -> dict[str, Any]:
@@ -86,6 +115,13 @@ def size(pod: Json) -> dict[str, Any]:
     cpu, memory = requested(pod, "cpu"), requested(pod, "memory")
     sizes: dict[str, Any] = {"memory_mb": memory / 2**20} if memory > 0 else {}
     return sizes | ({"vcpus": min(max(1, math.ceil(round(cpu, 6))), MAX_CPUS)} if cpu > 0 else {})
+
+
+def static_uid(pod: Json) -> str | None:
+    """The UID that a static pod has on its node, by which its control groups are named, None = it is none: the API
+    knows it by a mirror with a UID of its own (kubernetes.io/docs/reference/labels-annotations-taints)."""
+    notes = _annotations(pod)
+    return str(notes.get(_HASH) or notes.get(_MIRROR) or "") or None
 
 
 def is_launcher(pod: Json) -> bool:

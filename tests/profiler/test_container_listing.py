@@ -15,6 +15,7 @@ from tests.profiler.fake_host import FakeHost, host_of_shop
 
 DOCKER_ID = "ab12" * 16
 UID = "0b7a9f0e-1111-4222-8333-444455556666"
+HASH = "c0ffee00" * 4  # the UID of a static pod
 
 
 def _names(backend: LxcBackend) -> list[str]:
@@ -54,6 +55,8 @@ def test_a_name_that_no_id_can_be_goes_along_as_a_label() -> None:
         (f"/docker/{DOCKER_ID}", ("ab12ab12ab12",)),
         (f"/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/crio-{DOCKER_ID}.scope", ("ab12ab12ab12", UID)),
         (f"/kubepods/besteffort/pod{UID}/{DOCKER_ID}", (UID,)),
+        (f"/kubepods.slice/kubepods-burstable-pod{HASH}.slice/crio-{DOCKER_ID}.scope", ("ab12ab12ab12", HASH)),
+        (f"/kubepods/burstable/pod{HASH}/{DOCKER_ID}", (HASH,)),
         ("/lxc.payload.shop", ("shop",)),
         ("/system.slice/ssh.service", ()),
     ],
@@ -163,3 +166,12 @@ def test_control_groups_that_cannot_be_listed_are_an_error_and_not_an_empty_host
     host.names = lambda path: (_ for _ in ()).throw(OSError(errno.EACCES, "Permission denied"))  # type: ignore[method-assign]
     with pytest.raises(BackendError, match="cannot be listed"):
         LxcBackend(host, host="h").read_counters()
+
+
+def test_a_static_pod_is_one_instance_by_the_hash_that_its_node_knows_it_by() -> None:
+    host = FakeHost()
+    pod = f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{HASH}.slice"
+    for tid, path in enumerate((pod, f"{pod}/cri-containerd-{DOCKER_ID}.scope"), 1):
+        host.version_1(path, [tid], 5)
+        host.task(tid, 5)
+    assert [instance.id for instance in LxcBackend(host, host="h").list_instances()] == [HASH]

@@ -11,6 +11,7 @@ from advisor.domain import pods
 from advisor.domain.pods import Json
 from advisor.inventories.reading import Facts
 from advisor.inventories.values import as_cpus, as_number, clean_labels, whole_cpus
+from profiler.instance_ids import instance_id
 
 NAME = "kubernetes"
 OWN_LABELS = frozenset(
@@ -69,6 +70,9 @@ def node_seen(row: Json) -> Facts:
     }
     extended = {key: value for key, value in offered.items() if key not in _PLAIN and not key.startswith("hugepages-")}
     reason = _away(spec, status)
+    if not status.get("allocatable"):  # of which huge pages are no part, as they are of the capacity
+        huge = sum(pods.quantity(value) for key, value in offered.items() if key.startswith("hugepages-"))
+        offered = {**offered, "memory": pods.quantity(offered.get("memory")) - huge}
     cpus = pods.quantity((status.get("capacity") or offered).get("cpu"))
     return {
         "id": name,
@@ -115,11 +119,17 @@ def pod_seen(row: Json) -> PodSeen | None:
         guest=guest,
         target=pods.is_migration_target(row),
         created=str(metadata.get("creationTimestamp") or ""),
-        name=said.name,
+        name=said.name or _static_id(row),
         facts={**pods.size(row), "labels": clean_labels(labels)},
         said=said.fields,
         wrong=wrong,
     )
+
+
+def _static_id(row: Json) -> str | None:
+    """The id under which an agent sees a static pod."""
+    uid = pods.static_uid(row)
+    return None if uid is None else instance_id(uid)
 
 
 def guest_seen(row: Json) -> GuestSeen:

@@ -25,7 +25,8 @@ _CONTAINERS = (
     re.compile(r"(?:^|/)cotenant-lab-(?P<name>[^/]+)\Z"),
 )
 _UID = "[-_]".join(f"([0-9a-f]{{{digits}}})" for digits in (8, 4, 4, 4, 12))
-_POD = re.compile(rf"/[^/]*pod{_UID}(?:\.slice)?(?:/|\Z)")
+_STATIC = "([0-9a-f]{32})"  # of a static pod: a hash of its file (k8s.io/kubernetes/pkg/kubelet/config/common.go)
+_POD = re.compile(rf"/[^/]*pod(?:{_UID}|{_STATIC})(?:\.slice)?(?:/|\Z)")
 _HEX_ID = 64
 _SHORT_ID = 12  # what the container programs themselves show
 _KEEP_LIST_S = 4.5  # with a reading per second they are listed in every fifth
@@ -145,7 +146,7 @@ def names_in_group(path: str) -> tuple[str, ...]:
 
 
 def _uid(pod: re.Match[str]) -> str:
-    return "-".join(pod.groups())
+    return "-".join(filter(None, pod.groups()))
 
 
 def _below(paths: list[str], position: int) -> tuple[str, ...]:

@@ -6,12 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from advisor.domain import Instance, PlacementRequest, pods
+from advisor.domain import Announcement, Instance, PlacementRequest, pods
 from advisor.errors import NotFound
 from advisor.inventories.kubernetes import source
 from advisor.inventories.kubernetes.account import ClusterAccount, account
@@ -235,6 +236,67 @@ def container(cpu: str, **more: Any) -> dict[str, Any]:
 )  # fmt: skip
 def test_a_pod_is_counted_as_the_scheduler_counts_it(spec: dict[str, Any], cpus: float) -> None:
     assert pods.requested({"spec": spec}, "cpu") == pytest.approx(cpus)
+
+
+HASH = "5ca1ab1e" * 4  # of the file of a static pod
+
+
+def resized(asked: str, had: str, *, refused: bool = False, allocated: str | None = None) -> dict[str, Any]:
+    status: dict[str, Any] = {"name": "c", "resources": {"requests": {"cpu": had}}}
+    if allocated:
+        status["allocatedResources"] = {"cpu": allocated}
+    condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible" if refused else "Deferred"}
+    return {
+        "spec": {"containers": [container(asked, name="c"), container("1", name="other")]},
+        "status": {"containerStatuses": [status], "conditions": [condition]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pod_now", "cpus"),
+    [
+        (resized("4", "2"), 5.0),  # asked for, and not given yet
+        (resized("1", "3"), 4.0),  # to shrink, and still had
+        (resized("1", "2", allocated="3"), 4.0),
+        (resized("64", "2", refused=True), 3.0),  # which its node never has
+        ({**resized("64", "2"), "status": {"resize": "Infeasible", "containerStatuses": [
+            {"name": "c", "allocatedResources": {"cpu": "1500m"}}]}}, 2.5),
+        ({"spec": {"containers": [container("1")], "resources": {"requests": {"cpu": "2"}}},
+          "status": {"resources": {"requests": {"cpu": "3"}}}}, 3.0),
+        ({"spec": {"containers": [container("1")],
+                   "initContainers": [container("1", name="s", restartPolicy="Always")]},
+          "status": {"initContainerStatuses": [{"name": "s", "allocatedResources": {"cpu": "2"}}]}}, 3.0),
+    ],
+)  # fmt: skip
+def test_a_pod_that_is_resized_in_place_counts_with_the_most_of_what_it_asks_for_and_has(
+    pod_now: dict[str, Any], cpus: float
+) -> None:
+    assert pods.requested(pod_now, "cpu") == cpus
+
+
+def test_a_static_pod_has_the_id_that_an_agent_on_its_node_gives_it(api: ApiServer, advisor: Advisor) -> None:
+    advisor.inventory.follow(reading(api))
+    notes = {"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.hash": HASH}
+    row = api.put("pods", pod("etcd-n1", on="n1", annotations=notes))
+    advisor.inventory.announce(
+        Announcement({"id": "n1"}, [{"id": HASH, "vcpus": 2, "labels": {}}], "m", 60.0, datetime.now(UTC))
+    )
+    advisor.inventory.follow(reading(api))
+    (etcd,) = advisor.inventory.instances().items
+    assert (etcd.id, etcd.host, etcd.labels["pod"]) == (HASH, "n1", row["metadata"]["uid"])
+    with Watching(api, advisor) as watching:
+        until(lambda: bool(watching.readings))
+        api.delete("pods", "prod/etcd-n1")
+        until(lambda: advisor.inventory.instances().items == ())
+
+
+def test_a_node_that_tells_its_capacity_alone_keeps_its_huge_pages() -> None:
+    told = {"cpu": "8", "memory": "64Gi", "hugepages-2Mi": "8Gi", "hugepages-1Gi": "4Gi"}
+    seen = node_seen({"metadata": {"name": "n"}, "status": {"capacity": told}})
+    assert seen["memory_mb"] == 52 * 1024
+    assert (
+        node_seen({"metadata": {"name": "n"}, "status": {"capacity": told, "allocatable": told}})["memory_mb"] == 65536
+    )
 
 
 @pytest.mark.parametrize(
