@@ -179,9 +179,10 @@ class _SeriesOwners:
     def instance(self, series: Scraped) -> str | None:
         names = list(self._names(series))
         owner = next((self._by_name[name] for name in names if name in self._by_name), None)
-        if owner is not None:
-            self._spaces[owner][series.labels.get("namespace", "")] = names[0]
-        elif names:
+        space = series.labels.get("namespace", "")  # empty: told by what knows of none
+        if owner is not None and space:
+            self._spaces[owner][space] = names[0]
+        elif owner is None and names:
             self._strangers.add(names[0])
         return owner
 
@@ -204,14 +205,19 @@ class _SeriesOwners:
 
 
 def _rows(owners: _SeriesOwners, scraped: Iterable[Scraped]) -> Mapping[str, Row]:
-    """Values by instance; several series of one add up."""
-    rows: dict[str, dict[float, float]] = defaultdict(dict)
+    """Values by instance; several series of one add up, but those of one control group are of two that watch it."""
+    parts: dict[tuple[str, object], dict[float, float]] = defaultdict(dict)
     for series in scraped:
         name = owners.instance(series)
         if name is not None:
-            row = rows[name]
+            part = parts[name, series.labels.get("id") or frozenset(series.labels.items())]
             for time_s, value in zip(series.times, series.values, strict=True):
-                row[time_s] = row.get(time_s, 0.0) + max(value, 0.0)
+                part[time_s] = max(part.get(time_s, 0.0), value)
+    rows: dict[str, dict[float, float]] = defaultdict(dict)
+    for (name, _), part in parts.items():
+        row = rows[name]
+        for time_s, value in part.items():
+            row[time_s] = row.get(time_s, 0.0) + value
     return rows
 
 

@@ -88,6 +88,7 @@ def exposed() -> dict[str, list[str]]:
         both("node_disk", {**inside, "device": "vda"}, 1.5e6, "read_bytes_total", "written_bytes_total"),
         counter("container_cpu_usage_seconds_total", {**pod, "cpu": "total"}, 0.3),
         counter("container_cpu_usage_seconds_total", {**whole, "cpu": "total"}, 0.3),
+        counter("container_cpu_usage_seconds_total", {"id": pod["id"], "name": HEX, "cpu": "total"}, 0.3),  # alone, too
         counter("container_cpu_usage_seconds_total", {**docker, "cpu": "cpu00"}, 0.1),
         counter("container_cpu_usage_seconds_total", {**docker, "cpu": "cpu01"}, 0.2),
         counter("container_cpu_usage_seconds_total", {"id": "/lxc/mail-1", "cpu": "cpu00"}, 0.2),
@@ -119,9 +120,18 @@ def exposed() -> dict[str, list[str]]:
     return lines
 
 
-@pytest.fixture(scope="module")
-def store() -> Iterator[Prometheus]:
-    text = [line for name, lines in sorted(exposed().items()) for line in (f"# TYPE {name} gauge\n", *lines)]
+def _scraped_by(line: str, scraper: str) -> str:
+    """The same as another job scrapes it, or another replica, of which a store that holds both says so in a label."""
+    return line.replace("{", f'{{job="{scraper}",replica="{scraper}",', 1)
+
+
+@pytest.fixture(scope="module", params=[("a",), ("a", "b")], ids=["scraped once", "scraped twice"])
+def store(request: pytest.FixtureRequest) -> Iterator[Prometheus]:
+    text = [
+        line
+        for name, lines in sorted(exposed().items())
+        for line in (f"# TYPE {name} gauge\n", *(_scraped_by(line, each) for each in request.param for line in lines))
+    ]
     try:
         with prometheus(NOTHING, history="".join([*text, "# EOF\n"])) as running:
             yield running
