@@ -18,6 +18,7 @@ from profiler.parse.xl_host import parse_xl_info
 
 _KINDS: Mapping[str, HostKind] = {traits.backend: kind for kind, traits in TRAITS.items()}
 _CPUS = "/sys/devices/system/cpu"
+_HUGE_PAGES = "/sys/kernel/mm/hugepages"
 _MOST = 64  # NICs, disks, NUMA nodes, and caches of one CPU that are read
 _TEXT = 255  # characters of a label
 _SECTOR = 512  # bytes, whatever the disk's own are (kernel: Documentation/block/stat)
@@ -118,7 +119,18 @@ class _HostFiles:
 
     def memory_mb(self) -> float | None:
         match = re.search(r"^MemTotal: +(\d{1,15}) kB$", self.text("/proc/meminfo"), re.MULTILINE)
-        return round(int(match[1]) / 1024, 1) if match else None
+        return round(max(int(match[1]) / 1024 - self._unused_huge_mb(), 1.0), 1) if match else None
+
+    def _unused_huge_mb(self) -> float:
+        """MB of huge pages that nothing has or was promised: they are reserved, and nobody else gets them (kernel:
+        hugetlbpage.rst)."""
+        unused = 0.0
+        for name in list(or_none(self._source.names, _HUGE_PAGES) or ())[:_MOST]:
+            size = re.fullmatch(r"hugepages-(\d{1,9})kB", name)
+            folder = f"{_HUGE_PAGES}/{name}"
+            free, promised = (self.number(f"{folder}/{which}_hugepages") for which in ("free", "resv"))
+            unused += int(size[1]) / 1024 * max(free - promised, 0.0) if size else 0.0
+        return unused
 
     def model(self) -> str:
         return self._cpuinfo("model name")

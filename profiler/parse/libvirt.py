@@ -67,7 +67,7 @@ class DomainDescription:
     `direct_disks`: all drives are files or devices of the host and bypass its page cache, so that the kernel's counts
     for the QEMU process are what the guest reads and writes. `labels` name the image that its first disk was made of
     and, where Nova made it, the server's name, flavor and project. `quotas` are vcpu_quota, vcpu_period, global_quota
-    and global_period in microseconds, as far as they are set.
+    and global_period in microseconds, as far as they are set. `huge_pages`: its memory is of the host's huge pages.
     """
 
     vcpus: int
@@ -79,6 +79,7 @@ class DomainDescription:
     labels: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     quotas: Mapping[str, int] = field(default_factory=dict)
+    huge_pages: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +273,7 @@ def parse_domain(text: str, where: str = "") -> DomainDescription:
         _labels(root) | ({} if numbers == tuple(range(len(numbers))) else {"vcpu_ids": format_cpus(numbers)}),
         root.findtext("name") or "",
         _quotas(root),
+        root.find("memoryBacking/hugepages") is not None,
     )
 
 
@@ -311,6 +313,16 @@ def parse_cells(text: str, where: str = "virsh capabilities") -> tuple[tuple[int
         for cell in cells
     }
     return tuple(by_node[node] for node in sorted(by_node))
+
+
+def parse_huge_pages_mb(text: str, where: str = "virsh capabilities") -> float:
+    """MB of a host's memory that are huge pages, used or not (formatcaps); the smallest pages of a cell are none."""
+    total = 0.0
+    for cell in _root(text, where, "capabilities").findall("host/topology/cells/cell"):
+        pages = [(_count(each.get("size"), where), _count(each.text, where)) for each in cell.iterfind("pages")]
+        smallest = min((kib for kib, _ in pages), default=0)
+        total += sum(kib * number for kib, number in pages if kib > smallest) / 1024
+    return total
 
 
 def _quotas(root: ET.Element) -> dict[str, int]:

@@ -255,6 +255,15 @@ def test_a_host_is_described_by_its_files_as_far_as_they_go() -> None:
     assert describe_host("lxc", FakeHost()) == HostDescription("lxc")  # it shows nothing
 
 
+def test_free_huge_pages_are_no_memory_of_the_host() -> None:
+    host = FakeHost()
+    host.files["/proc/meminfo"] = "MemTotal:       16777216 kB\nMemFree: 1 kB\n"
+    for size, free, promised in ((2048, 1000, 300), (1048576, 2, 2)):
+        folder = f"/sys/kernel/mm/hugepages/hugepages-{size}kB"
+        host.files |= {f"{folder}/free_hugepages": f"{free}\n", f"{folder}/resv_hugepages": f"{promised}\n"}
+    assert describe_host("libvirt", host).memory_mb == 16384 - 700 * 2
+
+
 def test_a_host_whose_name_is_no_id_tells_it_as_a_label() -> None:
     host = FakeHost()
     for name, labels in (("hyper-ß\n", {"name": "hyper-ß"}), ("kvm01\n", {})):

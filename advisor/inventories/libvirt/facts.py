@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from profiler.backends.libvirt.isolation import cap_percent, disk_limit_mb_s, network, pinning
 from profiler.host_kinds import HostKind
 from profiler.instance_ids import instance_id, name_label
-from profiler.parse.libvirt import parse_cells, parse_domain, parse_nodeinfo
+from profiler.parse.libvirt import parse_cells, parse_domain, parse_huge_pages_mb, parse_nodeinfo
 from profiler.parse.text import ParseError
 
 KINDS: Mapping[str, HostKind] = {"qemu": "kvm", "lxc": "lxc"}  # by the scheme of a URI, without its transport
@@ -44,6 +45,22 @@ def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source
     if len(cells) > 1 and sorted(cpu for cell in cells for cpu in cell) == list(range(node.cpus)):
         facts["numa"] = cells
     return facts
+
+
+def without_unused_pages(host: Facts, capabilities: str, definitions: Iterable[str]) -> Facts:
+    """The host without the huge pages that no domain uses: they are reserved, and no other memory can be made of them.
+
+    `definitions` are those of its active domains; one that makes no sense uses none.
+    """
+    try:
+        unused_mb = parse_huge_pages_mb(capabilities)
+    except ParseError:
+        return host
+    for xml in definitions if unused_mb else ():
+        with suppress(ParseError):
+            described = parse_domain(xml)
+            unused_mb -= described.memory_mb if described.huge_pages else 0.0
+    return {**host, "memory_mb": max(host["memory_mb"] - max(unused_mb, 0.0), 1.0)}
 
 
 def instance_facts(uuid: str, xml: str, host: str, source: str, *, runs: bool) -> Facts:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from advisor.errors import InvalidInput
-from advisor.inventories.libvirt.facts import OWN_LABELS, host_facts, instance_facts
+from advisor.inventories.libvirt.facts import OWN_LABELS, host_facts, instance_facts, without_unused_pages
 from advisor.inventories.libvirt.virsh import VirshError, ask
 from advisor.inventories.reading import Facts, Part, Reading, taken
 
@@ -101,6 +101,8 @@ class Libvirt:
 
         definitions = self._definitions(uri, list(states))
         instances = taken(definitions, facts, answer.left_out, lambda uuid, _: f"domain {uuid} on {host['id']}")
+        active_ones = [xml for uuid, xml in definitions.items() if states[uuid] != _STOPPED]
+        answer.host = without_unused_pages(host, capabilities, active_ones)
         answer.domains = {uuid: (states[uuid], domain) for uuid, domain in instances.items()}
         answer.unclear = states.keys() - instances.keys()
         return answer

@@ -118,6 +118,23 @@ def test_a_quota_that_stands_for_none_and_the_domains_cpuset_are_read_as_libvirt
     assert str(facts["settings"]["pinning"]) == "0:2-3|1:6"
 
 
+def test_huge_pages_that_no_domain_uses_are_no_memory_of_the_host() -> None:
+    pages = "<pages unit='KiB' size='4'>2000000</pages><pages unit='KiB' size='2048'>1024</pages>"
+    capabilities = _cells("0 1 2 3", "4 5 6 7").replace("<cpus>", f"{pages}<cpus>")  # 2 GB in each of two cells
+    huge = "<memoryBacking><hugepages/></memoryBacking>"
+    cloud = Machines(
+        a=Machine(
+            "kvm01",
+            {A: _domain("db", more=huge), B: _domain("web")},
+            stopped={C: _domain("old", more=huge)},
+            capabilities=capabilities,
+        )
+    )
+    (host,) = cloud.read().hosts
+    assert host["memory_mb"] == 16384 - (4096 - 1024)
+    assert sorted(one["memory_mb"] for one in cloud.read().instances) == [1024] * 3
+
+
 def test_names_of_other_scripts_are_kept_as_labels_and_instances_are_found_by_them(advisor: Advisor) -> None:
     names = {A: "Склад (новый) №3", B: "数据库-主", C: "plain-1"}
     cloud = Machines(a=Machine("hyper-ß", {uuid: _domain(name) for uuid, name in names.items()}))
