@@ -41,6 +41,12 @@ class Settings(BaseSettings):
     max_request_s: float = Field(
         60.0, gt=0, description="most seconds that a request may take; it may ask for fewer by X-Request-Timeout"
     )
+    max_wait_s: float = Field(
+        2.0,
+        gt=0,
+        description="most seconds that a question or page waits for a thread, five times as many where the database is "
+        "waited for: whose turn is expected later is refused at once with 503 and Retry-After",
+    )
     extender_s: float = Field(
         0.25,
         gt=0,

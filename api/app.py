@@ -120,7 +120,7 @@ ROUTES: tuple[Route, ...] = (
         "questions",
         fails=(409,),
         model=PlacementAnswer | PlacementSummary,
-        lane="question",
+        lane="hold",
         scope="read",
     ),
     Route(
@@ -259,7 +259,7 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
     With the words of a `demonstration` every page shows them and refreshes itself.
     """
     telemetry = Telemetry(advisor.cloud, advisor.outcomes)
-    lanes = Lanes()
+    lanes = Lanes(settings.max_wait_s)
     telemetry.watch(lanes.by_name.values())
     app = FastAPI(
         routes=[*_routes()],

@@ -49,9 +49,13 @@ log = logging.getLogger("cotenant.errors")
 
 
 class Busy(AdvisorError):  # noqa: N818 - reads as what it says at the raise
-    """There are more requests than threads and places to wait."""
+    """There are more requests than threads and places to wait, or than can be answered in time."""
 
     code = "service.busy"
+
+    def __init__(self, message: str, *, field: str | None = None, retry_after_s: int = 1) -> None:
+        super().__init__(message, field=field)
+        self.retry_after_s = retry_after_s
 
 
 class Stopping(AdvisorError):  # noqa: N818
@@ -222,7 +226,8 @@ def _advisor_error(request: Request, error: Exception) -> Response:
     kind = kind_of(error)
     if kind is INTERNAL:
         return unexpected(request, error)
-    return respond(request, kind, error.message, field=error.field)
+    headers = {"Retry-After": str(error.retry_after_s)} if isinstance(error, Busy) else None
+    return respond(request, kind, error.message, field=error.field, headers=headers)
 
 
 def _invalid_request(request: Request, error: Exception) -> Response:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
+import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,19 +23,27 @@ from advisor.service import actor
 from api.problems import Busy
 
 T = TypeVar("T")
-LaneName = Literal["question", "storage", "long", "admin", "sign_in", "none"]
-_Job = tuple[Future[Any], Callable[[], Any]]
+LaneName = Literal["question", "hold", "storage", "long", "admin", "sign_in", "none"]
+_Job = tuple[Future[Any], Callable[[], Any], float]  # with the time (monotonic s) at which it came
 CPUS = len(os.sched_getaffinity(0))
 # Threads and places in the queue. Questions compute: more threads than CPUs would make each of them late and none
 # faster. Requests that store or look up wait for the database, seldom for a CPU. Requests that take seconds have a lane
 # of their own, and so have administrators: taking a bad model out of service must not wait for other people's plans.
+# Answers that hold their host are made one after the other anyway: more threads would wait for each other in the way
+# of questions and pages.
 SIZES: Mapping[LaneName, tuple[int, int]] = {
     "question": (CPUS, 128),
+    "hold": (1, 128),
     "storage": (16, 512),
     "long": (1, 16),
     "admin": (1, 16),
     "sign_in": (4, 16),  # may wait for Keystone, on behalf of strangers
 }
+# How long a request may wait for a thread, in multiples of `max_wait_s`; the other lanes' callers wait for long anyway.
+PATIENCE: Mapping[LaneName, float] = {"question": 1.0, "hold": 1.0, "storage": 5.0}
+LATE = 1.5  # of that a request may have waited when its turn comes; one that waited longer is refused then
+REMEMBERED, OUTLIERS = 32, 2  # requests by which the lane knows how long one takes; the longest of these do not count
+MOST_AGAIN_S = 30
 SHARE = 0.75  # of a lane that one caller may take at most
 MANY = {"local", "anybody"}  # actors that stand for many callers: where no token is needed, and at sign-in
 
@@ -42,13 +52,15 @@ class Lane:
     """A number of threads and of places to wait; metrics read `running` and `waiting`.
 
     Callers take turns, and none has more than SHARE of the lane: a caller that asks for everything at once delays only
-    itself.
+    itself. A request whose turn is not expected within `most_wait_s` (s), or before its deadline, is refused at once.
     """
 
-    def __init__(self, name: str, threads: int, places: int) -> None:
+    def __init__(self, name: str, threads: int, places: int, most_wait_s: float = math.inf) -> None:
         self.name = name
         self.threads = threads
         self.places = places
+        self.most_wait_s = most_wait_s
+        self._took_s: deque[float] = deque(maxlen=REMEMBERED)
         self._most_each = max(int(SHARE * (threads + places)), 1)
         self._present: Counter[str] = Counter()  # requests of each caller, in a thread or in the queue
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()  # by caller; the first one's turn is next
@@ -74,8 +86,8 @@ class Lane:
         left_s = deadline.left_s()
         if left_s <= 0:
             deadline.check()
-        job: _Job = (Future(), partial(copy_context().run, work))
-        self._enqueue(job, caller)
+        job: _Job = (Future(), partial(copy_context().run, work), time.monotonic())
+        self._enqueue(job, caller, min(self.most_wait_s, left_s))
         future = job[0]
         future.add_done_callback(lambda _: self._leave(caller))
         self._pool.submit(self._next)
@@ -92,15 +104,30 @@ class Lane:
         answer: T = result.result()
         return answer
 
-    def _enqueue(self, job: _Job, caller: str | None) -> None:
+    def _enqueue(self, job: _Job, caller: str | None, most_wait_s: float) -> None:
         name = caller or ""
         with self._lock:
+            wait_s = self._expected_wait_s(name, job[2]) if self._queues else 0.0
+            if wait_s > most_wait_s:
+                raise Busy(
+                    f"a {self.name} thread would be free in {wait_s:.1f} s, and {most_wait_s:.1f} s may be waited",
+                    retry_after_s=min(math.ceil(wait_s), MOST_AGAIN_S),
+                )
             if self._present.total() >= self.threads + self.places:
                 raise Busy(f"{self.places} requests wait already; ask again in a moment")
             if caller is not None and self._present[name] >= self._most_each:
                 raise Busy(f"{self._most_each} requests of yours are under way already; wait for some of them")
             self._present[name] += 1
             self._queues.setdefault(name, deque()).append(job)
+
+    def _expected_wait_s(self, name: str, now_s: float) -> float:
+        """Until the turn of one more request of this caller comes: callers take turns, so that of each other one no
+        more requests are before it than of its own. At least as long as its oldest one has waited."""
+        own = self._queues.get(name, ())
+        ahead = sum(min(len(queue), len(own) + (other != name)) for other, queue in self._queues.items())
+        took_s = sorted(self._took_s)[: -OUTLIERS if len(self._took_s) > REMEMBERED // 4 else None]
+        expected_s = ahead * sum(took_s) / len(took_s) / self.threads if took_s else 0.0
+        return max(expected_s, now_s - own[0][2] if own else 0.0)
 
     def _drop(self, job: _Job, caller: str | None) -> None:
         """Nobody waits for the job any more: take it out of the queue; if it has begun, it goes on."""
@@ -116,15 +143,21 @@ class Lane:
             if not self._queues:
                 return
             name, queue = self._queues.popitem(last=False)
-            future, work = queue.popleft()
+            future, work, came_s = queue.popleft()
             if queue:
                 self._queues[name] = queue  # behind all other callers that wait
         if not future.set_running_or_notify_cancel():
+            return
+        began_s = time.monotonic()
+        if began_s - came_s > LATE * self.most_wait_s:
+            future.set_exception(Busy(f"it waited {began_s - came_s:.1f} s for a {self.name} thread; ask again"))
             return
         try:
             future.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again where the answer is awaited
             future.set_exception(error)
+        with self._lock:
+            self._took_s.append(time.monotonic() - began_s)
 
     def _leave(self, caller: str | None) -> None:
         name = caller or ""
@@ -137,7 +170,7 @@ class Lane:
         """Let the threads end; waiting requests are not answered."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
-            waiting = [future for queue in self._queues.values() for future, _ in queue]
+            waiting = [future for queue in self._queues.values() for future, _, _ in queue]
             self._queues.clear()
         for future in waiting:
             future.cancel()
@@ -146,8 +179,10 @@ class Lane:
 class Lanes:
     """The lanes of one application."""
 
-    def __init__(self) -> None:
-        self.by_name: Mapping[LaneName, Lane] = {name: Lane(name, *size) for name, size in SIZES.items()}
+    def __init__(self, max_wait_s: float = math.inf) -> None:
+        self.by_name: Mapping[LaneName, Lane] = {
+            name: Lane(name, *size, max_wait_s * PATIENCE.get(name, math.inf)) for name, size in SIZES.items()
+        }
 
     def close(self) -> None:
         """Let all threads end."""
@@ -175,12 +210,16 @@ class InLanes:
 
 
 def in_lane(endpoint: Callable[..., T], name: LaneName) -> Callable[..., Awaitable[T]]:
-    """The endpoint, run in a lane of the application that is asked; FastAPI sees the same signature."""
+    """The endpoint, run in a lane of the application that is asked; FastAPI sees the same signature.
+
+    Of the lane `hold` a request whose body says `dry_run` runs in that of questions.
+    """
 
     @wraps(endpoint)
     async def run(*args: Any, **kwargs: Any) -> T:
         caller = actor()
-        lane = _lanes.get().by_name[name]
+        is_dry = name == "hold" and getattr(kwargs.get("body"), "dry_run", False)
+        lane = _lanes.get().by_name["question" if is_dry else name]
         return await lane.run(partial(endpoint, *args, **kwargs), None if caller in MANY else caller)
 
     return run

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +18,8 @@ from advisor.errors import DeadlinePassed
 from advisor.planning import planner
 from advisor.service import Advisor
 from advisor.settings import Settings
+from api.app import create_app
+from api.http import lanes
 from api.http.lanes import CPUS, Lane
 from api.problems import Busy
 from tests.api.api_client import Client, bent_client, session
@@ -114,10 +118,12 @@ def test_a_request_may_have_less_time_than_the_service_allows_and_never_more(cli
 
 
 async def test_operations_are_answered_while_every_lane_is_full(client: Client) -> None:
-    lanes = client.app.state.lanes.by_name.values()
+    all_lanes = client.app.state.lanes.by_name.values()
+    for lane in all_lanes:
+        lane.most_wait_s = math.inf  # or a slow machine fills none
     end, work = blocked()
-    crowd = [asyncio.create_task(lane.run(work)) for lane in lanes for _ in range(lane.threads + lane.places)]
-    await until(lambda: all((lane.running, lane.waiting) == (lane.threads, lane.places) for lane in lanes))
+    crowd = [asyncio.create_task(lane.run(work)) for lane in all_lanes for _ in range(lane.threads + lane.places)]
+    await until(lambda: all((lane.running, lane.waiting) == (lane.threads, lane.places) for lane in all_lanes))
     try:
         async with session(client.app) as asking:
             for path in ("/healthz", "/readyz", "/metrics"):
@@ -150,6 +156,73 @@ async def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(
             end.set()
             shown = await asyncio.gather(*pages)
     assert (answer.status_code, {page.status_code for page in shown}) == (200, {200})
+
+
+async def test_whose_turn_would_come_too_late_is_refused_at_once_and_told_when_to_ask_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = [1000.0]
+    monkeypatch.setattr(lanes, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    lane = Lane("few", 1, 100, most_wait_s=2.0)
+    for _ in range(10):  # of which it learns that one takes half a second
+        await lane.run(lambda: now_s.__setitem__(0, now_s[0] + 0.5))
+    end, work = blocked()
+    running = asyncio.create_task(lane.run(work))
+    await until(lambda: lane.running == 1 and not lane._queues)
+    waiting = [asyncio.create_task(lane.run(lambda: "done")) for _ in range(4)]
+    await until(lambda: lane.waiting == 4)
+    waiting.append(asyncio.create_task(lane.run(lambda: "done")))
+    await until(lambda: lane.waiting == 5)  # the fifth is expected after two seconds, and waits
+    with pytest.raises(Busy) as refused:
+        await lane.run(lambda: "done")
+    assert refused.value.retry_after_s == 3
+    other = asyncio.create_task(lane.run(lambda: "other's", "other"))  # whose turn is next
+    with deadline.within(0.4), pytest.raises(Busy):
+        await lane.run(lambda: "done")
+    end.set()
+    assert [await running, await other, *await asyncio.gather(*waiting)] == ["done", "other's", *["done"] * 5]
+    lane.close()
+
+
+async def test_who_waited_much_longer_than_expected_is_refused_when_the_turn_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = [1000.0]
+    monkeypatch.setattr(lanes, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    lane = Lane("few", 1, 100, most_wait_s=2.0)
+    end, work = blocked()
+    running = asyncio.create_task(lane.run(work))
+    await until(lambda: lane.running == 1 and not lane._queues)
+    late = asyncio.create_task(lane.run(lambda: "late"))
+    await until(lambda: lane.waiting == 1)
+    now_s[0] += 2.5
+    with pytest.raises(Busy):  # the first one has waited for longer than this one may
+        await lane.run(lambda: "behind it")
+    now_s[0] += 1.0
+    end.set()
+    assert await running == "done"
+    with pytest.raises(Busy):
+        await late
+    assert await lane.run(lambda: "free again") == "free again"
+    lane.close()
+
+
+async def test_answers_that_hold_wait_for_each_other_and_hold_up_no_page_and_no_dry_run(
+    advisor: Advisor, settings: Settings
+) -> None:
+    with advisor.placements._one_at_a_time:
+        app = create_app(advisor, settings)
+        async with session(app) as asking:
+            held = [
+                asyncio.create_task(asking.post("/v1/placements", json={"instance": {"id": f"n{at}"}}))
+                for at in (1, 2, 3)
+            ]
+            await until(lambda: app.state.lanes.by_name["hold"].waiting == 2)
+            answers = [await asking.post("/v1/placements", json=QUESTION), await asking.get("/cloud")]
+            for task in held:
+                task.cancel()
+            await asyncio.gather(*held, return_exceptions=True)
+    assert [answer.status_code for answer in answers] == [200, 200]
 
 
 async def test_callers_take_turns() -> None:
