@@ -7,12 +7,13 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.domain import Host, Instance, listed
+from advisor.domain import Host, Instance, Pinning, listed
 from advisor.errors import InvalidInput, NotFound
+from profiler.observed import format_cpus
 
 MAX_WHOLE = 2**31 - 1  # what an integer column holds on every database
 MOST_SHOWN = 255  # characters of a name
@@ -117,12 +118,30 @@ def misfit(host: Host, instances: Iterable[Instance]) -> str | None:
         pinning = instance.settings.pinning
         if pinning is None:
             continue
-        highest = max((cpu for cpus in pinning.cpus for cpu in cpus), default=0)
-        if highest >= host.pcpus:
-            return f"instance {instance.id} is pinned to pCPU {highest}, host {host.id} has 0-{host.pcpus - 1}"
+        absent = host.lacks(pinning.named)
+        if absent:
+            return (
+                f"instance {instance.id} is pinned to pCPU {format_cpus(absent)}, host {host.id} has {host.shown_cpus}"
+            )
         if len(pinning.cpus) > instance.vcpus:
             return f"instance {instance.id} has {instance.vcpus} vCPUs, its pinning names {len(pinning.cpus)}"
     return None
+
+
+def fitted(host: Host, instance: Instance) -> tuple[Instance, str | None]:
+    """The instance with the part of its pins that this host can hold it by, and a sentence where that is not all.
+
+    As the kernel takes an affinity, CPUs that are absent are left out; a vCPU that none is left for ends the pins.
+    """
+    problem = misfit(host, [instance])
+    if problem is None or instance.settings.pinning is None:
+        return instance, None
+    wanted = instance.settings.pinning.cpus[: instance.vcpus]
+    left = tuple(tuple(cpu for cpu in cpus if not host.lacks((cpu,))) for cpus in wanted)
+    holds = all(kept or not cpus for kept, cpus in zip(left, wanted, strict=True))
+    pinning = Pinning(left) if holds and any(left) else None
+    outcome = f"its pins count as {pinning}" if pinning else "it counts as not pinned"
+    return replace(instance, settings=replace(instance.settings, pinning=pinning)), f"{problem}; {outcome}"
 
 
 def is_storable(text: str) -> bool:

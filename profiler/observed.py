@@ -108,11 +108,16 @@ class Pinning:
         return cls((tuple(sorted(cpus)),) * vcpus)
 
     @property
+    def named(self) -> frozenset[int]:
+        """All pCPUs that any vCPU is pinned to."""
+        return frozenset(cpu for cpus in self.cpus for cpu in cpus)
+
+    @property
     def union(self) -> frozenset[int]:
         """All pCPUs that any vCPU may use; empty when some vCPU may use any."""
         if not all(self.cpus):
             return frozenset()
-        return frozenset(cpu for cpus in self.cpus for cpu in cpus)
+        return self.named
 
     def __str__(self) -> str:
         return "|".join(f"{vcpu}:{format_cpus(cpus)}" for vcpu, cpus in enumerate(self.cpus))
@@ -156,6 +161,9 @@ class IsolationSettings:
             raise ValueError(f"weight {self.weight} is outside 1-{MAX_WEIGHT}")
         if self.disk_limit_mb_s is not None and self.disk_limit_mb_s <= 0:
             raise ValueError(f"disk_limit_mb_s {self.disk_limit_mb_s} is not above 0")
+
+
+CpuKey = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +240,15 @@ class Host:
     def shared_cpus(self) -> tuple[int, ...]:
         """The pCPUs of who is not pinned: all but the isolated ones."""
         return tuple(cpu for cpu in self.cpus if cpu not in self.isolated_cpus)
+
+    @property
+    def cpu_key(self) -> CpuKey:
+        """What decides where a pinning puts an instance among its pCPUs."""
+        return self.pcpus, self.cpu_ids, self.isolated_cpus
+
+    def isolates(self, pinning: Pinning | None) -> bool:
+        """Whether an instance with these pins runs on isolated pCPUs only."""
+        return pinning is not None and bool(pinning.union) and pinning.union <= set(self.isolated_cpus)
 
     def lacks(self, cpus: Iterable[int]) -> tuple[int, ...]:
         """Those of these numbers that no pCPU of it has, ascending."""

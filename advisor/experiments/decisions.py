@@ -38,7 +38,7 @@ def lay_out(snapshot: ClusterSnapshot, request: PlacementRequest, kept: Sequence
     hosts = np.array(kept, dtype=np.int64)
     table, row, _ = profile_row(snapshot, request)
     base = without_newcomer(snapshot, request, hosts, table)
-    options = pinning.options(base, request.instance)
+    options = pinning.options(base, request.instance, [snapshot.hosts[host] for host in kept])
     values = newcomer_slot(base, snapshot, hosts, request.instance, row)
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
     return DecisionScenes(

@@ -60,10 +60,9 @@ class CandidateArrays:
 
     def known(self, at: int) -> dict[int, dict[str, float]]:
         """Known cap, weight, network class and disk limit of everybody, without those that mitigation sets."""
-        width = self.scenes.driver_cpus.shape[1]
         settings = {}
         for slot, instance in self.involved(at).items():
-            values = slot_values(instance, 0, width, width)
+            values = slot_values(instance, 0, self.scenes.affinity[at, slot])
             settings[slot] = {name: float(values[name]) for name in SETTING_FIELDS}
         return settings
 

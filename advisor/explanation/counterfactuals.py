@@ -82,7 +82,7 @@ def _scored(
     now = arrays.scenes.take(at)
     changed = _without(now, changes)
     free = changed.affinity.copy()
-    free[:, -1] = np.arange(free.shape[2]) < changed.pcpus[:, None]
+    free[:, -1] = changed.shared
     absent = changed.present.copy()
     absent[:, -1] = False
     trials = stack([changed, replace(changed, affinity=free), replace(changed, present=absent)])

@@ -31,7 +31,8 @@ from advisor.errors import Conflict, InvalidInput
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from advisor.inventories.sync import AGENT, DOMAIN, SOURCE, SyncDiff, fitting
 from advisor.render import check_labels
-from advisor.validation import check_value, misfit
+from advisor.validation import check_value, fitted
+from profiler.observed import format_cpus
 
 T = TypeVar("T", Host, Instance)
 MACHINE, DISAGREEMENT = "machine", "disagreement"
@@ -43,6 +44,7 @@ _ALWAYS_SAID = ("kind", "pcpus", "vcpus")  # no source leaves them open …
 _COMPARED = (*_ALWAYS_SAID, "memory_mb")  # … and a difference of these is told
 # Labels that the service sets itself, or that say who may change what; no agent may.
 _RESERVED = frozenset({SOURCE, STOPPED_AT, MACHINE, DISAGREEMENT, DOMAIN})
+_OF_CPUS = ("cpu_ids", "isolated_cpus", "numa")  # what is said of single CPUs of a host
 _OWN_HOST_LABELS = frozenset(
     {"kernel", "cpu_model", "sockets", "links", "disks", "xen", "scheduler", "cgroup_version", "agent", MACHINE}
 )
@@ -112,9 +114,12 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
             now_stopped = None if instance.id in evicted else _missing(instance, now, notes)
             if now_stopped is None:
                 kinds["gone"].append(instance.id)
-            elif now_stopped != instance:
-                kinds["stopped"].append(instance.id)
-                put.append(now_stopped)
+                continue
+            left, note = fitted(bare, now_stopped)
+            notes.left_out += [note] if note else []
+            if left != instance:
+                kinds["changed" if now_stopped == instance else "stopped"].append(instance.id)
+                put.append(left)
     if refused:
         notes.left_out.append(
             f"{refused} more on {bare.id} are left out: at most {MOST_ANNOUNCED} on one host are kept"
@@ -190,7 +195,8 @@ def _host(announcement: Announcement, former: Host | None, notes: _Notes) -> Hos
     labels = dict(announcement.host.get("labels", {}))
     if announcement.machine:
         labels[MACHINE] = announcement.machine
-    facts = {name: value for name, value in announcement.host.items() if name != "labels"}
+    plain = {name: value for name, value in announcement.host.items() if name not in {"labels", *_OF_CPUS}}
+    facts = {**plain, **_cpus(announcement.host, former, announcement.host_id, notes)}
     own = former is None or _is_agents(former, "")
     if (facts.get("kind") if own else former and former.kind) == "lxc":
         facts["cpu_overcommit"] = _OF_CONTAINERS
@@ -209,6 +215,36 @@ def _host(announcement: Announcement, former: Host | None, notes: _Notes) -> Hos
         check_value(host)
         check_labels(host)
     return host
+
+
+def _cpus(facts: Facts, former: Host | None, name: str, notes: _Notes) -> Facts:
+    """What the agent says of single CPUs, without CPUs that the host does not have by its count and their numbers."""
+
+    def is_agents(field_name: str) -> bool:
+        return former is None or _is_agents(former, "") or _is_agents(former, field_name)
+
+    pcpus = facts.get("pcpus", 0) if is_agents("pcpus") or former is None else former.pcpus
+    if not pcpus:
+        return {}
+    cpu_ids = tuple(facts.get("cpu_ids", ()))
+    if former is not None and former.cpu_ids and not is_agents("cpu_ids"):
+        cpu_ids = former.cpu_ids
+    elif cpu_ids and (
+        len(cpu_ids) != pcpus or (former and not is_agents("driver_cpus") and {*former.driver_cpus} - {*cpu_ids})
+    ):
+        notes.left_out.append(f"the CPU numbers {format_cpus(cpu_ids)} of {name} do not fit its {pcpus} CPUs")
+        cpu_ids = ()
+    there = frozenset(cpu_ids or range(pcpus))
+    known: dict[str, Any] = {"cpu_ids": cpu_ids}
+    if former is not None and former.driver_cpus and is_agents("driver_cpus"):
+        known["driver_cpus"] = tuple(cpu for cpu in former.driver_cpus if cpu in there)
+    isolated, numa = tuple(facts.get("isolated_cpus", ())), tuple(facts.get("numa", ()))
+    absent = {cpu for cpus in (isolated, *numa) for cpu in cpus} - there
+    if absent:
+        notes.left_out.append(f"{name} has no CPU {format_cpus(frozenset(absent))}, which its agent names")
+    known["isolated_cpus"] = tuple(cpu for cpu in isolated if cpu in there)
+    known["numa"] = tuple(tuple(cpu for cpu in node if cpu in there) for node in numa)
+    return {field: value for field, value in known.items() if value or is_agents(field)}
 
 
 def _instance(facts: Facts, host: Host, around: Around, bound: bool, notes: _Notes) -> Instance | None:
@@ -237,9 +273,10 @@ def _instance(facts: Facts, host: Host, around: Around, bound: bool, notes: _Not
         instance = replace(instance, demand=fitting(instance.demand, instance.vcpus))
     if instance == former and host == around.host:  # most are as they were
         return instance
-    problem = misfit(host, [instance])
-    if problem:
-        instance = replace(instance, settings=replace(instance.settings, pinning=None))
+    instance, note = fitted(host, instance)
+    notes.left_out += [note] if note else []
+    if instance == former:
+        return instance
     check_value(instance)
     check_labels(instance)
     return instance

@@ -293,9 +293,12 @@ def _check_places(top: Mapping[str, Item], hosts: Sequence[Host], instances: Seq
             continue
         if instance.host not in by_id:
             item.mapping()["host"].fail(f"there is no host {instance.host} in this file")
-        problem = misfit(by_id[instance.host], [instance])
+        host = by_id[instance.host]
+        problem = misfit(host, [instance])
         if problem:
-            item.mapping()["pinning"].fail(problem)
+            gaps = instance.settings.pinning and not host.cpu_ids and host.lacks(instance.settings.pinning.named)
+            hint = "; if the numbers of its CPUs have gaps, list them as its cpu_ids" if gaps else ""
+            item.mapping()["pinning"].fail(f"{problem}{hint}")
 
 
 def _each(

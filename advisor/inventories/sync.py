@@ -15,7 +15,7 @@ from advisor.inventories import writes as cloud
 from advisor.inventories.reading import STOPPED_LOAD, Facts, Reading
 from advisor.render import check_labels
 from advisor.store import changes, counters, hosts, instances, pending
-from advisor.validation import check_value, misfit
+from advisor.validation import check_value, fitted
 from profiler.demand import Demand, Resource
 
 T = TypeVar("T", Host, Instance)
@@ -59,7 +59,7 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
     hosts_now = {**hosts_were, **{host.id: host for host in told}}
     were = {instance.id: instance for instance in stored.instances}
     running = _made(
-        reading.instances, lambda facts: _instance(facts, were.get(facts["id"]), hosts_now, reading), left_out
+        reading.instances, lambda facts: _instance(facts, were.get(facts["id"]), hosts_now, reading, left_out), left_out
     )
     not_taken = {str(facts["id"]) for facts in reading.instances} - {instance.id for instance in running}
     from_source = {
@@ -74,10 +74,13 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
     still = {instance.id: instance.host for instance in stored.instances if instance.id not in gone_ids} | {
         instance.id: instance.host for instance in running
     }
+    unpinned = _no_longer_fitting(
+        told, stored.instances, gone_ids | not_taken | {instance.id for instance in running}, left_out
+    )
     gone_hosts = _gone_hosts(reading, stored.hosts, {host.id for host in told}, set(still.values()), left_out)
     return SyncDiff(
         hosts=tuple(host for host in told if hosts_were.get(host.id) != host),
-        instances=tuple(instance for instance in running if were.get(instance.id) != instance),
+        instances=(*(instance for instance in running if were.get(instance.id) != instance), *unpinned),
         gone_hosts=gone_hosts,
         gone_instances=tuple(sorted(gone_ids)),
         told=tuple({host.id: None for host in told} | dict.fromkeys(sorted(reading.heard))),
@@ -179,14 +182,29 @@ def _known_again(reading: Reading, stored: Sequence[Instance]) -> Reading:
 
 def _host(facts: Facts, former: Host | None, reading: Reading) -> Host:
     fields = {**facts, "labels": _labels(facts, former.labels if former else {}, reading)}
+    if former is not None and "pcpus" in facts:
+        fields = {**_cpus_left(former, facts), **fields}
     host = replace(former, **fields) if former else Host(**fields)
     check_value(host)
     _check_told(host, facts)
     return host
 
 
-def _instance(facts: Facts, former: Instance | None, hosts: Mapping[str, Host], reading: Reading) -> Instance:
-    """A pin ends with its host: nobody has said that it holds on another one."""
+def _cpus_left(former: Host, facts: Facts) -> Facts:
+    """What is known of single CPUs of a host, for fields that its source leaves out: it must fit the CPUs told now."""
+    cpu_ids = tuple(facts.get("cpu_ids", former.cpu_ids if len(former.cpu_ids) == facts["pcpus"] else ()))
+    now = cpu_ids or range(facts["pcpus"])
+    kept = {
+        name: tuple(cpu for cpu in getattr(former, name) if cpu in now) for name in ("driver_cpus", "isolated_cpus")
+    }
+    return {**kept, "cpu_ids": cpu_ids}
+
+
+def _instance(
+    facts: Facts, former: Instance | None, hosts: Mapping[str, Host], reading: Reading, notes: list[str]
+) -> Instance:
+    """A pin ends with its host unless the source says that it holds on the new one, too. Where the host lacks CPUs of a
+    pin, a sentence in `notes` says what is left of it."""
     host = hosts.get(facts["host"])
     if host is None:
         raise ValueError(f"instance {facts['id']} is on host {facts['host']}, which is not known")
@@ -200,11 +218,31 @@ def _instance(facts: Facts, former: Instance | None, hosts: Mapping[str, Host], 
         woken = {"load": 1.0} if former.load == STOPPED_LOAD and "load" not in facts else {}
         demand = fitting(former.demand, facts.get("vcpus", former.vcpus))
         instance = replace(former, **{"demand": demand, **fields, **woken})
-        if former.host != instance.host or misfit(host, [instance]):
+        if former.host != instance.host and "pinning" not in facts.get("settings", {}):
             instance = replace(instance, settings=replace(settings, pinning=None))
+    instance, note = fitted(host, instance)
+    notes += [note] if note else []
+    pinning = instance.settings.pinning
+    if pinning is not None and all(cpus == tuple(host.cpus) for cpus in pinning.cpus):
+        instance = replace(instance, settings=replace(instance.settings, pinning=None))
     check_value(instance)
     _check_told(instance, facts)
     return instance
+
+
+def _no_longer_fitting(
+    told: Sequence[Host], stored: Sequence[Instance], apart_from: Collection[str], notes: list[str]
+) -> list[Instance]:
+    """Other instances with what is left of their pins, where their host no longer has all of the CPUs."""
+    by_id = {host.id: host for host in told}
+    found = []
+    for instance in stored:
+        if instance.host in by_id and instance.id not in apart_from:
+            left, note = fitted(by_id[instance.host], instance)
+            if note:
+                notes.append(note)
+                found.append(left)
+    return found
 
 
 def fitting(demands: Mapping[Resource, Demand], vcpus: int) -> Mapping[Resource, Demand]:

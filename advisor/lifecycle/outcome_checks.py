@@ -144,7 +144,7 @@ def _scene_at(
 
 
 def _possible(host: Host, instances: tuple[Instance, ...], driver_cpus: tuple[int, ...]) -> Scene | None:
-    if any(cpu >= host.pcpus for cpu in driver_cpus) or misfit(host, instances):
+    if host.lacks(driver_cpus) or misfit(host, instances):
         return None
     return Scene(replace(host, driver_cpus=driver_cpus) if driver_cpus else host, instances)
 

@@ -79,7 +79,7 @@ def worth_watching(
     again = [at for at in measured if snapshot.hosts[at].id in doubted]
     again = sorted(again, key=lambda at: _digest(snapshot.hosts[at].id, ends_s))[:HOSTS_AT_ONCE]
     measured = [at for at in measured if at not in set(again)]
-    load = p95(snapshot.demand_sums[measured, 0]) / snapshot.scenes.pcpus[measured]
+    load = p95(snapshot.demand_sums[measured, 0]) / snapshot.scenes.used_cpus[measured]
     busiest = [measured[at] for at in np.argsort(-load, kind="stable")[: HOSTS_AT_ONCE // 2].tolist()]
     others = sorted(set(measured) - set(busiest), key=lambda at: _digest(snapshot.hosts[at].id, ends_s))
     return again + busiest + others[: HOSTS_AT_ONCE - len(busiest)]

@@ -23,8 +23,9 @@ def driver_cpus(violation: LimitViolation) -> list[Trial]:
     allowed = scene.affinity[0].astype(float)
     asked = np.minimum(violation.want.cpu[0], scene.cap[0]) / np.maximum(allowed.sum(axis=1), 1)
     crowd = np.round(asked @ allowed, 9)
-    quiet = sorted(range(host.pcpus), key=lambda cpu: (crowd[cpu], cpu))
-    now = set(host.driver_cpus) or set(range(host.pcpus))
+    load = dict(zip(host.cpus, crowd.tolist(), strict=False))
+    quiet = sorted(host.shared_cpus or host.cpus, key=lambda cpu: (load[cpu], cpu))
+    now = set(host.driver_cpus) or set(host.shared_cpus or host.cpus)
     trials = []
     if now != {quiet[0]}:
         note = " (fewer CPUs make its events cheaper, N11)" if TRAITS[host.kind].events_grow else ""

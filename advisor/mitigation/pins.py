@@ -49,16 +49,16 @@ def _pinning_choices(violation: LimitViolation, at: int) -> list[Pinning]:
     if not _free(violation, at):
         return []
     party = replace(violation.party(at), settings=violation.settings(at))
-    scene = violation.shared.scenes([violation.trial("", {})], without=party.id)
-    options = [option for option in pinning.options(scene, party) if option.pins and option.usable[0]]
-    return [pin for option in options if (pin := pinning.as_pinning(option, 0, party.vcpus)) is not None]
+    host, scene = violation.shared.host, violation.shared.scenes([violation.trial("", {})], without=party.id)
+    options = [option for option in pinning.options(scene, party, [host]) if option.pins and option.usable[0]]
+    return [pin for option in options if (pin := pinning.as_pinning(option, 0, party.vcpus, host)) is not None]
 
 
 def _remaining_cpus(violation: LimitViolation, taken: Pinning) -> tuple[int, ...]:
-    """CPUs other than the taken ones and the driver domain's own; () = none."""
+    """CPUs of who is not pinned other than the taken ones and the driver domain's own; () = none."""
     if not taken.union:
         return ()
-    left = set(range(violation.shared.host.pcpus)) - taken.union
+    left = set(violation.shared.host.shared_cpus) - taken.union
     return tuple(sorted(left - set(violation.shared.host.driver_cpus)))
 
 

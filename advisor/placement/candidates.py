@@ -29,7 +29,7 @@ from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of, used_share
 from advisor.snapshot import fingerprints
 from models.arrays import Bools, Floats
-from models.data.scene import SceneBatch, slot_values, stack
+from models.data.scene import SLOT_FIELDS, SceneBatch, affinity_on, slot_values, stack
 from models.prediction import TARGETS, CpuPressure, InterferencePrediction
 from models.prediction import BandArrays as Bands
 
@@ -89,13 +89,14 @@ def place(question: PlacementQuestion, hosts: Sequence[int], options: Sequence[s
     snapshot, newcomer = question.snapshot, question.request.instance
     at = np.array(hosts, dtype=np.int64)
     base, absent = base_with(question, at)
-    by_name = {option.name: option for option in pinning.options(base, newcomer)}
+    there = tuple(snapshot.hosts[host] for host in hosts)
+    by_name = {option.name: option for option in pinning.options(base, newcomer, there)}
     affinity = np.stack([by_name[name].affinity[row] for row, name in enumerate(options)])
     scenes = with_newcomer(absent, replace(by_name[options[0]], affinity=affinity))
     slots = tuple(tuple(np.flatnonzero(occupied).tolist()) for occupied in base.present)
-    pins = [pinning.as_pinning(by_name[name], row, newcomer.vcpus) for row, name in enumerate(options)]
+    pins = [pinning.as_pinning(by_name[name], row, newcomer.vcpus, there[row]) for row, name in enumerate(options)]
     return PlacedNewcomer(
-        hosts=tuple(snapshot.hosts[host] for host in hosts),
+        hosts=there,
         residents=tuple(
             tuple(snapshot.residents[host][slot] for slot in occupied)
             for host, occupied in zip(hosts, slots, strict=True)
@@ -151,7 +152,7 @@ def _build_candidates(
 ) -> tuple[Candidate, ...]:
     request = question.request
     placed_newcomer = place(question, [ranked.host for ranked in shown], [ranked.option for ranked in shown])
-    scenes = with_changes(question, placed_newcomer, shown)
+    scenes = with_changes(placed_newcomer, shown)
     before, after = _predicted(question, placed_newcomer, scenes, shown, remembered)
     _take_no_gains(before, after, [row for row, ranked in enumerate(shown) if not ranked.steps])
     for row, ranked in enumerate(shown):
@@ -249,23 +250,24 @@ def _take_no_gains(before: InterferencePrediction, after: InterferencePrediction
         will[rows, :-1] = no_better(will[rows, :-1], was[rows, :-1], high=name == "short")
 
 
-def with_changes(question: PlacementQuestion, placed: PlacedNewcomer, shown: Sequence[RankedHost]) -> SceneBatch:
+def with_changes(placed: PlacedNewcomer, shown: Sequence[RankedHost]) -> SceneBatch:
     """The scenes of K hosts after mitigation: settings of instances, and the driver domain's CPUs."""
     scenes = placed.scenes
     if not any(ranked.steps for ranked in shown):
         return scenes
     driver = scenes.driver_cpus.copy()
     width = driver.shape[1]
-    parts = {key: getattr(scenes, key).copy() for key in slot_values(question.request.instance, 0, width, width)}
+    parts = {key: getattr(scenes, key).copy() for key in SLOT_FIELDS}
     for row, ranked_host in enumerate(shown):
         if ranked_host.driver_cpus is not None:
-            driver[row] = np.isin(np.arange(width), ranked_host.driver_cpus)
+            driver[row] = np.isin(np.arange(width), placed.hosts[row].places(ranked_host.driver_cpus))
         everybody = zip((*placed.residents[row], placed.newcomers[row]), (*placed.slots[row], -1), strict=True)
         for instance, slot in everybody:
             if instance.id in ranked_host.changes:
                 changed = replace(instance, settings=ranked_host.changes[instance.id])
                 profile = int(scenes.profile[row, slot])
-                for key, value in slot_values(changed, profile, placed.hosts[row].pcpus, width).items():
+                affinity = affinity_on(placed.hosts[row], changed, width)
+                for key, value in slot_values(changed, profile, affinity).items():
                     parts[key][row, slot] = value
     return replace(scenes, **parts, driver_cpus=driver)
 

@@ -42,7 +42,7 @@ def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
     memory = snapshot.used_memory_mb[hosts]
     for host, slot in snapshot.where(newcomer.id):  # it is asked about where it runs already
         memory[hosts == host] -= snapshot.residents[host][slot].memory_mb
-    rooms = (snapshot.scenes.pcpus[hosts], snapshot.room_memory_mb[hosts], snapshot.rooms[hosts, 1])
+    rooms = (snapshot.rooms[hosts, 0], snapshot.room_memory_mb[hosts], snapshot.rooms[hosts, 1])
 
     def left(sums: Floats, memory: Floats) -> Floats:
         used = (p95(sums[:, 0]), memory, p95(sums[:, 1]))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.domain import PlacementRequest
+from advisor.domain import Host, PlacementRequest
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import (
@@ -247,7 +247,7 @@ def _predicted(
     options: tuple[PinningOption, ...] = ()
     if len(new_with.first):
         base, absent = base_with(question, hosts[new_with.first])
-        options = pinning.options(base, question.request.instance)
+        options = pinning.options(base, question.request.instance, _hosts(question, hosts[new_with.first]))
     # By the prior nobody gets faster than alone, so that a pinning may be known to gain too little.
     now = 1 if question.predictor.origin == "prior" and question.request.objective != "pack" else len(options)
     scenes += [with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options[:now]]
@@ -282,12 +282,18 @@ def _predict_pins(
     known = np.ones(len(after), dtype=bool)
     known[may_gain] = False
     unknown = first_of_each(keys_with, known)
-    base, absent = base_with(question, classes.hosts[chosen[unknown.first]])
-    options = [option for option in pinning.options(base, question.request.instance) if option.pins]
+    at = classes.hosts[chosen[unknown.first]]
+    base, absent = base_with(question, at)
+    found = pinning.options(base, question.request.instance, _hosts(question, at))
+    options = [option for option in found if option.pins]
     scenes = stack_scenes([with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options])
     _write(after, unknown.first, options, _in_parts(question.predictor, scenes, targets))
     after[unknown.rows] = after[unknown.like]
     remembered.after.keep([keys_with[row] for row in unknown.first.tolist()], after[unknown.first])
+
+
+def _hosts(question: PlacementQuestion, positions: Ints) -> list[Host]:
+    return [question.snapshot.hosts[position] for position in positions.tolist()]
 
 
 def _pins_matter(

@@ -12,7 +12,7 @@ from advisor.prediction.effects import crowded, effect
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
-from models.data.scene import build_batch, slot_values, stack
+from models.data.scene import affinity_on, build_batch, slot_values, stack
 from models.prediction import Predictor
 
 ARRIVALS_PER_PREDICTION = 2048  # newcomers in one prediction
@@ -52,7 +52,7 @@ def _predicted(
     absent = build_batch([(host, residents) for host, residents, _ in arrivals], table)
     width = absent.driver_cpus.shape[1]
     slots = [
-        slot_values(newcomer, table.row(newcomer.workload, host.platform), host.pcpus, width)
+        slot_values(newcomer, table.row(newcomer.workload, host.platform), affinity_on(host, newcomer, width))
         for host, _, newcomer in arrivals
     ]
     scenes = absent.with_slot(**{name: np.stack([slot[name] for slot in slots]) for name in slots[0]})

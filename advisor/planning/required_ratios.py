@@ -40,6 +40,6 @@ def _limited(instance: Instance) -> bool:
 
 def _pinned_within(host: Host, instance: Instance) -> Instance:
     pinning = instance.settings.pinning
-    if pinning is None or max(pinning.union, default=0) < host.pcpus:
+    if pinning is None or not host.lacks(pinning.named):
         return instance
     return replace(instance, settings=replace(instance.settings, pinning=None))

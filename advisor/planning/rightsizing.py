@@ -278,7 +278,7 @@ def _proposal(host: Host, instance: Instance, peaks: CpuPeaks) -> _SizeProposal 
         )
     if vcpus < instance.vcpus and cpus <= SHRINK_BELOW * instance.vcpus:
         return _SizeProposal(_sized(instance, vcpus), may_lose=MAX_LOSS)
-    if cpus > instance.vcpus and vcpus <= host.pcpus and instance.settings.pinning is None:
+    if cpus > instance.vcpus and vcpus <= len(host.shared_cpus) and instance.settings.pinning is None:
         return _SizeProposal(_sized(instance, vcpus))
     return None
 

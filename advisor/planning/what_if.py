@@ -92,7 +92,7 @@ def _with_own(hosts: Mapping[str, Host], staying: Sequence[Instance]) -> tuple[l
     for name, residents in by_host.items():
         host = hosts[name]
         drivers = set(host.driver_cpus) if len(host.driver_cpus) < host.pcpus else set()
-        free = [cpu for cpu in range(host.pcpus) if cpu not in drivers]
+        free = [cpu for cpu in host.shared_cpus if cpu not in drivers]
         if sum(instance.vcpus for instance in residents) > len(free):
             too_small.append(name)
             pinned += [_pinned(instance, None) for instance in residents]

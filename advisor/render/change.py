@@ -73,11 +73,11 @@ class SettingsChange:
                 f"instance {self.instance.id} has {self.instance.vcpus} vCPUs, the pinning names {len(pinning.cpus)}",
                 field="pinning",
             )
-        beyond = [cpu for cpus in pinning.cpus for cpu in cpus if cpu >= self.host.pcpus]
-        if beyond:
+        absent = self.host.lacks(pinning.named)
+        if absent:
             raise InvalidInput(
-                f"instance {self.instance.id} cannot be pinned to pCPU {max(beyond)}: host {self.host.id} has "
-                f"0-{self.host.pcpus - 1}",
+                f"instance {self.instance.id} cannot be pinned to pCPU {format_cpus(absent)}: host {self.host.id} has "
+                f"{self.host.shown_cpus}",
                 field="pinning",
             )
 
@@ -87,8 +87,8 @@ class SettingsChange:
 
     @property
     def every_cpu(self) -> frozenset[int]:
-        """All pCPUs of the host."""
-        return frozenset(range(self.host.pcpus))
+        """The pCPUs of who is not pinned: all of the host's, without isolated ones."""
+        return frozenset(self.host.shared_cpus or self.host.cpus)
 
     def pinned(self, pinning: Pinning | None) -> bool:
         """Whether any vCPU may not run everywhere."""
@@ -104,13 +104,13 @@ class SettingsChange:
                 yield vcpu, now, then
 
     def allowed(self, pinning: Pinning | None, vcpu: int) -> frozenset[int]:
-        """The pCPUs that a vCPU may run on; unpinned is every pCPU of the host."""
+        """The pCPUs that a vCPU may run on; unpinned is every one that is not isolated."""
         cpus = pinning.cpus[vcpu] if pinning is not None and vcpu < len(pinning.cpus) else ()
         return frozenset(cpus) or self.every_cpu
 
     def cpu_list(self, cpus: frozenset[int], anywhere: str) -> str:
-        """CPUs as the tools read them; `anywhere` is the tool's word for no pin."""
-        return anywhere if cpus == self.every_cpu else format_cpus(cpus)
+        """CPUs as the tools read them; `anywhere` is the tool's word for every CPU of the host."""
+        return anywhere if cpus == frozenset(self.host.cpus) else format_cpus(cpus)
 
     def weights(self, convert: Callable[[int], int]) -> tuple[int, int] | None:
         """(now, wanted) on the tool's scale, or None where nothing is wanted."""

@@ -15,7 +15,7 @@ def commands(host: Host, cpus: tuple[int, ...], residents: Sequence[Instance], t
 
     A container's host has no driver domain, and a cloud's tools cannot say it.
     """
-    everywhere = tuple(range(host.pcpus))
+    everywhere = host.shared_cpus or tuple(host.cpus)
     now, then = (tuple(sorted(some or everywhere)) for some in (host.driver_cpus, cpus))
     if now == then or not TRAITS[host.kind].has_driver_domain:
         return

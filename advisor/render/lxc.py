@@ -12,7 +12,7 @@ from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, di
 from advisor.render.groups import period_and_quota, quota_note, weighted
 from advisor.render.names import disk_number, group_path, kernel_version
 from models.physics.cap_periods import DEFAULT_US, is_short
-from profiler.observed import Host, Instance, Pinning
+from profiler.observed import Host, Instance, Pinning, format_cpus
 
 BURST_SINCE = (5, 14)  # cpu.max.burst and cpu.cfs_burst_us came with Linux 5.14 (sched-bwc.rst)
 
@@ -47,8 +47,7 @@ def _pin(change: SettingsChange, group: str) -> Iterator[Step]:
     if now != then:
         # No pin is written as every CPU: version 1 refuses an empty cpuset with tasks in it (cpusets.rst), and cgset
         # an empty value. In an empty version 2 cpuset.cpus the same CPUs are in force.
-        all_cpus = f"0-{change.host.pcpus - 1}" if change.host.pcpus > 1 else "0"
-        argv, undo = (_cgset(group, f"cpuset.cpus={change.cpu_list(cpus, all_cpus)}") for cpus in (then, now))
+        argv, undo = (_cgset(group, f"cpuset.cpus={format_cpus(cpus)}") for cpus in (then, now))
         yield Step(Phase.PIN, Command("cgset", argv, undo, note))
 
 

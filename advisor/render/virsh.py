@@ -146,7 +146,7 @@ def move_driver(
     host: Host, now: tuple[int, ...], then: tuple[int, ...], residents: Sequence[Instance]
 ) -> Iterator[Command]:
     """The emulator threads of every guest; vhost threads follow them (libvirt, formatdomain, emulatorpin)."""
-    everywhere = tuple(range(host.pcpus))
+    everywhere = tuple(host.cpus)
     for resident in residents:
         start = ("virsh", "emulatorpin", "--domain", domain_name(resident), "--live", "--cpulist")
         argv, undo = ((*start, "r" if cpus == everywhere else format_cpus(cpus)) for cpus in (then, now))

@@ -116,7 +116,7 @@ def move_driver(
 ) -> Iterator[Command]:
     """Dom0 gets as many vCPUs as pCPUs (N11 counts them so), at most those it was started with (`dom0_max_vcpus`)."""
     del residents
-    everywhere = tuple(range(host.pcpus))
+    everywhere = tuple(host.cpus)
     pin, count = _pinned(now, then, everywhere), _counted(len(now), len(then))
     if len(then) == len(now):
         yield pin

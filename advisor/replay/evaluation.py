@@ -99,8 +99,7 @@ class _Layout:
         table = ProfileTable.build(demand.profiles)
         host = build_batch([(demand.host, ())], table)
         row = np.array([table.row(name, demand.host.platform) for name in demand.names], dtype=np.int64)
-        width = demand.host.pcpus
-        return cls(host, slot_values(Instance("anybody"), 0, width, width), row)
+        return cls(host, slot_values(Instance("anybody"), 0, host.shared[0]), row)
 
     def scenes(self, demand: TraceDemand, where: Ints, step: int) -> tuple[SceneBatch, Ints, Ints, Ints]:
         """A scene for every host in use at each moment; and scene, slot and moment of every instance."""

@@ -121,7 +121,7 @@ def _set(
 ) -> Instance:
     settings, vcpus = new
     settings = settings or (instance.settings if instance.host == host.id else replace(instance.settings, pinning=None))
-    if unpinned or (settings.pinning and max(settings.pinning.union, default=0) >= host.pcpus):
+    if unpinned or (settings.pinning and host.lacks(settings.pinning.named)):
         settings = replace(settings, pinning=None)
     vcpus = vcpus or instance.vcpus
     demand = demand_scaled(instance, 1.0, vcpus)

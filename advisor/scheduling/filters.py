@@ -15,6 +15,7 @@ from models.arrays import Bools, Floats
 from models.physics.demands import demands
 from models.physics.kinds import holds
 from profiler.host_kinds import HOST_KINDS
+from profiler.observed import format_cpus
 
 ReasonOf = Callable[[int], str]  # the reason in words for a host position
 _EXACT_FORMAT = ".10g"  # sizes in full, so that a need never looks like the free amount
@@ -162,15 +163,19 @@ def _exclusive(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
 
 
 def _vcpus(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
-    needs, pcpus, room = inputs.instance.vcpus, inputs.snapshot.scenes.pcpus, inputs.snapshot.room_vcpus
+    needs, room, hosts = inputs.instance.vcpus, inputs.snapshot.room_vcpus, inputs.snapshot.hosts
+    pinning, scenes = inputs.instance.settings.pinning, inputs.snapshot.scenes
+    pcpus = scenes.pcpus if pinning is not None else scenes.shared.sum(axis=1)
+    on_shared = np.array([not host.isolates(pinning) for host in hosts], dtype=bool) if pinning is not None else True
 
     def says(host: int) -> str:
         if needs > pcpus[host]:
-            return f"needs {needs} vCPUs, the host has {pcpus[host]:g} pCPUs"
+            of_all = "" if pcpus[host] == hosts[host].pcpus else f", {hosts[host].pcpus} with isolated ones"
+            return f"needs {needs} vCPUs, the host has {pcpus[host]:g} pCPUs{of_all}"
         limit = f"at overcommit {inputs.snapshot.hosts[host].cpu_overcommit:g}"
         return f"needs {needs} vCPUs, {_left(room[host], inputs.vcpus[host])} {limit}"
 
-    return (needs > pcpus) | (inputs.vcpus + needs > with_slack(room)), says
+    return (needs > pcpus) | (on_shared & (inputs.vcpus + needs > with_slack(room))), says
 
 
 def _memory(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
@@ -192,9 +197,13 @@ def _left(room: float, used: float, unit: str = "") -> str:
 
 
 def _pins(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
-    pinning, pcpus = inputs.instance.settings.pinning, inputs.snapshot.scenes.pcpus
-    highest = max((cpu for cpus in pinning.cpus for cpu in cpus), default=0) if pinning else 0
-    return highest >= pcpus, lambda host: f"pinned to pCPU {highest}, the host has 0-{pcpus[host] - 1:g}"
+    pinning, hosts = inputs.instance.settings.pinning, inputs.snapshot.hosts
+    named = pinning.named if pinning else frozenset()
+    if not named:
+        return inputs.nowhere(), lambda _: ""
+    absent = [host.lacks(named) for host in hosts]
+    refused = np.array([bool(cpus) for cpus in absent], dtype=bool)
+    return refused, lambda at: f"pinned to pCPU {format_cpus(absent[at])}, the host has {hosts[at].shown_cpus}"
 
 
 def _driver_domain(inputs: FilterInput) -> tuple[Bools, ReasonOf]:

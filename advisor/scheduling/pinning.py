@@ -13,7 +13,7 @@ from models.arrays import Bools, Floats, Hashes, Ints
 from models.data.scene import SceneBatch
 from models.data.topology import cores_of
 from models.physics.demands import cpu_spread
-from profiler.observed import Instance, Pinning
+from profiler.observed import Host, Instance, Pinning
 
 MAX_PER_HOST = 4  # options per host, including `unpinned`
 # Of options with equal scores the first is taken.
@@ -36,29 +36,28 @@ class PinningOption:
     given: Pinning | None = None
 
 
-def options(scenes: SceneBatch, newcomer: Instance) -> tuple[PinningOption, ...]:
-    """Pinning options of the newcomer on each scene's host, at most four per host; unusable ones are left out.
+def options(scenes: SceneBatch, newcomer: Instance, hosts: Sequence[Host]) -> tuple[PinningOption, ...]:
+    """Pinning options of the newcomer on the host of each scene, at most four per host; unusable ones are left out.
 
     An existing pinning is the only option. Otherwise: `unpinned`; `quiet CPUs`: as many pCPUs as vCPUs, those with the
     least CPU demand (LATENCY section 4, N11); `whole cores`: the quietest cores with all threads, for latency-sensitive
     instances; `one node`: the quietest NUMA node that is large enough; `guest CPUs`: all pCPUs except the driver
     domain's, where it has its own. Only `unpinned` includes the driver domain's pCPUs, and only it and `guest CPUs`
-    include pCPUs that a pinned resident has to itself. Of options that differ only in equivalent pCPUs the first is
+    include pCPUs that a pinned resident has to itself. None includes isolated pCPUs: what they are kept free for is not
+    known. Of options that differ only in equivalent pCPUs the first is
     kept.
 
     pCPUs c and c + pCPUs / threads are siblings, as Linux numbers them. Only where these are on different nodes and
     adjacent numbers on the same, adjacent numbers are siblings.
     """
-    count, width = scenes.driver_cpus.shape
-    exists = np.arange(width)[None, :] < scenes.pcpus[:, None]
+    count = len(scenes)
     pinning = newcomer.settings.pinning
     if pinning is not None and any(pinning.cpus):
-        fixed = np.zeros((count, width), dtype=bool)
-        fixed[:, [cpu for cpu in pinning.union or range(width) if cpu < width]] = True
-        return (PinningOption("as asked", fixed & exists, np.ones(count, dtype=bool), pins=True, given=pinning),)
-    places = _PcpuPlaces.of(scenes, exists)
+        fixed = np.stack([_as_asked(host, pinning, shared) for host, shared in zip(hosts, scenes.shared, strict=True)])
+        return (PinningOption("as asked", fixed, np.ones(count, dtype=bool), pins=True, given=pinning),)
+    places = _PcpuPlaces.of(scenes)
     minds_latency = newcomer.service == "latency" or newcomer.max_latency_ratio is not None
-    choices = [PinningOption("unpinned", exists, np.ones(count, dtype=bool), pins=False)]
+    choices = [PinningOption("unpinned", scenes.shared, np.ones(count, dtype=bool), pins=False)]
     for name, affinity in (
         ("quiet CPUs", places.quiet(newcomer.vcpus)),
         *((("whole cores", places.whole_cores(newcomer.vcpus)),) if minds_latency else ()),
@@ -69,13 +68,21 @@ def options(scenes: SceneBatch, newcomer: Instance) -> tuple[PinningOption, ...]
     return _distinct_options(choices, places)
 
 
-def as_pinning(option: PinningOption, scene: int, vcpus: int) -> Pinning | None:
-    """The option on one host as a Pinning; one pCPU per vCPU where the counts match, else the whole set for each."""
+def _as_asked(host: Host, pinning: Pinning, shared: Bools) -> Bools:
+    """Where a pinning puts an instance on a host, (P,): pCPUs that the host lacks are left out."""
+    fixed = np.zeros(len(shared), dtype=bool) if all(pinning.cpus) else shared.copy()
+    fixed[host.places(pinning.named)] = True
+    return fixed
+
+
+def as_pinning(option: PinningOption, scene: int, vcpus: int, host: Host) -> Pinning | None:
+    """The option on the host of a scene as a Pinning, by the numbers of its pCPUs; one pCPU per vCPU where the counts
+    match, else the whole set for each."""
     if option.given is not None:
         return option.given
     if not option.pins:
         return None
-    cpus = tuple(int(cpu) for cpu in np.flatnonzero(option.affinity[scene]))
+    cpus = tuple(host.cpus[place] for place in np.flatnonzero(option.affinity[scene]).tolist())
     if len(cpus) == vcpus:
         return Pinning(tuple((cpu,) for cpu in cpus))
     return Pinning.all_on(cpus, vcpus)
@@ -97,14 +104,15 @@ class _PcpuPlaces:
     alike: Hashes
 
     @classmethod
-    def of(cls, scenes: SceneBatch, exists: Bools) -> _PcpuPlaces:
-        driver = scenes.driver_cpus & (scenes.driver_cpus.sum(axis=1) < scenes.pcpus)[:, None]
-        size = scenes.affinity.sum(axis=2)
-        pinned = scenes.present & (size < scenes.pcpus[:, None]) & (size <= scenes.vcpus)
+    def of(cls, scenes: SceneBatch) -> _PcpuPlaces:
+        driver = scenes.driver_cpus & scenes.driver_pinned[:, None]
+        pinned = scenes.present & scenes.pinned & (scenes.affinity.sum(axis=2) <= scenes.vcpus)
         reserved = (scenes.affinity & pinned[:, :, None]).any(axis=1)
         core = cores_of(scenes)
         # pCPUs are distinguished by who may run on them and on their siblings.
-        users = np.concatenate([scenes.affinity & scenes.present[:, :, None], driver[:, None], exists[:, None]], axis=1)
+        users = np.concatenate(
+            [scenes.affinity & scenes.present[:, :, None], driver[:, None], scenes.shared[:, None]], axis=1
+        )
         number = _splitmix64(np.arange(1, users.shape[1] + 1, dtype=np.uint64))
         user_hash: Hashes = np.where(users, number[None, :, None], np.uint64(0)).sum(axis=1, dtype=np.uint64)
         alike = _splitmix64(np.asarray(user_hash + scenes.node.astype(np.uint64), dtype=np.uint64))
@@ -112,8 +120,8 @@ class _PcpuPlaces:
             demand=np.round(cpu_spread(scenes), 9),  # rounding makes equal demands equal
             node=scenes.node,
             core=core,
-            guest=exists & ~driver,
-            free=exists & ~driver & ~reserved,
+            guest=scenes.shared & ~driver,
+            free=scenes.shared & ~driver & ~reserved,
             alike=_splitmix64(np.asarray(alike + np.uint64(3) * _per_core(alike, core), dtype=np.uint64)),
         )
 

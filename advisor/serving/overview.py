@@ -148,7 +148,7 @@ def _hosts(snapshot: ClusterSnapshot, expected: Sequence[Floats], coming: set[st
     pressure_by_host = pressure(snapshot)
     pending = coming - snapshot.names.placed.keys()
     hosts = []
-    peaks = (p95(snapshot.demand_sums[:, 0]) / snapshot.scenes.pcpus).tolist()
+    peaks = (p95(snapshot.demand_sums[:, 0]) / snapshot.scenes.used_cpus).tolist()
     for host, residents_there, row, age_s, patience_s, peak in zip(
         snapshot.hosts,
         snapshot.residents,

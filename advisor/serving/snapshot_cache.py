@@ -245,7 +245,7 @@ def _as_advised(inventory: Inventory, held: Sequence[Pending], measured: Mapping
         if pending_answer.placed.id in placed_by_id:  # it does not count any more
             continue
         host = by_host[pending_answer.host]
-        if pending_answer.driver_cpus is not None and max(pending_answer.driver_cpus, default=0) < host.pcpus:
+        if pending_answer.driver_cpus is not None and not host.lacks(pending_answer.driver_cpus):
             advised.hosts[host.id] = replace(host, driver_cpus=pending_answer.driver_cpus)
         for name, settings in pending_answer.changes.items():
             if name in instances_by_id and instances_by_id[name].host == host.id:

@@ -33,6 +33,7 @@ from models.physics.peak_demand import demand_sums, rooms
 from profiler.observed import DEFAULT_WEIGHT
 
 Bytes = NDArray[np.bytes_]
+_MIN_NODES = 2  # with fewer, everything is on one
 
 _ADMINISTERED = frozenset(  # fields that restrict placement but do not affect performance
     {"id", "labels", "enabled", "disk_gb", "cpu_overcommit", "memory_overcommit", "driver_overcommit", "probed"}
@@ -47,7 +48,7 @@ def lay_out(
 ) -> HostArrays:
     """Arrays of these hosts with scenes of `width` pCPUs, the most that any host has.
 
-    ValueError when an instance is pinned beyond its host's pCPUs.
+    ValueError when an instance is pinned to a pCPU that its host lacks.
     """
     by_id = [sorted(residents_here, key=attrgetter("id")) for residents_here in residents]
     everybody = list(chain.from_iterable(by_id))
@@ -96,14 +97,14 @@ def lay_out(
         used_vcpus=held(vcpus),
         used_memory_mb=held(of_everybody("memory_mb")),
         used_disk_gb=held(of_everybody("disk_gb")),
-        room_vcpus=of_hosts([host.pcpus * host.cpu_overcommit for host in hosts]),
+        room_vcpus=of_hosts([_room_vcpus(host, there) for host, there in zip(hosts, by_id, strict=True)]),
         room_memory_mb=of_hosts([host.memory_mb * host.memory_overcommit for host in hosts]),
         room_disk_gb=of_hosts([np.inf if host.disk_gb is None else host.disk_gb for host in hosts]),
         room_driver_cpus=scenes.driver_cpus.sum(axis=1) * of_hosts([host.driver_overcommit for host in hosts]),
         driver_asked=wanted.driver,
         demand_sums=demand_sums(scenes, wanted),
         rooms=rooms(scenes),
-        node_cpus=of_hosts([max(map(len, host.numa)) if len(host.numa) > 1 else np.inf for host in hosts]),
+        node_cpus=of_hosts([_node_cpus(host) for host in hosts]),
         node_memory_mb=of_hosts([host.memory_mb / len(host.numa) if len(host.numa) > 1 else np.inf for host in hosts]),
         restrained=_restrained(scenes),
         enabled=np.array([host.enabled for host in hosts], dtype=bool),
@@ -128,10 +129,25 @@ def lay_out(
     )
 
 
+def _node_cpus(host: Host) -> float:
+    """The shared pCPUs of the NUMA node that has most of them, inf where there is only one node."""
+    if len(host.numa) < _MIN_NODES:
+        return np.inf
+    shared = frozenset(host.shared_cpus)
+    return max(len(shared.intersection(node)) for node in host.numa)
+
+
+def _room_vcpus(host: Host, residents: Sequence[Instance]) -> float:
+    """The vCPUs that may be promised: those on shared pCPUs, and what is pinned to isolated ones already."""
+    if not host.isolated_cpus:
+        return host.pcpus * host.cpu_overcommit
+    apart = sum(one.vcpus for one in residents if host.isolates(one.settings.pinning))
+    return len(host.shared_cpus) * host.cpu_overcommit + apart
+
+
 def _restrained(scenes: SceneBatch) -> Bools:
     """Where somebody has a cap, pins or a weight of its own, (H,)."""
-    pinned = scenes.affinity.sum(axis=2) < scenes.pcpus[:, None]
-    one = pinned | np.isfinite(scenes.cap) | (scenes.weight != DEFAULT_WEIGHT)
+    one = scenes.pinned | np.isfinite(scenes.cap) | (scenes.weight != DEFAULT_WEIGHT)
     return np.asarray((scenes.present & one).any(axis=1))
 
 
@@ -168,7 +184,7 @@ class _Templates:
                 of_hosts[kind] = len(empty)
                 empty.append((host, ()))
             host_at.append(of_hosts[kind])
-            where = (host.pcpus, host.platform)
+            where = (host.cpu_key, host.platform)
             for instance in residents_here:
                 key = (where, _instance_kind(instance))
                 template = of_slots.get(key)

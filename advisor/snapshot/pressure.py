@@ -52,7 +52,7 @@ def pressure_of_each(scenes: SceneBatch) -> Floats:
     network = link(scenes)
     cpu = np.minimum(wanted.cpu, scenes.cap)
     used = {
-        "cpu": (cpu + driver, scenes.pcpus),  # the driver domain runs on the host's CPUs, too
+        "cpu": (cpu + driver, scenes.used_cpus),  # the driver domain runs on the host's CPUs, too
         "driver_domain": (driver, driver_room),
         "nic": (np.minimum(wanted.net, scenes.net_ceil), np.where(np.isfinite(network), network, np.nan)),
         "disk": (np.minimum(wanted.disk, disk_most), np.where(disk_mb_s > 0, 1.0, np.nan)),

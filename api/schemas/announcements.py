@@ -46,6 +46,8 @@ class AnnouncedHost(Schema):
     nic_mbit: Positive | None = Field(default=None, description="rate of the fastest link that is up, in Mbit/s")
     disk_kind: DiskKind = Field(default="", description="what the largest disk is")
     numa: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description="pCPUs of each node; empty = one node")
+    cpu_ids: CpuList = Field(default=[], description="numbers of its pCPUs where they have gaps; empty = from 0 on")
+    isolated_cpus: CpuList = Field(default=[], description="pCPUs on which only what is pinned there runs")
     labels: Labels = Field(default={}, description="kernel, cpu_model, sockets, links, disks, agent")
 
 
@@ -87,6 +89,7 @@ class AnnouncementBody(Schema):
         host = {name: value for name, value in self.host if value not in (None, "", [])}
         if "numa" in host:
             host["numa"] = tuple(tuple(sorted(set(cpus))) for cpus in self.host.numa)
+        host |= {name: tuple(sorted(set(host[name]))) for name in ("cpu_ids", "isolated_cpus") if name in host}
         return Announcement(
             host=host,
             instances=[_facts(instance) for instance in self.instances],

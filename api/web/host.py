@@ -175,6 +175,10 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         ("vCPUs on pCPUs", f"{vcpus} on {host.pcpus}"),
         ("Memory", f"{memory_mb:,.0f} of {host.memory_mb:,.0f} MB"),
     ]
+    if host.cpu_ids:
+        facts.append(("Numbers of pCPUs", host.shown_cpus))
+    if host.isolated_cpus:
+        facts.append(("Isolated pCPUs", format_cpus(host.isolated_cpus)))
     if now.crowded is not None:
         facts.append(("More vCPUs ready than CPUs", f"{time_part(now.crowded)} of the time"))
     if TRAITS[host.kind].has_driver_domain:

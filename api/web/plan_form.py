@@ -157,8 +157,8 @@ class PlanForm:
             if former:
                 pcpus = _whole(numbers["pcpus"]) or former.pcpus
                 memory = numbers["host_memory_mb"] or former.memory_mb
-                numa = former.numa if pcpus == former.pcpus else ()
-                hosts.append(self._changed("pcpus", former, pcpus=pcpus, memory_mb=memory, numa=numa))
+                anew: dict[str, Any] = {} if pcpus == former.pcpus else {"numa": (), "cpu_ids": (), "isolated_cpus": ()}
+                hosts.append(self._changed("pcpus", former, pcpus=pcpus, memory_mb=memory, **anew))
         return WhatIf(
             hosts=tuple(hosts),
             remove=names["remove"],

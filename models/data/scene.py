@@ -16,7 +16,7 @@ from models.once import Once
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
-from profiler.observed import DEFAULT_WEIGHT, NET_MODES, PROBED_VALUES, Host, Instance
+from profiler.observed import DEFAULT_WEIGHT, NET_MODES, PROBED_VALUES, Host, Instance, format_cpus
 
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
 # Of demand for CPUs over time (profiler.demand.Demand), what prediction reads; and of its hours the factor of the mean
@@ -131,13 +131,15 @@ class SceneBatch:
     Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
     `disk_kind` (S,); `disk_mb_s` and `mem_bw_mb_s` (S,) what disk and memory were measured to do there, nan =
     unknown; `platform` (S,) its name, "" = unknown; `probed` (S, 9) what probes found there in the order of
-    PROBED_VALUES, nan = unknown; `driver_cpus` (S, P) where the driver domain may run and
+    PROBED_VALUES, nan = unknown; `shared` (S, P) where unpinned instances run: on all pCPUs but isolated ones, or on
+    all where every one is isolated; `driver_cpus` (S, P) where the driver domain may run and
     `driver_weight` (S,) its scheduler weight; `node` (S, P) the NUMA node of each pCPU, which is one more than the
     last where no node names it. Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf =
     none), `weight`, `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for
     that: a cap (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
     `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs
-    that any vCPU of it may use. `cpu_demand` (S, N, 18): its demand for CPUs over time in the order of CPU_DEMAND, nan
+    that any vCPU of it may use. A pCPU stands at its position among those of its host, whatever its number
+    (`Host.cpus`). `cpu_demand` (S, N, 18): its demand for CPUs over time in the order of CPU_DEMAND, nan
     = unknown; a known mean stands instead of that of the profile. `device_demand` (S, N, 3, 4): the same of DEVICES
     in the order of DEVICE_DEMAND.
 
@@ -153,6 +155,7 @@ class SceneBatch:
     mem_bw_mb_s: Floats = field(metadata=over("scene"))
     platform: NDArray[np.str_] = field(metadata=over("scene"))
     probed: Floats = field(metadata=over("scene"))
+    shared: Bools = field(metadata=over("scene"))
     driver_cpus: Bools = field(metadata=over("scene"))
     driver_weight: Floats = field(metadata=over("scene"))
     node: Ints = field(metadata=over("scene"))
@@ -196,6 +199,22 @@ class SceneBatch:
     def pcpus(self) -> Floats:
         """Number of pCPUs of each scene's host, (S,)."""
         return self.host_numbers[:, 0]
+
+    @property
+    def pinned(self) -> Bools:
+        """Who may run elsewhere than who is not pinned, (S, N)."""
+        return np.asarray((self.affinity != self.shared[:, None, :]).any(axis=2))
+
+    @property
+    def driver_pinned(self) -> Bools:
+        """Where the driver domain may run elsewhere than who is not pinned, (S,)."""
+        return np.asarray((self.driver_cpus != self.shared).any(axis=1))
+
+    @property
+    def used_cpus(self) -> Floats:
+        """Number of pCPUs on which anybody may run, (S,): isolated ones count where somebody is pinned to them."""
+        somebody = (self.affinity & self.present[:, :, None]).any(axis=1)
+        return np.asarray((self.shared | somebody).sum(axis=1), dtype=np.float64)
 
     def platform_number(self, column: str) -> Floats:
         """A further number of each scene's platform, nan where unknown; (S,). What was probed on a host itself stands
@@ -264,17 +283,35 @@ def stack(batches: Sequence[SceneBatch]) -> SceneBatch:
     )
 
 
-def slot_values(instance: Instance, profile: int, pcpus: int, width: int) -> dict[str, np.generic | NDArray[Any]]:
-    """One instance as the values of a slot on a host with `pcpus` pCPUs in a batch of `width` pCPUs.
+def shared_on(host: Host, width: int) -> Bools:
+    """Where runs who is not pinned, in a batch of `width` pCPUs; (P,)."""
+    shared = np.zeros(width, dtype=bool)
+    shared[: host.pcpus] = True
+    isolated = host.places(host.isolated_cpus)
+    if len(isolated) < host.pcpus:
+        shared[isolated] = False
+    return shared
+
+
+def affinity_on(host: Host, instance: Instance, width: int) -> Bools:
+    """The pCPUs of a host that any vCPU of an instance may use, in a batch of `width` pCPUs; (P,).
 
     ValueError when it is pinned to a pCPU that the host has not.
     """
+    pinning = instance.settings.pinning
+    if pinning is None:
+        return shared_on(host, width)
+    absent = host.lacks(pinning.named)
+    if absent:
+        raise ValueError(f"instance {instance.id} is pinned to pCPU {format_cpus(absent)}, host has {host.shown_cpus}")
+    affinity = np.zeros(width, dtype=bool) if all(pinning.cpus) else shared_on(host, width)
+    affinity[host.places(pinning.named)] = True
+    return affinity
+
+
+def slot_values(instance: Instance, profile: int, affinity: Bools) -> dict[str, np.generic | NDArray[Any]]:
+    """One instance as the values of a slot; `affinity` (P,) are the pCPUs that it may use, its pins are not read."""
     settings = instance.settings
-    affinity = np.zeros(width, dtype=bool)
-    union = settings.pinning.union if settings.pinning else frozenset()
-    if union and max(union) >= pcpus:
-        raise ValueError(f"instance {instance.id} is pinned to pCPU {max(union)}, the host has 0-{pcpus - 1}")
-    affinity[sorted(union) if union else slice(0, pcpus)] = True
     network = settings.network
     mode = network.mode if network else "none"
     rate = network.rate_mbit if network and mode != "none" and network.rate_mbit else np.inf
@@ -332,7 +369,7 @@ def _demand_row(instance: Instance, resource: Resource, names: Sequence[str]) ->
     return np.array([np.nan if (value := getattr(demand, name)) is None else value for name in names])
 
 
-_ANYBODY = slot_values(Instance("any"), 0, 1, 1)
+_ANYBODY = slot_values(Instance("any"), 0, np.zeros(1, dtype=bool))
 
 
 def empty_slots(shape: tuple[int, ...], width: int) -> dict[str, NDArray[Any]]:
@@ -359,22 +396,23 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
     """Turn hosts with their instances into arrays; workloads are looked up in `table` on the host's platform.
 
     Reference path: `advisor.snapshot` keeps such a batch and grows it without coming back here.
-    ValueError when an instance is pinned beyond its host's pCPUs.
+    ValueError when an instance is pinned to a pCPU that its host lacks.
     """
     count = len(scenes)
     slots = max([len(instances) for _, instances in scenes], default=0)
     width = max([host.pcpus for host, _ in scenes], default=1)
     columns = empty_slots((count, slots), width)
-    driver = np.zeros((count, width), dtype=bool)
+    shared, driver = (np.zeros((count, width), dtype=bool) for _ in range(2))
     node = np.zeros((count, width), dtype=np.int64)
     for scene, (host, instances) in enumerate(scenes):
-        driver[scene, list(host.driver_cpus) if host.driver_cpus else slice(0, host.pcpus)] = True
+        shared[scene] = shared_on(host, width)
+        driver[scene, host.places(host.driver_cpus) if host.driver_cpus else shared[scene]] = True
         node[scene] = len(host.numa)
         for number, cpus in enumerate(host.numa):
-            node[scene, [cpu for cpu in cpus if cpu < host.pcpus]] = number
+            node[scene, host.places(cpus)] = number
         for slot, instance in enumerate(instances):
             row = table.row(instance.workload, host.platform)
-            for name, value in slot_values(instance, row, host.pcpus, width).items():
+            for name, value in slot_values(instance, row, affinity_on(host, instance, width)).items():
                 columns[name][scene, slot] = value
     return SceneBatch(
         table=table,
@@ -385,6 +423,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         mem_bw_mb_s=np.array([host.mem_bw_mb_s or np.nan for host, _ in scenes]),
         platform=np.array([host.platform for host, _ in scenes], dtype=np.str_),
         probed=probed_numbers([host for host, _ in scenes]),
+        shared=shared,
         driver_cpus=driver,
         driver_weight=np.array([float(host.driver_weight) for host, _ in scenes]),
         node=node,

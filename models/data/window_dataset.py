@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import yaml
 
 from models.data.dataset import COLOCATION_COLUMNS, PLATFORM_COLUMNS, WANTED
 from profiler.limited import MEGABYTE, open_limited
-from profiler.observed import Host, Instance, format_cpus
+from profiler.observed import Host, Instance, Pinning, format_cpus
 
 NATURAL_EXPERIMENT = 3.0  # a window whose company is another one than before counts as so many steady ones; assumed
 LOAD_STEPS = 10  # of the demand per CPU of a host: windows of one company that agree on it are alike
@@ -89,7 +89,7 @@ def _write(path: Path, columns: Sequence[str], rows: Iterator[Mapping[str, objec
 
 def _platform(host: Host) -> dict[str, object]:
     plain = {name: getattr(host, name) for name in PLATFORM_COLUMNS if hasattr(host, name)}
-    return {**plain, "platform": host.id, "numa_cpus": ";".join(map(format_cpus, host.numa))}
+    return {**plain, "platform": host.id, "numa_cpus": ";".join(_placed(host, cpus) for cpus in host.numa)}
 
 
 def _rows(windows: Sequence[SharedWindow]) -> Iterator[dict[str, object]]:
@@ -106,19 +106,37 @@ def _rows(windows: Sequence[SharedWindow]) -> Iterator[dict[str, object]]:
                 "solo": None if share is None else 1,
                 "colocated": share,
                 "vcpus": one.vcpus,
-                **_settings(one),
+                **_settings(window.host, one),
                 **{column: one.demand[name].mean for column, name in WANTED.items() if name in one.demand},
                 **{column: None if cpu is None else getattr(cpu, column) for column in _DEMAND},
-                "driver_cpus": format_cpus(window.host.driver_cpus),
+                "driver_cpus": _placed(window.host, window.host.driver_cpus or _everywhere(window.host)),
                 "ends_s": window.ends_s,
                 "importance": importance,
             }
 
 
-def _settings(one: Instance) -> dict[str, object]:
-    settings, network = one.settings, one.settings.network
+def _placed(host: Host, cpus: Iterable[int]) -> str:
+    """CPUs by their positions: a platform of a dataset numbers its CPUs from 0."""
+    return format_cpus(tuple(host.places(cpus)))
+
+
+def _everywhere(host: Host) -> tuple[int, ...]:
+    """Where unpinned instances run, empty = on every CPU: a dataset does not know of isolated CPUs."""
+    return host.shared_cpus if host.isolated_cpus else ()
+
+
+def _pinning(host: Host, one: Instance) -> Pinning | None:
+    """Its pins by positions."""
+    pinning, everywhere = one.settings.pinning, tuple(host.places(_everywhere(host)))
+    if pinning is None:
+        return Pinning.all_on(everywhere, one.vcpus) if everywhere else None
+    return Pinning(tuple(tuple(host.places(cpus)) or everywhere for cpus in pinning.cpus))
+
+
+def _settings(host: Host, one: Instance) -> dict[str, object]:
+    settings, network, pinning = one.settings, one.settings.network, _pinning(host, one)
     return {
-        "pinning": "" if settings.pinning is None else str(settings.pinning),
+        "pinning": "" if pinning is None else str(pinning),
         "weight": settings.weight,
         "cap_percent": settings.cap_percent,
         "net_mode": network.mode if network else "none",

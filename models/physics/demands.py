@@ -106,8 +106,8 @@ def driver_apart(scenes: SceneBatch) -> Bools:
 
     Xen's is; so are KVM's threads where they are pinned to CPUs of their own.
     """
-    few = scenes.driver_cpus.sum(axis=1) < scenes.pcpus
-    return np.asarray(holds(scenes.kind, "driver_apart") | (holds(scenes.kind, "has_driver_domain") & few))
+    own = holds(scenes.kind, "has_driver_domain") & scenes.driver_pinned
+    return np.asarray(holds(scenes.kind, "driver_apart") | own)
 
 
 def profile_column(scenes: SceneBatch, key: str) -> Floats:

@@ -57,7 +57,7 @@ def _sum(values: Floats) -> Floats:
 def rooms(scenes: SceneBatch) -> Floats:
     """What each host has of every one of RESOURCES, in its unit, inf = unknown; (S, 4)."""
     bandwidths = [capacity(scenes, device) for device in DEVICES[1:]]
-    return np.stack([scenes.pcpus, link(scenes), *(np.where(one > 0, one, np.inf) for one in bandwidths)], axis=1)
+    return np.stack([scenes.used_cpus, link(scenes), *(np.where(one > 0, one, np.inf) for one in bandwidths)], axis=1)
 
 
 def p95(sums: Floats) -> Floats:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,20 +107,21 @@ class Announcer:
         if self._host is None or self._instances is None:
             return None
         host = {name: value for name, value in asdict(self._host).items() if value not in (None, "", ())}
-        pcpus = self._host.pcpus or 0
+        cpus = frozenset(self._host.cpu_ids or range(self._host.pcpus or 0))
+        anywhere = {frozenset(), cpus, cpus - frozenset(self._host.isolated_cpus)}
         return {
             "host": {**host, "id": self._host_id, "labels": {**self._host.labels, "agent": self._version}},
-            "instances": [self._instance(instance, pcpus) for instance in self._instances],
+            "instances": [self._instance(instance, anywhere) for instance in self._instances],
             "machine": self._machine,
             "every_s": EVERY_S,
         }
 
-    def _instance(self, instance: Instance, pcpus: int) -> Document:
+    def _instance(self, instance: Instance, anywhere: Collection[frozenset[int]]) -> Document:
         entry: Document = {"id": instance.id, "vcpus": instance.vcpus, "labels": dict(instance.labels)}
         if instance.memory_mb:
             entry["memory_mb"] = round(instance.memory_mb, 3)
         if instance.id in self._settings:
-            entry |= _settings(self._settings[instance.id][1], pcpus)
+            entry |= _settings(self._settings[instance.id][1], anywhere)
         return entry
 
 
@@ -140,10 +141,10 @@ def machine_digest(file: Path = _MACHINE_ID) -> str:
     return hashlib.sha256(f"cotenant {text}".encode()).hexdigest()[:16] if text else ""
 
 
-def _settings(settings: IsolationSettings, pcpus: int) -> Mapping[str, Any]:
-    """What holds an instance back; a pinning to every CPU is none."""
+def _settings(settings: IsolationSettings, anywhere: Collection[frozenset[int]]) -> Mapping[str, Any]:
+    """What holds an instance back; a pinning to every CPU, or to every one that is not isolated, is none."""
     pinning = settings.pinning
-    unpinned = pinning is None or (len(pinning.union) in (0, pcpus) and len(set(pinning.cpus)) == 1)
+    unpinned = pinning is None or (pinning.union in anywhere and len(set(pinning.cpus)) == 1)
     network = settings.network
     isolation = {
         "cap_percent": settings.cap_percent,

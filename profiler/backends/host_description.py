@@ -14,11 +14,12 @@ from profiler.host_kinds import TRAITS, HostKind
 from profiler.instance_ids import name_label
 from profiler.observed import DiskKind, parse_cpus
 from profiler.parse.text import ParseError
-from profiler.parse.xl_host import parse_xl_info
+from profiler.parse.xl_host import XlInfo, parse_xl_info, parse_xl_nodes
 
 _KINDS: Mapping[str, HostKind] = {traits.backend: kind for kind, traits in TRAITS.items()}
 _CPUS = "/sys/devices/system/cpu"
 _HUGE_PAGES = "/sys/kernel/mm/hugepages"
+_ISOLATED_PARTITIONS = "/sys/fs/cgroup/cpuset.cpus.isolated"  # in the root group only (kernel: cgroup-v2.rst)
 _MOST = 64  # NICs, disks, NUMA nodes, and caches of one CPU that are read
 _TEXT = 255  # characters of a label
 _SECTOR = 512  # bytes, whatever the disk's own are (kernel: Documentation/block/stat)
@@ -43,6 +44,8 @@ class HostDescription:
     nic_mbit: float | None = None
     disk_kind: DiskKind = ""
     numa: tuple[tuple[int, ...], ...] = ()
+    cpu_ids: tuple[int, ...] = ()
+    isolated_cpus: tuple[int, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -67,13 +70,15 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
         kind=_KINDS[backend],
         pcpus=len(cpus) or None,
         memory_mb=files.memory_mb(),
-        threads_per_core=files.threads(),
-        cpu_mhz=files.mhz(model),
+        threads_per_core=files.threads(cpus),
+        cpu_mhz=files.mhz(model, cpus),
         l2_mb=l2,
         l3_mb=l3,
         nic_mbit=max(links.values(), default=0.0) or None,
         disk_kind=disk_kind,
-        numa=files.numa(),
+        numa=files.numa(cpus),
+        cpu_ids=_with_gaps(cpus),
+        isolated_cpus=files.isolated(cpus),
         labels={name: _printable(text) for name, text in labels.items() if text},
     )
     return _as_xen_says(described, source) if backend == "xen" else described
@@ -85,11 +90,28 @@ def _as_xen_says(seen: HostDescription, source: HostSource) -> HostDescription:
         info = parse_xl_info(str(source.value("xl info", lambda: run_tool(("xl", "info")))), "xl info")
     except (OSError, ParseError):
         return HostDescription(seen.kind, nic_mbit=seen.nic_mbit, disk_kind=seen.disk_kind, labels=seen.labels)
+    numa = _xen_nodes(source, info)
+    cpus = tuple(sorted(cpu for node in numa for cpu in node))
+    if len(cpus) != info.pcpus:
+        cpus, numa = (), ()
     return replace(
         seen, pcpus=info.pcpus, memory_mb=float(info.memory_mb), threads_per_core=info.threads_per_core,
-        cpu_mhz=info.cpu_mhz, l3_mb=None, numa=(),
+        cpu_mhz=info.cpu_mhz, l3_mb=None, numa=numa, cpu_ids=_with_gaps(cpus), isolated_cpus=(),
         labels={**seen.labels, "xen": info.version, "scheduler": info.scheduler},
     )  # fmt: skip
+
+
+def _xen_nodes(source: HostSource, info: XlInfo) -> tuple[tuple[int, ...], ...]:
+    """The CPUs of each node as Xen numbers them; asked where their numbers may have gaps, else empty."""
+    if info.max_cpu_id < info.pcpus:
+        return ()
+    text = or_none(source.value, "xl info -n", lambda: run_tool(("xl", "info", "-n")))
+    return (or_none(parse_xl_nodes, text, "xl info -n") or ()) if isinstance(text, str) else ()
+
+
+def _with_gaps(cpus: tuple[int, ...]) -> tuple[int, ...]:
+    """The numbers of CPUs where they are not 0, 1, 2 and so on, else empty."""
+    return () if cpus == tuple(range(len(cpus))) else cpus
 
 
 class _HostFiles:
@@ -110,8 +132,16 @@ class _HostFiles:
     def cpus(self) -> tuple[int, ...]:
         return self._list(f"{_CPUS}/online")
 
-    def threads(self) -> int | None:
-        return len(self._list(f"{_CPUS}/cpu0/topology/thread_siblings_list")) or None
+    def isolated(self, cpus: tuple[int, ...]) -> tuple[int, ...]:
+        """CPUs that the scheduler gives to nobody: those of isolcpus= and of isolated cpuset partitions.
+
+        On those of nohz_full= alone it runs what it runs elsewhere (kernel: kernel/sched/isolation.c).
+        """
+        isolated = {*self._list(f"{_CPUS}/isolated"), *self._list(_ISOLATED_PARTITIONS)}
+        return tuple(cpu for cpu in cpus if cpu in isolated)
+
+    def threads(self, cpus: tuple[int, ...]) -> int | None:
+        return len(self._list(f"{_CPUS}/cpu{min(cpus, default=0)}/topology/thread_siblings_list")) or None
 
     def sockets(self, cpus: tuple[int, ...]) -> str:
         packages = {self.text(f"{_CPUS}/cpu{cpu}/topology/physical_package_id") for cpu in cpus} - {""}
@@ -135,9 +165,9 @@ class _HostFiles:
     def model(self) -> str:
         return self._cpuinfo("model name")
 
-    def mhz(self, model: str) -> float | None:
+    def mhz(self, model: str, cpus: tuple[int, ...]) -> float | None:
         """The nominal rate: the momentary one would change the description each time."""
-        frequency = f"{_CPUS}/cpu0/cpufreq"
+        frequency = f"{_CPUS}/cpu{min(cpus, default=0)}/cpufreq"
         khz = self.number(f"{frequency}/base_frequency") or self.number(f"{frequency}/cpuinfo_max_freq")
         match = _GHZ.search(model)
         if khz:
@@ -161,9 +191,10 @@ class _HostFiles:
         second, last = shared["2"], shared["3"]
         return (max(second.values()) or None) if second else None, (sum(last.values()) or None) if last else None
 
-    def numa(self) -> tuple[tuple[int, ...], ...]:
+    def numa(self, online: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
         listed = [self._list(f"/sys/devices/system/node/node{node}/cpulist") for node in range(_MOST)]
-        nodes = tuple(cpus for cpus in listed if cpus)
+        there = [tuple(cpu for cpu in cpus if cpu in online) for cpus in listed]
+        nodes = tuple(cpus for cpus in there if cpus)
         return nodes if len(nodes) > 1 else ()
 
     def links(self) -> dict[str, float]:

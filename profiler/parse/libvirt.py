@@ -306,10 +306,20 @@ def parse_nodeinfo(text: str, where: str = "virsh nodeinfo") -> NodeInfo:
 
 
 def parse_cells(text: str, where: str = "virsh capabilities") -> tuple[tuple[int, ...], ...]:
-    """The CPUs of each NUMA node (libvirt: formatcaps), in order of the nodes' numbers."""
+    """The CPUs of each NUMA node (libvirt: formatcaps), in order of the nodes' numbers.
+
+    Of a CPU that is offline libvirt shows nothing but its number.
+    """
     cells = _root(text, where, "capabilities").findall("host/topology/cells/cell")
+    tells_more = any(cpu.get("siblings") for cell in cells for cpu in cell.iterfind("cpus/cpu"))
     by_node = {
-        _count(cell.get("id"), where): tuple(sorted(_count(cpu.get("id"), where) for cpu in cell.iterfind("cpus/cpu")))
+        _count(cell.get("id"), where): tuple(
+            sorted(
+                _count(cpu.get("id"), where)
+                for cpu in cell.iterfind("cpus/cpu")
+                if cpu.get("siblings") or not tells_more
+            )
+        )
         for cell in cells
     }
     return tuple(by_node[node] for node in sorted(by_node))

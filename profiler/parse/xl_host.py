@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from profiler.observed import MAX_CPUS
 from profiler.parse.text import ParseError, count, decimal, lines
 from profiler.parse.xl import add, domid_of, row
 
 _WEIGHT = re.compile(r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<weight>\d{1,5})\Z")
 _WEIGHT_CAP = re.compile(r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<weight>\d{1,5}) +(?P<cap>\d{1,6})\Z")
+_CPU = re.compile(r"(?a) *(?P<cpu>\d{1,5}): +\d{1,10} +\d{1,10} +(?P<node>\d{1,5}) *\Z")
 _INFO = re.compile(r"(?a)([A-Za-z_][A-Za-z0-9_]{0,40}) *: ?(.*)\Z")
 
 
@@ -24,7 +26,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class XlInfo:
-    """The part of `xl info` that is used; `cpu_mhz` is the rate of the time stamp counter."""
+    """The part of `xl info` that is used; `cpu_mhz` is the rate of the time stamp counter, `max_cpu_id` the highest
+    number that a CPU of this host may have, 0 = not said."""
 
     pcpus: int
     cpu_mhz: float
@@ -32,6 +35,7 @@ class XlInfo:
     scheduler: str
     version: str
     threads_per_core: int
+    max_cpu_id: int = 0
 
 
 def parse_sched(text: str, where: str = "") -> dict[int, Share]:
@@ -73,6 +77,28 @@ def parse_xl_fields(text: str, where: str = "") -> dict[str, str]:
     return fields
 
 
+def parse_xl_nodes(text: str, where: str = "") -> tuple[tuple[int, ...], ...]:
+    """Read the CPUs that are online from the table `cpu_topology` of `xl info -n`, node by node."""
+    what = "xl info -n"
+    by_node: dict[int, set[int]] = {}
+    inside = False
+    for number, line in lines(text):
+        if line.startswith("cpu:"):
+            inside = True
+            continue
+        match = _CPU.fullmatch(line)
+        if not inside or match is None:
+            inside = False
+            continue
+        cpu, node = count(match["cpu"], what, where, number), count(match["node"], what, where, number)
+        if cpu >= MAX_CPUS:
+            raise ParseError(what, where, number, f"CPU {cpu} is beyond {MAX_CPUS - 1}")
+        by_node.setdefault(node, set()).add(cpu)
+    if not by_node:
+        raise ParseError(what, where, 1, "there is no table of CPUs")
+    return tuple(tuple(sorted(by_node[node])) for node in sorted(by_node))
+
+
 def parse_xl_info(text: str, where: str = "") -> XlInfo:
     """Read what is used of `xl info`."""
     fields = parse_xl_fields(text, where)
@@ -85,6 +111,7 @@ def parse_xl_info(text: str, where: str = "") -> XlInfo:
             fields["xen_scheduler"],
             fields["xen_version"],
             count(fields["threads_per_core"], what, where),
+            count(fields.get("max_cpu_id", "0"), what, where),
         )
     except KeyError as missing:
         raise ParseError(what, where, 1, f"there is no {missing.args[0]}") from None

@@ -127,7 +127,7 @@ def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any
     listening = Listening(predictor)
     ask(snapshot, None, listening)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    choices = np.sum([option.usable for option in pinning.options(snapshot.scenes, instance)], axis=0)
+    choices = np.sum([option.usable for option in pinning.options(snapshot.scenes, instance, snapshot.hosts)], axis=0)
 
     def own() -> None:
         for scenes, targets in listening.asked:

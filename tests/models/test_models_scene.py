@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
-from models.data.scene import HOST_NUMBERS, ProfileTable, SceneBatch, slot_values, stack
+from models.data.scene import HOST_NUMBERS, ProfileTable, SceneBatch, affinity_on, slot_values, stack
 from profiler.observed import NET_MODES, IsolationSettings, NetworkSettings, Pinning
 from tests.examples import examples
 from tests.models.synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
@@ -121,10 +121,10 @@ def test_an_instance_with_a_vcpu_that_is_free_may_run_anywhere() -> None:
 
 
 def test_a_pin_beyond_the_host_is_refused_with_the_hosts_cpus() -> None:
-    with pytest.raises(ValueError, match="instance a is pinned to pCPU 3, the host has 0-1"):
+    with pytest.raises(ValueError, match="instance a is pinned to pCPU 3, host has 0-1"):
         batch((host("kvm", 2), [instance("a", pins="0:3")]))
     with pytest.raises(ValueError, match="pCPU 3"):
-        slot_values(instance("a", pins="0:3"), 0, pcpus=3, width=8)
+        affinity_on(host("kvm", 3), instance("a", pins="0:3"), width=8)
 
 
 def test_unknown_host_numbers_are_nan() -> None:
@@ -153,7 +153,7 @@ def test_scenes_can_be_taken_in_any_order_and_stacked_again(many: list[Scene], d
 
 def test_a_slot_can_be_added_to_every_scene_and_changed_there() -> None:
     before = batch((host("kvm", 2), [instance("a")]), (host("kvm", 2), []))
-    values = slot_values(instance("n", "web"), TABLE.row("web"), 2, 2)
+    values = slot_values(instance("n", "web"), TABLE.row("web"), np.ones(2, dtype=bool))
     grown = before.with_slot(**{name: np.stack([value, value]) for name, value in values.items()})
     assert grown.slots == before.slots + 1
     assert grown.present.tolist() == [[True, True], [False, True]]

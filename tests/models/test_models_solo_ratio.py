@@ -56,4 +56,4 @@ def test_a_batch_refuses_an_array_that_is_not_over_its_scenes_and_slots() -> Non
 
 
 def test_every_field_of_a_slot_comes_from_an_instance() -> None:
-    assert set(slot_values(Instance("any"), 0, 1, 1)) == set(SLOT_FIELDS)
+    assert set(slot_values(Instance("any"), 0, np.ones(1, dtype=bool))) == set(SLOT_FIELDS)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lab.processes import wait_until
-from profiler.agent.announcement import EVERY_S, Announcer, machine_digest
+from profiler.agent.announcement import EVERY_S, Announcer, _settings, machine_digest
 from profiler.agent.http_client import HttpClient, parse_url
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher
@@ -25,6 +25,13 @@ from tests.profiler.fake_host import FakeHost
 from tests.profiler.steady_backend import SteadyBackend
 from tests.profiler.test_push import batch
 
+TOPOLOGY = (  # as tools/xl/xl_info.c prints it: CPUs that are offline are left out
+    "cpu_topology           :\ncpu:    core    socket     node\n"
+    "  0:       0        0        0\n  2:       1        0        0\n"
+    "  4:       0        1        1\n  6:       1        1        1\n"
+    "device topology        :\ndevice           node\n0000:00:00.0      0\n"
+    "numa_info              :\nnode:    memsize    memfree    distances\n   0:     16384       1000      10,20\n"
+)
 DOCKER_ID = "ab12" * 16
 
 
@@ -264,6 +271,43 @@ def test_free_huge_pages_are_no_memory_of_the_host() -> None:
     assert describe_host("libvirt", host).memory_mb == 16384 - 700 * 2
 
 
+def test_cpus_that_are_offline_or_isolated_are_described_by_their_numbers() -> None:
+    host, cpus = _server(), "/sys/devices/system/cpu"
+    host.files |= {
+        f"{cpus}/online": "1-5,7\n", f"{cpus}/isolated": "6-7\n", "/sys/fs/cgroup/cpuset.cpus.isolated": "5\n",
+        f"{cpus}/nohz_full": "4\n", f"{cpus}/cpu1/topology/thread_siblings_list": "1,5\n",
+        f"{cpus}/cpu1/cpufreq/base_frequency": "2100000\n",
+    }  # fmt: skip
+    described = describe_host("libvirt", host)
+    assert (described.pcpus, described.cpu_ids, described.isolated_cpus) == (6, (1, 2, 3, 4, 5, 7), (5, 7))
+    assert described.numa == ((1, 4, 5), (2, 3, 7))
+    assert (described.threads_per_core, described.cpu_mhz) == (2, 2100.0)
+
+
+def test_of_24_cpus_of_which_16_are_isolated_8_are_for_who_is_not_pinned() -> None:
+    host, cpus = FakeHost(), "/sys/devices/system/cpu"
+    host.files |= {f"{cpus}/online": "0-23\n", f"{cpus}/isolated": "8-23\n"}
+    described = describe_host("lxc", host)
+    assert (described.pcpus, described.cpu_ids, described.isolated_cpus) == (24, (), tuple(range(8, 24)))
+
+
+@pytest.mark.parametrize(
+    ("pins", "told"),
+    [
+        (((0, 1, 2, 3),), None),
+        (((0, 1),), None),  # all that are not isolated
+        (((2, 3),), {"0": [2, 3]}),
+        (((2,), ()), {"0": [2], "1": []}),
+        (((), ()), None),
+    ],
+)
+def test_only_a_pin_that_holds_an_instance_back_is_told(
+    pins: tuple[tuple[int, ...], ...], told: dict[str, list[int]] | None
+) -> None:
+    anywhere = (frozenset[int](), frozenset({0, 1, 2, 3}), frozenset({0, 1}))
+    assert _settings(IsolationSettings(pinning=Pinning(pins)), anywhere)["pinning"] == told
+
+
 def test_a_host_whose_name_is_no_id_tells_it_as_a_label() -> None:
     host = FakeHost()
     for name, labels in (("hyper-ß\n", {"name": "hyper-ß"}), ("kvm01\n", {})):
@@ -281,6 +325,20 @@ def test_dom0_asks_xen_what_the_host_is() -> None:
     assert (described.kind, described.pcpus, described.memory_mb) == ("xen", 64, 262143.0)
     assert described.numa == ()  # Dom0 sees its own
     assert described.labels["xen"] == "4.17.3"
+
+
+def test_dom0_asks_xen_for_the_numbers_of_cpus_where_they_may_have_gaps() -> None:
+    host = _server()
+    info = (
+        "nr_cpus                : 4\nmax_cpu_id             : 7\nthreads_per_core       : 1\n"
+        "cpu_mhz                : 2394.454\ntotal_memory           : 262143\nxen_version            : 4.17.3\n"
+        "xen_scheduler          : credit2\n"
+    )
+    host.values |= {"xl info": info, "xl info -n": f"{info}{TOPOLOGY}"}
+    described = describe_host("xen", host)
+    assert (described.pcpus, described.cpu_ids, described.numa) == (4, (0, 2, 4, 6), ((0, 2), (4, 6)))
+    host.values["xl info -n"] = f"{info}{TOPOLOGY}".replace("  2:", "  x:")
+    assert describe_host("xen", host).cpu_ids == ()
 
 
 def test_docker_and_podman_say_what_a_container_is() -> None:

@@ -44,6 +44,13 @@ def test_both_versions_give_the_same_counters(version: str) -> None:
     assert sum(task.run_ns for task in counters.tasks.values()) == 1_000_000_000
 
 
+@pytest.mark.parametrize(("isolated", "vcpus"), [("1", 1), ("0-1", 2), ("", 2), ("5", 2)])
+def test_a_container_has_the_cpus_on_which_the_scheduler_runs_it(isolated: str, vcpus: int) -> None:
+    host = host_of_shop(version=2)
+    host.files["/sys/devices/system/cpu/isolated"] = f"{isolated}\n"
+    assert [one.vcpus for one in LxcBackend(host).list_instances()] == [vcpus]
+
+
 def test_a_group_without_a_cpuset_of_its_own_is_pinned_as_the_group_above() -> None:
     host = host_of_shop(version=2)
     path = next(name for name in host.files if name.endswith("/cpuset.cpus.effective"))

@@ -42,8 +42,11 @@ def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source
         cells = parse_cells(capabilities)
     except ParseError:
         return facts  # a host without its NUMA nodes is better than none
-    if len(cells) > 1 and sorted(cpu for cell in cells for cpu in cell) == list(range(node.cpus)):
-        facts["numa"] = cells
+    cpus = sorted({cpu for cell in cells for cpu in cell})
+    if len(cpus) == node.cpus == sum(map(len, cells)):
+        facts["cpu_ids"] = () if cpus == list(range(node.cpus)) else tuple(cpus)
+        if len(cells) > 1:
+            facts["numa"] = cells
     return facts
 
 

@@ -14,6 +14,7 @@ from advisor.scheduling.scoring import harm, losses, more_short
 from models.arrays import Floats, Ints
 from models.data.scene import SCENE_FIELDS, SLOT_FIELDS, SceneBatch, build_batch
 from models.prediction import Predictor
+from profiler.observed import CpuKey
 
 PatternKey = tuple[int, Kinds]  # host class, and everybody there
 Losses = tuple[float, float, float]  # as expected, and at the better and the worse edge of the interval
@@ -52,7 +53,7 @@ class PatternEvaluator:
 
     problem: PackingProblem
     predictor: Predictor
-    _scenes: tuple[SceneBatch, SceneBatch, dict[tuple[int, str], int]]
+    _scenes: tuple[SceneBatch, SceneBatch, dict[tuple[CpuKey, str], int]]
     _known: dict[PatternKey, Pattern] = field(default_factory=dict)
 
     @classmethod
@@ -146,7 +147,7 @@ class PatternEvaluator:
         width = max(len(kinds) for _, kinds in wanted)
         kind = np.array([(*kinds, *(-1,) * (width - len(kinds))) for _, kinds in wanted], dtype=np.int64)
         of_class = np.array([number for number, _ in wanted], dtype=np.int64)
-        place = np.array([places[host.pcpus, host.platform] for host in problem.classes], dtype=np.int64)
+        place = np.array([places[host.cpu_key, host.platform] for host in problem.classes], dtype=np.int64)
         nobody = len(slots) - 2
         scene = np.where(kind >= 0, place[of_class][:, None] * len(problem.kinds) + kind, nobody)
         return (
@@ -160,24 +161,24 @@ class PatternEvaluator:
         )
 
 
-def _one_slot_scenes(problem: PackingProblem) -> tuple[SceneBatch, SceneBatch, dict[tuple[int, str], int]]:
+def _one_slot_scenes(problem: PackingProblem) -> tuple[SceneBatch, SceneBatch, dict[tuple[CpuKey, str], int]]:
     """Building blocks of scenes: empty hosts, (C,), kinds alone on hosts, (Q * K + 1,), and place numbers.
 
     There is one place q for each combination of pCPUs and platform; the last scene of the second batch is empty. A kind
-    that is pinned beyond a host's pCPUs has an empty scene, because no filter allows it there.
+    that is pinned to a pCPU that a host lacks has an empty scene, because no filter allows it there.
     """
-    places: dict[tuple[int, str], int] = {}
+    places: dict[tuple[CpuKey, str], int] = {}
     for host in problem.classes:
-        places.setdefault((host.pcpus, host.platform), len(places))
+        places.setdefault((host.cpu_key, host.platform), len(places))
     width = max(host.pcpus for host in problem.classes)
     wide = Host("wide", "lxc", pcpus=width, memory_mb=1.0)
     scenes: list[tuple[Host, tuple[Instance, ...]]] = []
-    for pcpus, platform in places:
-        there = Host("any", "kvm", pcpus=pcpus, memory_mb=1.0, platform=platform)
+    for (pcpus, cpu_ids, isolated), platform in places:
+        there = Host("any", "kvm", pcpus, memory_mb=1.0, platform=platform, cpu_ids=cpu_ids, isolated_cpus=isolated)
         for instance in problem.kinds:
             pinning = instance.settings.pinning
-            beyond = pinning is not None and max(pinning.union, default=0) >= pcpus
-            scenes.append((there, () if beyond else (instance,)))
+            absent = there.lacks(pinning.named) if pinning else ()
+            scenes.append((there, () if absent else (instance,)))
     slots = build_batch([*scenes, (wide, ()), (wide, (Instance("any"),))], problem.table)
     empty = build_batch([*((host, ()) for host in problem.classes), (wide, (Instance("any"),))], problem.table)
     return empty, slots, places

@@ -15,6 +15,7 @@ from profiler.backends.lxc.manager_names import names_of
 from profiler.backends.source import HostSource
 from profiler.instance_ids import instance_id, name_label
 from profiler.observed import Instance
+from profiler.parse.cgroup import parse_cpuset
 
 # Groups of the container programs in use; `name` becomes the instance's id.
 _CONTAINERS = (
@@ -29,6 +30,7 @@ _STATIC = "([0-9a-f]{32})"  # of a static pod: a hash of its file (k8s.io/kubern
 _POD = re.compile(rf"/[^/]*pod(?:{_UID}|{_STATIC})(?:\.slice)?(?:/|\Z)")
 _HEX_ID = 64
 _SHORT_ID = 12  # what the container programs themselves show
+_ISOLATED = "/sys/devices/system/cpu/isolated"
 _KEEP_LIST_S = 4.5  # with a reading per second they are listed in every fifth
 _KEEP_CPUS_S = 15.0  # a changed cpuset or quota is seen after that long; it changes what waiting and block refer to
 
@@ -54,6 +56,7 @@ class ContainerListing:
         self._known = dict(known) if known is not None else None
         self._containers: list[ListedContainer] = []
         self._listed_s: float | None = None
+        self._isolated: frozenset[int] = frozenset()
         self._sizes: dict[str, tuple[float, int, float]] = {}  # by group: when it was read, CPUs, MB
 
     def at(self, now_s: float) -> list[ListedContainer]:
@@ -76,6 +79,7 @@ class ContainerListing:
         return [ListedContainer(path, instance, tuple(walk(self._groups, path))) for path, instance in known.items()]
 
     def _search(self, now_s: float) -> list[ListedContainer]:
+        self._isolated = frozenset(or_none(self._read_isolated) or ())
         paths = [path for top in self._groups.children("") for path in (top, *walk(self._groups, top))]
         before = {container.path: container for container in self._containers}
         by_id: dict[str, ListedContainer] = {}
@@ -103,9 +107,16 @@ class ContainerListing:
             self._sizes[path] = (now_s, vcpus, memory_mb)
         return vcpus, memory_mb
 
+    def _read_isolated(self) -> tuple[int, ...]:
+        return parse_cpuset(self._source.read(_ISOLATED), _ISOLATED)
+
     def _read_vcpus(self, path: str) -> int:
-        """A container has no vCPUs: as many CPUs as it may use at once, by its cpuset and its quota."""
-        allowed = len(or_none(self._groups.cpus, path) or ()) or os.cpu_count() or 1
+        """A container has no vCPUs: as many CPUs as it may use at once, by its cpuset and its quota.
+
+        Isolated CPUs count where it may use no others: the scheduler moves nothing to them.
+        """
+        cpus = frozenset(or_none(self._groups.cpus, path) or ())
+        allowed = len(cpus - self._isolated or cpus) or os.cpu_count() or 1
         quota = or_none(self._groups.quota, path)
         if quota is None or quota.percent is None:
             return allowed

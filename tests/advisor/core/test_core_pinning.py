@@ -18,7 +18,7 @@ from tests.examples import examples
 
 
 def options(snapshot: ClusterSnapshot, newcomer: Instance) -> dict[str, pinning.PinningOption]:
-    return {one.name: one for one in pinning.options(snapshot.scenes, newcomer)}
+    return {one.name: one for one in pinning.options(snapshot.scenes, newcomer, snapshot.hosts)}
 
 
 def cpus(snapshot: ClusterSnapshot, newcomer: Instance, at: int = 0) -> dict[str, list[int]]:
@@ -69,17 +69,46 @@ def test_an_existing_pin_is_the_only_option_and_stays_as_it_was() -> None:
     anywhere = {0, 1, 2, 3}
     for pins in (((3,), (1,)), ((2, 3), (2, 3)), ((1,), (1,)), ((0, 1, 2, 3), (2,)), ((1,), ())):
         pinned = replace(vm(vcpus=2), settings=IsolationSettings(pinning=Pinning(pins)))
-        (found,) = pinning.options(snapshot.scenes, pinned)
-        assert pinning.as_pinning(found, 0, 2) == Pinning(pins)
+        (found,) = pinning.options(snapshot.scenes, pinned, snapshot.hosts)
+        assert pinning.as_pinning(found, 0, 2, snapshot.hosts[0]) == Pinning(pins)
         assert set(np.flatnonzero(found.affinity[0])) == {cpu for cpus in pins for cpu in cpus or anywhere}
         assert found.usable.all() and found.pins
 
 
+def test_cpus_are_named_by_the_numbers_of_the_host() -> None:
+    there = [vm("r", on="h1", pins="0:8"), vm("s", on="h1", pins="0:57")]
+    snapshot = cloud([host(pcpus=6, cpu_ids=(0, 1, 8, 9, 56, 57), driver_cpus=(1,))], there)
+    offered = options(snapshot, vm(vcpus=2))
+    assert str(pinning.as_pinning(offered["quiet CPUs"], 0, 2, snapshot.hosts[0])) == "0:0|1:9"
+    asked = replace(vm(vcpus=2), settings=IsolationSettings(pinning=Pinning(((57,), (8, 56)))))
+    (found,) = pinning.options(snapshot.scenes, asked, snapshot.hosts)
+    assert np.flatnonzero(found.affinity[0]).tolist() == [2, 4, 5]
+    assert pinning.as_pinning(found, 0, 2, snapshot.hosts[0]) == asked.settings.pinning
+
+
+def test_a_pin_counts_where_each_host_has_that_cpu() -> None:
+    hosts = [host("a", pcpus=3, cpu_ids=(0, 2, 4)), host("b", pcpus=3, cpu_ids=(2, 3, 4))]
+    snapshot = cloud(hosts)
+    asked = replace(vm(), settings=IsolationSettings(pinning=Pinning(((2,),))))
+    (found,) = pinning.options(snapshot.scenes, asked, snapshot.hosts)
+    assert [np.flatnonzero(row).tolist() for row in found.affinity] == [[1], [0]]
+
+
+def test_isolated_cpus_are_offered_to_nobody_and_are_no_place_for_who_is_not_pinned() -> None:
+    snapshot = cloud([host(pcpus=6, isolated_cpus=(2, 3, 4, 5))], [vm("r", on="h1"), vm("s", on="h1", pins="0:4")])
+    assert [one.id for one in snapshot.residents[0]] == ["s", "r"]
+    assert snapshot.scenes.affinity[0].sum(axis=1).tolist() == [1, 2]
+    assert snapshot.scenes.driver_cpus[0].tolist() == [True, True, False, False, False, False]
+    assert snapshot.scenes.pinned[0].tolist() == [True, False]
+    assert cpus(snapshot, vm(vcpus=1)) == {"unpinned": [0, 1], "quiet CPUs": [0]}
+
+
 def test_an_option_is_written_one_cpu_for_each_vcpu_where_the_counts_match() -> None:
-    offered = options(cloud([host(pcpus=4, driver_cpus=(0,))]), vm(vcpus=2))
-    assert str(pinning.as_pinning(offered["quiet CPUs"], 0, 2)) == "0:1|1:2"
-    assert str(pinning.as_pinning(offered["guest CPUs"], 0, 2)) == "0:1-3|1:1-3"
-    assert pinning.as_pinning(offered["unpinned"], 0, 2) is None
+    snapshot = cloud([host(pcpus=4, driver_cpus=(0,))])
+    offered = options(snapshot, vm(vcpus=2))
+    assert str(pinning.as_pinning(offered["quiet CPUs"], 0, 2, snapshot.hosts[0])) == "0:1|1:2"
+    assert str(pinning.as_pinning(offered["guest CPUs"], 0, 2, snapshot.hosts[0])) == "0:1-3|1:1-3"
+    assert pinning.as_pinning(offered["unpinned"], 0, 2, snapshot.hosts[0]) is None
 
 
 # nodes and threads
@@ -229,6 +258,6 @@ def test_options_of_a_host_do_not_depend_on_which_hosts_are_asked_about(vcpus: i
     newcomer = vm(vcpus=vcpus, service="latency")
     together = [cpus(snapshot, newcomer, at) for at in range(3)]
     for at in range(3):
-        one = pinning.options(snapshot.scenes.take(np.array([at])), newcomer)
+        one = pinning.options(snapshot.scenes.take(np.array([at])), newcomer, [snapshot.hosts[at]])
         alone = {option.name: np.flatnonzero(option.affinity[0]).tolist() for option in one if option.usable[0]}
         assert alone == together[at]

@@ -93,7 +93,7 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
     hosts = np.array(kept)
     table, row, _ = profile_row(snapshot, asked)
     base = without_newcomer(snapshot, asked, hosts, table)
-    options = pinning.options(base, asked.instance)
+    options = pinning.options(base, asked.instance, [snapshot.hosts[at] for at in kept])
     values = newcomer_slot(base, snapshot, hosts, asked.instance, row)
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
     scenes = stack([absent, *(base.with_slot(**{**values, "affinity": one.affinity}) for one in options)])

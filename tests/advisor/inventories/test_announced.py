@@ -206,6 +206,47 @@ def test_an_instance_that_cannot_be_is_left_out_with_a_sentence_and_the_others_a
     assert [note[:20] for note in found.notes] == ["web-1 is told twice", "instance web-2: vcpu"]
 
 
+def _pins(*cpus: tuple[int, ...]) -> Mapping[str, Any]:
+    return {"settings": {"pinning": Pinning(cpus)}}
+
+
+def test_cpus_are_taken_by_their_numbers_and_follow_the_host() -> None:
+    world = World()
+    odd = {"pcpus": 4, "cpu_ids": (0, 2, 4, 6), "numa": ((0, 2), (4, 6)), "isolated_cpus": (6,)}
+    found = world.hear(announcement("h1", vm("web", **_pins((6,), (2, 4), (), ())), **odd))
+    host = world.hosts["h1"]
+    assert (found.notes, host.cpu_ids, host.isolated_cpus, host.shared_cpus) == ((), (0, 2, 4, 6), (6,), (0, 2, 4))
+    assert str(world.instances["web"].settings.pinning) == "0:6|1:2,4|2:|3:"
+    found = world.hear(announcement("h1", vm("web", **_pins((7,), (2,), (), ())), pcpus=8))
+    host = world.hosts["h1"]
+    assert (found.notes, host.pcpus, host.cpu_ids, host.isolated_cpus, host.numa) == ((), 8, (), (), ())
+    assert str(world.instances["web"].settings.pinning) == "0:7|1:2|2:|3:"
+
+
+def test_what_names_a_cpu_that_the_host_lacks_is_said_and_the_rest_is_taken() -> None:
+    world = World()
+    told = announcement(
+        "h1", vm("web", **_pins((1,), (9,), (), ())), vm("db", **_pins((1,), (2, 9), (), ())), vm("free"),
+        pcpus=4, numa=((0, 1), (2, 3, 11)), isolated_cpus=(3, 12),
+    )  # fmt: skip
+    found = world.hear(told)
+    assert (world.hosts["h1"].numa, world.hosts["h1"].isolated_cpus) == (((0, 1), (2, 3)), (3,))
+    assert world.instances["web"].settings.pinning is None
+    assert str(world.instances["db"].settings.pinning) == "0:1|1:2|2:|3:"
+    assert world.instances.keys() == {"web", "db", "free"}
+    assert len(found.notes) == 3
+
+
+def test_an_agent_says_the_cpu_numbers_of_a_host_that_was_written_down_where_they_fit() -> None:
+    for pcpus, ids, notes in ((4, (0, 2, 4, 6), 1), (8, (), 2)):
+        own = Instance("own", host="h1", settings=IsolationSettings(pinning=Pinning(((3,),))))
+        world = World(Host("h1", "kvm", pcpus, 1000.0), own)
+        found = world.hear(announcement("h1", pcpus=4, cpu_ids=(0, 2, 4, 6)))
+        assert (world.hosts["h1"].pcpus, world.hosts["h1"].cpu_ids) == (pcpus, ids)
+        assert (world.instances["own"].settings.pinning is None) == bool(ids)
+        assert len([note for note in found.notes if "CPU" in note or "pcpus" in note]) == notes
+
+
 def test_too_many_instances_and_a_new_host_of_which_the_size_is_not_known_are_refused() -> None:
     many = [vm(f"i{number}") for number in range(5_001)]
     with pytest.raises(InvalidInput, match="at most 5000"):

@@ -18,7 +18,7 @@ from advisor.inventories.libvirt.source import shown_uri
 from advisor.inventories.libvirt.virsh import VirshError, ask, unattended
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
-from profiler.observed import Instance, NetworkSettings
+from profiler.observed import Instance, IsolationSettings, NetworkSettings, Pinning
 
 A, B, C = (f"6695eb01-f6a4-8304-79aa-97f2502e193{letter}" for letter in "abc")
 NODEINFO = """CPU model:           x86_64
@@ -150,6 +150,70 @@ def test_names_of_other_scripts_are_kept_as_labels_and_instances_are_found_by_th
 def test_a_host_of_containers_whose_numa_nodes_make_no_sense_is_read_without_them(capabilities: str) -> None:
     (host,) = Machines(a=Machine("box", capabilities=capabilities, driver="lxc:///system")).read().hosts
     assert (host["kind"], "numa" in host) == ("lxc", False)
+
+
+def _pinned(name: str, *cpus: str) -> str:
+    pins = "".join(f"<vcpupin vcpu='{vcpu}' cpuset='{cpu}'/>" for vcpu, cpu in enumerate(cpus))
+    return _domain(name, len(cpus), f"<cputune>{pins}</cputune>")
+
+
+def test_a_host_whose_cpu_numbers_have_gaps_keeps_its_pins(advisor: Advisor) -> None:
+    power = Machine("power", {A: _pinned("hot", "40", "41,48"), B: _domain("cool")})
+    power.capabilities = _cells("0 1 8 9", "40 41 48 49")
+    cloud = Machines(a=power, b=Machine("plain", {C: _pinned("web", "6")}))
+    for _ in range(2):
+        assert advisor.inventory.follow(cloud.read()).left_out == ()
+        host = advisor.inventory.host("power")
+        assert (host.pcpus, host.cpu_ids) == (8, (0, 1, 8, 9, 40, 41, 48, 49))
+        assert host.numa == ((0, 1, 8, 9), (40, 41, 48, 49))
+        assert advisor.inventory.host("plain").cpu_ids == ()
+        pins = {name: one.settings.pinning for name, one in _there(advisor).items()}
+        assert {name: str(pin or "") for name, pin in pins.items()} == {"hot": "0:40|1:41,48", "cool": "", "web": "0:6"}
+    power.capabilities = _cells("0 1 2 3", "4 5 6 7")
+    power.running[A] = _pinned("hot", "3", "4")
+    assert advisor.inventory.follow(cloud.read()).left_out == ()
+    assert advisor.inventory.host("power").cpu_ids == ()
+    assert str(_there(advisor)["hot"].settings.pinning) == "0:3|1:4"
+
+
+def test_cpus_that_are_offline_are_none_of_the_hosts(advisor: Advisor) -> None:
+    there = "".join(
+        f"<cpu id='{cpu}' siblings='{cpu}'/>" if cpu % 2 == 0 else f"<cpu id='{cpu}'/>" for cpu in range(16)
+    )
+    cells = f"<cells><cell id='0'><cpus>{there}</cpus></cell></cells>"
+    smt_off = Machine("off", {A: _pinned("web", "14")})
+    smt_off.capabilities = f"<capabilities><host><topology>{cells}</topology></host></capabilities>"
+    advisor.inventory.follow(Machines(a=smt_off).read())
+    assert advisor.inventory.host("off").cpu_ids == tuple(range(0, 16, 2))
+    assert str(_there(advisor)["web"].settings.pinning) == "0:14"
+
+
+def test_a_pin_to_a_cpu_that_the_host_lacks_ends_with_a_sentence_and_all_else_is_taken(advisor: Advisor) -> None:
+    small = Machine("small", {A: _pinned("gone", "9", "9"), B: _pinned("part", "7-9", "3")})
+    news = advisor.inventory.follow(Machines(a=small, b=Machine("other", {C: _pinned("web", "6")})).read())
+    assert sorted(one.id for one in advisor.cloud.inventory().hosts) == ["other", "small"]
+    pins = {name: str(one.settings.pinning or "") for name, one in _there(advisor).items()}
+    assert pins == {"gone": "", "part": "0:7|1:3", "web": "0:6"}
+    assert len(news.left_out) == 2
+    assert all("small has 0-7" in sentence for sentence in news.left_out)
+
+
+def test_an_instance_that_was_written_down_does_not_block_the_host_that_lost_its_cpu(advisor: Advisor) -> None:
+    big = Machine("kvm01")
+    cloud = Machines(a=big, b=Machine("kvm02", {C: _domain("web")}))
+    advisor.inventory.follow(cloud.read())
+    own = Instance("own", host="kvm01", settings=IsolationSettings(Pinning(((7,),))))
+    advisor.inventory.put(Inventory(instances=(own,)), mode="merge", generation=None)
+    big.capabilities = _cells("0 1 2 3", "4 5 6 8")
+    news = advisor.inventory.follow(cloud.read())
+    assert advisor.inventory.host("kvm01").cpu_ids == (0, 1, 2, 3, 4, 5, 6, 8)
+    assert _there(advisor)["own"].settings.pinning is None
+    assert any("own" in sentence for sentence in news.left_out)
+
+
+def test_a_domain_that_may_run_on_every_cpu_by_its_pins_is_not_pinned(advisor: Advisor) -> None:
+    advisor.inventory.follow(Machines(a=Machine("kvm01", {A: _pinned("web", "0-7", "0-7")})).read())
+    assert _there(advisor)["web"].settings.pinning is None
 
 
 def test_a_domain_moves_changes_and_vanishes(advisor: Advisor) -> None:

@@ -108,6 +108,19 @@ def test_a_vm_has_the_cpus_that_are_plugged_in(
     assert (vm["vcpus"], vm["settings"]["cap_percent"]) == (vcpus, cap)
 
 
+def test_an_affinity_beyond_the_node_is_said_and_all_else_is_taken(
+    source: Proxmox, cluster: Cluster, advisor: Advisor
+) -> None:
+    cluster.guests += [guest(102, "pve2"), guest(103, "pve2")]
+    cluster.configs |= {102: {"cores": 2, "affinity": "16-31"}, 103: {"cores": 2, "affinity": "0-3,16-19"}}
+    news = advisor.inventory.follow(source.read())
+    there = {one.id: one.settings.pinning for one in advisor.cloud.inventory().instances}
+    assert there.keys() == {"100", "101", "102", "103"}
+    assert (there["102"], str(there["103"])) == (None, "0:0-3|1:0-3")
+    assert [sentence.split()[1] for sentence in news.left_out] == ["102", "103"]
+    assert {one.id for one in advisor.cloud.inventory().hosts} == {"pve1", "pve2"}
+
+
 def test_a_guest_moves_changes_stops_and_vanishes(source: Proxmox, cluster: Cluster, advisor: Advisor) -> None:
     advisor.inventory.follow(source.read())
     cluster.guests[0] |= {"node": "pve2", "maxcpu": 8}
