@@ -102,6 +102,20 @@ def test_a_json_file_is_read_as_well(tmp_path: Path) -> None:
     assert [host.id for host in load_inventory(path).hosts] == ["h1"]
 
 
+def test_pins_are_to_the_numbers_of_the_cpus(tmp_path: Path) -> None:
+    path = tmp_path / "cloud.yaml"
+    host = "{id: p, kind: kvm, pcpus: 4, memory_mb: 1024%s}"
+    text = f"hosts:\n  - {host}\ninstances:\n  - {{id: i, host: p, pinning: '0:41'}}\n"
+    path.write_text(text % "")
+    with pytest.raises(InvalidInput, match="cpu_ids") as refused:
+        load_inventory(path)
+    assert refused.value.field == "instances[0].pinning"
+    path.write_text(text % ", cpu_ids: '0,1,40-41', isolated_cpus: [41], numa: ['0-1', '40-41'], driver_cpus: 40")
+    cloud = load_inventory(path)
+    assert (cloud.hosts[0].cpu_ids, cloud.hosts[0].isolated_cpus) == ((0, 1, 40, 41), (41,))
+    assert cloud.instances[0].settings.pinning == Pinning(((41,),))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "line", "field", "reason"),
     [
