@@ -22,7 +22,7 @@ from advisor.domain import (
     Scene,
     SceneEffects,
 )
-from advisor.inventories.static import load_instances, load_inventory, load_scene
+from advisor.inventories.static import load_asked, load_instances, load_inventory, load_scene
 from advisor.placement import decision
 from advisor.placement.request_checks import check_request
 from advisor.prediction import active
@@ -51,6 +51,7 @@ __all__ = [
     "duration_s",
     "evaluate",
     "lab_workloads",
+    "load_asked",
     "load_instances",
     "load_inventory",
     "load_scene",

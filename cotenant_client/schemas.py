@@ -183,6 +183,8 @@ class PlacementAnswer(TypedDict):
     dry_run: bool
     notes: list[str]
     evidence: NotRequired[EvidenceOut | None]
+    advised: NotRequired[Literal["none", "place", "stay", "settings", "move"]]
+    present: NotRequired[CandidateOut | None]
     candidates: list[CandidateOut]
     rejected: list[RejectionOut]
 
@@ -237,9 +239,6 @@ class NewInstance(TypedDict):
     """The instance to place; `profile` may replace `workload`; with neither, and no demand for CPUs, it counts as
     using 10 % of its vCPUs, as virtual machines of public traces do, and nothing else, with a wide range."""
 
-    id: str
-    vcpus: NotRequired[int]
-    memory_mb: NotRequired[float]
     disk_gb: NotRequired[float]
     workload: NotRequired[str | None]
     load: NotRequired[float]
@@ -252,6 +251,9 @@ class NewInstance(TypedDict):
     exclusive: NotRequired[bool]
     labels: NotRequired[dict[str, str]]
     demand: NotRequired[dict[str, float | DemandBody]]
+    id: str
+    vcpus: NotRequired[int | None]
+    memory_mb: NotRequired[float | None]
     like: NotRequired[str | None]
     profile: NotRequired[dict[str, float] | None]
 
@@ -319,9 +321,6 @@ class HostItem(TypedDict):
 class InstanceItem(TypedDict):
     """An instance with its id."""
 
-    id: str
-    vcpus: NotRequired[int]
-    memory_mb: NotRequired[float]
     disk_gb: NotRequired[float]
     workload: NotRequired[str | None]
     load: NotRequired[float]
@@ -334,6 +333,9 @@ class InstanceItem(TypedDict):
     exclusive: NotRequired[bool]
     labels: NotRequired[dict[str, str]]
     demand: NotRequired[dict[str, float | DemandBody]]
+    id: str
+    vcpus: NotRequired[int]
+    memory_mb: NotRequired[float]
     host: NotRequired[str | None]
 
 

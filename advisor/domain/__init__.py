@@ -18,6 +18,7 @@ from advisor.domain.answer_reading import plan_from_json, recommendation_from_js
 from advisor.domain.answer_summary import summary_as_json
 from advisor.domain.answers import (
     LONGEST_KNOWN_LATENCY,
+    Advised,
     AnswerSource,
     Band,
     Candidate,
@@ -73,6 +74,7 @@ from advisor.domain.evidence import (
     evidence_level,
     held_in_words,
 )
+from advisor.domain.known import Find, asked_about, changed, found_in
 from advisor.domain.list_words import listed
 from advisor.domain.names import NAMES, ids_by_name, known_as, names_of, spellings, spoken
 from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, RecommendationOutcome

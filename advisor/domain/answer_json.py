@@ -52,6 +52,8 @@ def body_as_json(recommendation: Recommendation) -> Json:
         "rejected": [_rejection(rejection) for rejection in recommendation.rejected],
         "notes": list(recommendation.notes),
         "evidence": _evidence(recommendation.evidence),
+        "present": recommendation.present and _candidate(recommendation.present, commands=False),
+        "advised": recommendation.advised,
     }
 
 

@@ -25,7 +25,7 @@ def recommendation_from_json(told: Json, request: PlacementRequest) -> Recommend
     told. KeyError, TypeError, ValueError or AttributeError where it is no such answer.
     """
     answer = _as_in_domain(told)
-    for candidate in answer["candidates"]:
+    for candidate in filter(None, (*answer["candidates"], answer.get("present"))):
         candidate["newcomer"]["instance"] = request.instance.id
     return codec.decode(Recommendation, {**answer, "request": codec.encode(request)})
 

@@ -193,10 +193,14 @@ class Rejection:
     rungs: tuple[MitigationStep, ...] = ()
 
 
+Advised = Literal["none", "place", "stay", "settings", "move"]
+
+
 @dataclass(frozen=True, slots=True)
 class Recommendation:
     """The stored answer to a PlacementRequest. `widened` is by which factor the throughput bands on a host are wider
-    than the model's own; hosts whose bands are the model's own are left out."""
+    than the model's own; hosts whose bands are the model's own are left out. `present` is the instance on its host with
+    the settings that it has now, None = it is on no host; its `tied_with` are candidates that are no better."""
 
     id: str
     created_at: datetime
@@ -210,6 +214,35 @@ class Recommendation:
     notes: tuple[str, ...] = ()
     widened: Mapping[str, float] = field(default_factory=dict)
     evidence: Evidence | None = None
+    present: Candidate | None = None
+
+    @property
+    def advised(self) -> Advised:
+        """What the answer comes to: `place` an instance that is on no host; else `stay` where no candidate is better,
+        other `settings` on its host, or `move`; `none` where no host can take it."""
+        if not self.candidates:
+            return "none"
+        best, present = self.candidates[0], self.present
+        if present is None:
+            return "place"
+        if best.host in present.tied_with:
+            return "stay"
+        return "settings" if self.best.host == present.host else "move"
+
+    def unpins(self, candidate: Candidate) -> bool:
+        """Whether a candidate takes the pinning off that the instance has on that host now."""
+        now = self.present
+        if now is None or now.host != candidate.host:
+            return False
+        return now.isolation.pinning is not None and candidate.isolation.pinning is None
+
+    @property
+    def best(self) -> Candidate:
+        """The candidate that is advised: of those that are tied with the first the one on its own host."""
+        first = self.candidates[0]
+        if self.present is None or self.present.host not in first.tied_with:
+            return first
+        return next((each for each in self.candidates if each.host == self.present.host), first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ def _wanted(snapshot: ClusterSnapshot, predictor: Predictor, request: ProbeReque
     """The instances to decide about, without their hosts, and notes about those left out."""
     instances = [instance for residents in snapshot.residents for instance in residents]
     if request.instances is not None:
-        instances = list(request.instances)
+        instances = [snapshot.with_class(instance) for instance in request.instances]
     max_count = max(1, MAX_SCENES // (4 * max(len(snapshot.hosts), 1)))  # as it is, and under three pinnings at most
     if len(instances) <= max_count:
         return [_as_new(instance) for instance in instances], ()

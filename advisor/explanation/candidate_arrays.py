@@ -20,7 +20,7 @@ class CandidateArrays:
     without the newcomer, 1 for the newcomer. `beside` are instances that must be on the host: counterfactuals never
     remove them. `headroom` is what would be left on each host, `reserved` what was taken off each
     score because others will want the place. `short_before` (K, N) is for which
-    part of the time each was short of CPU without the newcomer, None = not known.
+    part of the time each was short of CPU without the newcomer, None = not known. `home` is the host that it is on.
     """
 
     hosts: tuple[Host, ...]
@@ -37,6 +37,7 @@ class CandidateArrays:
     headroom: tuple[Headroom, ...] = ()
     reserved: tuple[float, ...] = ()
     short_before: Floats | None = None
+    home: str | None = None
 
     def involved(self, at: int) -> dict[int, Instance]:
         """The instances of scene `at` by slot: the newcomer, then residents by id.

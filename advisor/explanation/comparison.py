@@ -66,6 +66,8 @@ def _left(arrays: CandidateArrays) -> str:
     if arrays.objective == "pack" or not equal or not arrays.headroom:
         return ""
     best, other = arrays.headroom[:2]
+    if arrays.home == arrays.hosts[0].id:
+        return f" {arrays.home} comes first because {arrays.newcomer.id} is there already."
     if best.one_node != other.one_node:
         return (
             f" {arrays.newcomer.id} fits into one NUMA node of {arrays.hosts[0].id}, and of {arrays.hosts[1].id} not."

@@ -83,6 +83,18 @@ def load_instances(path: Path) -> tuple[Instance, ...]:
     return tuple(instances)
 
 
+def load_asked(path: Path) -> tuple[Instance, Mapping[str, Any]]:
+    """The only instance of a file, and what the file says of it, as `asked_about` takes it."""
+    instances = load_instances(path)
+    if len(instances) != 1:
+        raise InvalidInput(f"{path} holds {len(instances)} instances, one is needed; use plan for many")
+    document = read_document(path)
+    if isinstance(document.value, Mapping) and "instances" not in document.value:
+        return instances[0], _given(document)
+    items = document.mapping()["instances"].items() if isinstance(document.value, Mapping) else document.items()
+    return instances[0], _given(items[0])
+
+
 def _id(item: Item) -> str:
     return built(item, lambda: check_id(item.text()))
 
@@ -228,7 +240,16 @@ def _host(item: Item, *, default_id: str | None = None) -> Host:
 def _instance(item: Item, *, default_host: str | None = None) -> Instance:
     if isinstance(item.value, Mapping) and "cpu" in item.value:
         item.value["cpu"].fail("is it CPUs or per cent? Say cpu_percent (100 = one CPU), or demand: {cpu: CPUs}")
-    values = {"host": default_host} | _read(item, INSTANCE, needed=("id",))
+    values = {"host": default_host} | _given(item)
+    settings, demand = values.pop("settings", {}), values.pop("demand", {})
+    instance = built(item, lambda: Instance(**values, settings=IsolationSettings(**settings), demand=demand))
+    _check_labels(item, instance)
+    return instance
+
+
+def _given(item: Item) -> dict[str, Any]:
+    """The fields of an instance that a file has, with its settings and its demand under these names."""
+    values = _read(item, INSTANCE, needed=("id",))
     demand = dict(values.pop("demand", {}))
     for name, (resource, _) in SHORT.items():
         if name in values:
@@ -236,9 +257,7 @@ def _instance(item: Item, *, default_host: str | None = None) -> Instance:
                 item.mapping()[name].fail(f"stands beside demand.{resource}; keep one of them")
             demand[resource] = values.pop(name)
     settings = {name: values.pop(name) for name in SETTINGS if name in values}
-    instance = built(item, lambda: Instance(**values, settings=IsolationSettings(**settings), demand=demand))
-    _check_labels(item, instance)
-    return instance
+    return {**values, **({"settings": settings} if settings else {}), **({"demand": demand} if demand else {})}
 
 
 def _check_labels(item: Item, labelled: Host | Instance) -> None:

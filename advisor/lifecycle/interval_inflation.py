@@ -39,15 +39,17 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
     if answer.evidence is not None:
         answer = replace(answer, evidence=replace(answer.evidence, held=held.levels.get(answer.evidence.level)))
     factors = held.factors
-    if not any(told.host in factors for told in answer.candidates):
+    shown = (*answer.candidates, *filter(None, [answer.present]))
+    if not any(told.host in factors for told in shown):
         return answer
     candidates = tuple(candidate(told, held) for told in answer.candidates)
-    used = {told.host: factor for told in candidates if (factor := factors.get(told.host, 1.0)) > 1}
+    answer = replace(answer, candidates=candidates, present=answer.present and candidate(answer.present, held))
+    used = {told.host: factor for told in shown if (factor := factors.get(told.host, 1.0)) > 1}
     if not used:
-        return replace(answer, candidates=candidates)
+        return answer
     note = "Intervals on {hosts} are {most:.1f} times as wide as the model's own, which held too rarely of late."
     notes = (*answer.notes, note.format(hosts=listed(sorted(used)), most=max(used.values())))
-    return replace(answer, candidates=candidates, widened=used, notes=notes)
+    return replace(answer, widened=used, notes=notes)
 
 
 def candidate(told: Candidate, held: HowItHeld) -> Candidate:

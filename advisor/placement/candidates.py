@@ -22,9 +22,18 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from advisor.explanation import CandidateArrays
-from advisor.placement.host_classes import PlacementQuestion, base_with, first_of_each, keys, no_better, with_newcomer
+from advisor.placement.host_classes import (
+    PlacementQuestion,
+    base_with,
+    first_of_each,
+    keys,
+    no_better,
+    options_on,
+    with_newcomer,
+)
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.effects import crowded, effect
+from advisor.render import migrations
 from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of, used_share
 from advisor.snapshot import fingerprints
@@ -90,7 +99,7 @@ def place(question: PlacementQuestion, hosts: Sequence[int], options: Sequence[s
     at = np.array(hosts, dtype=np.int64)
     base, absent = base_with(question, at)
     there = tuple(snapshot.hosts[host] for host in hosts)
-    by_name = {option.name: option for option in pinning.options(base, newcomer, there)}
+    by_name = {option.name: option for option in options_on(question, at, base)}
     affinity = np.stack([by_name[name].affinity[row] for row, name in enumerate(options)])
     scenes = with_newcomer(absent, replace(by_name[options[0]], affinity=affinity))
     slots = tuple(tuple(np.flatnonzero(occupied).tolist()) for occupied in base.present)
@@ -179,6 +188,7 @@ def _build_candidates(
         scoring.more_short(after.time_short(), np.where(occupied, before.time_short(), 0.0), scenes.profiled),
     ).less(np.array([ranked.reserved for ranked in shown]))
     settings = _settings(shown, placed_newcomer)
+    stands = question.snapshot.names.placed.get(request.instance.id)
     guessed = question.predictor.origin == "prior"
     reasons = (
         explanation.explain(
@@ -197,6 +207,7 @@ def _build_candidates(
                 headroom=tuple(ranked.headroom for ranked in shown),
                 reserved=tuple(ranked.reserved for ranked in shown),
                 short_before=None if before.pressure is None else np.where(occupied, before.pressure.short, 0.0),
+                home=None if stands is None else stands.host,
             )
         )
         if request.explain
@@ -315,7 +326,16 @@ def _commands(
     newcomer = question.request.instance
     changes = {who: what for who, what in ranked.changes.items() if who != newcomer.id}
     host, residents = placed.hosts[row], placed.residents[row]
+    snapshot = question.snapshot
+    former = snapshot.names.placed.get(newcomer.id)
+    source = None if former is None else snapshot.index(former.host or "")
     try:
+        if former is not None and source is not None:
+            then = replace(newcomer, host=host.id, settings=settings)
+            left = [other for other in snapshot.residents[source] if other.id != newcomer.id]
+            return migrations.resettle(
+                former, then, snapshot.hosts[source], host, left, residents, changes, ranked.driver_cpus
+            )
         return render.plan(host, newcomer, settings, residents, changes, driver_cpus=ranked.driver_cpus)
     except InvalidInput as error:  # a name or a label on this host; the other candidates have their commands
         return (render.refused(host, error.message),)

@@ -19,6 +19,7 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.placement import metric_names
+from advisor.placement.as_it_stands import as_it_stands
 from advisor.placement.candidates import RankedHost, candidates, scene_effects
 from advisor.placement.evidence import class_note, evidence_of, with_class, with_counts
 from advisor.placement.headroom import headroom_of
@@ -98,7 +99,7 @@ def _ranking(
     notes = (*answering.notes, *unknown_metrics)
     feasible, rejected = filters.apply(snapshot, request, fresh_s=context.fresh_s)
     table, row, unknown = profile_row(snapshot, request)
-    if unknown and (like := class_note(snapshot, request)):
+    if unknown and (like := class_note(snapshot, request.instance)):
         notes = (*notes, like)
     elif unknown and "cpu" in request.instance.demand:
         known = f"Of {request.instance.id} only its demand for CPUs is known"
@@ -117,6 +118,9 @@ def _ranking(
         per_host = not looks_ahead(question, positions)
         answer_candidates, limit_rejections, scores = _rank(question, positions, answering.remembered, detailed)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
+    present = None
+    if detailed and (request.mend or request.explain):
+        present = as_it_stands(snapshot, context, request, answer_candidates)
     answer_candidates = with_counts(snapshot, request, answer_candidates)
     shown = [candidate.host for candidate in answer_candidates]
     notes = (*notes, *metric_names.of_probes(snapshot, shown, answering.predictor))
@@ -132,6 +136,7 @@ def _ranking(
         rejected=rejected,
         notes=notes,
         evidence=evidence_of(snapshot, request, answer_candidates),
+        present=present,
     )
     return HostRanking(answer, scores, per_host)
 
@@ -265,8 +270,8 @@ def _rank_hosts(
 def _order(
     question: PlacementQuestion, hosts: Ints, score: Floats, lowest: Floats, speed: Floats, least_shown: float
 ) -> Ints:
-    """Positions (H,) from best to worst: of equal scores first those where nobody is badly off, answers are quick, and
-    most is left.
+    """Positions (H,) from best to worst: of equal scores first those where nobody is badly off, answers are quick, the
+    instance is already, and most is left.
 
     All arrays are (H,). Headroom is looked at where it may decide who is shown, down to the score `least_shown`.
     """
@@ -280,6 +285,7 @@ def _order(
         hosts,
         scoring.grouped(lowest, scoring.NOTICED),
         np.nan_to_num(scoring.grouped(speed, scoring.NOTICED)),
+        np.isin(hosts, [own for own, _ in question.snapshot.where(question.request.instance.id)]).astype(np.float64),
         fits,
         least,
     )

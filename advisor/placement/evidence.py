@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.domain import Candidate, Evidence, PlacementRequest, evidence_counts, evidence_level
+from advisor.domain import Candidate, Evidence, Instance, PlacementRequest, evidence_counts, evidence_level
 from advisor.domain.evidence import WEAK
 from advisor.snapshot import ClusterSnapshot
 from models.data.cloud_classes import EVERYBODY
@@ -20,9 +20,8 @@ def with_class(snapshot: ClusterSnapshot, request: PlacementRequest) -> Placemen
     return request if instance is request.instance else replace(request, instance=instance)
 
 
-def class_note(snapshot: ClusterSnapshot, request: PlacementRequest) -> str:
-    """A sentence on whom the newcomer is taken to be like, and how well this predicts others; empty = nobody."""
-    instance = request.instance
+def class_note(snapshot: ClusterSnapshot, instance: Instance) -> str:
+    """A sentence on which others the instance is taken to be like, and how well this predicts them; empty = none."""
     known = instance.demand.get("cpu")
     if known is None or known.origin != "class":
         return ""

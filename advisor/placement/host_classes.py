@@ -22,7 +22,7 @@ from advisor.scheduling.newcomer import (
     used_share,
     without_newcomer,
 )
-from advisor.scheduling.pinning import NAMES, PinningOption
+from advisor.scheduling.pinning import FREE, KEPT, NAMES, PinningOption
 from advisor.snapshot import ClusterSnapshot, fingerprints
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch
@@ -83,7 +83,8 @@ class ClassPredictions:
     `expected`, `lower`, `latency` and `short` (O, G, N) are expected T/B, its lower bound, expected latency and the
     part of the time short of CPU, nan where an option is not usable or nobody asks for latency. `before`,
     `latency_before` and `short_before` (G, N) are without the newcomer, as alone for itself, and `half_before` is
-    half the interval of the first, 0 for itself. `options` are names; `pins` and `usable` as in PinningOption.
+    half the interval of the first, 0 for itself. `options` are names; `usable` as in PinningOption, and `pins` (O, G)
+    is where an option needs a command.
     """
 
     options: tuple[str, ...]
@@ -180,7 +181,7 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
     alone = ~(classes.present & (np.arange(question.slots) < question.slots - 1))
     return ClassPredictions(
         options=tuple(NAMES[place] for place in places),
-        pins=np.array([NAMES[place] != pinning.FREE for place in places], dtype=bool),
+        pins=_pins(places, usable),
         usable=usable.T[places],
         expected=expected,
         lower=lower,
@@ -191,6 +192,14 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
         latency_before=np.where(alone, 1.0, before[:, 2]),
         short_before=np.where(alone, 0.0, before[:, 3]),
     )
+
+
+def _pins(places: Sequence[int], usable: Bools) -> Bools:
+    """Where these options need a command, (O, G); `usable` is (G, all options)."""
+    pins = np.array([NAMES[place] not in {FREE, KEPT} for place in places], dtype=bool)
+    pinned_now = usable[:, NAMES.index(KEPT)]
+    unpins = np.array([NAMES[place] == FREE for place in places], dtype=bool)
+    return np.asarray(pins[:, None] | (unpins[:, None] & pinned_now[None, :]))
 
 
 def best_options(
@@ -216,7 +225,8 @@ def best_options(
     number = np.full(predictions.usable.shape, -1)  # number of the scene, -1 where the option is not usable
     number[option_rows, class_rows] = np.arange(len(option_rows))
     scores = scene_scores.take(number.ravel())
-    option = scoring.choose_options(scores, len(predictions.options), predictions.pins, predictions.usable.ravel())
+    pins, usable = predictions.pins, predictions.usable
+    option = scoring.choose_options(scores, len(predictions.options), pins, usable.ravel())
     return option, scene_scores.take(number[option, np.arange(len(classes))])
 
 
@@ -247,9 +257,10 @@ def _predicted(
     options: tuple[PinningOption, ...] = ()
     if len(new_with.first):
         base, absent = base_with(question, hosts[new_with.first])
-        options = pinning.options(base, question.request.instance, _hosts(question, hosts[new_with.first]))
+        options = options_on(question, hosts[new_with.first], base)
     # By the prior nobody gets faster than alone, so that a pinning may be known to gain too little.
-    now = 1 if question.predictor.origin == "prior" and question.request.objective != "pack" else len(options)
+    may_wait = question.predictor.origin == "prior" and question.request.objective != "pack"
+    now = max(sum(not option.pins for option in options), 1) if may_wait else len(options)
     scenes += [with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options[:now]]
     if scenes:
         predicted = _in_parts(question.predictor, stack_scenes(scenes), targets)
@@ -282,10 +293,9 @@ def _predict_pins(
     known = np.ones(len(after), dtype=bool)
     known[may_gain] = False
     unknown = first_of_each(keys_with, known)
-    at = classes.hosts[chosen[unknown.first]]
-    base, absent = base_with(question, at)
-    found = pinning.options(base, question.request.instance, _hosts(question, at))
-    options = [option for option in found if option.pins]
+    hosts = classes.hosts[chosen[unknown.first]]
+    base, absent = base_with(question, hosts)
+    options = [option for option in options_on(question, hosts, base) if option.pins]
     scenes = stack_scenes([with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options])
     _write(after, unknown.first, options, _in_parts(question.predictor, scenes, targets))
     after[unknown.rows] = after[unknown.like]
@@ -301,7 +311,7 @@ def _pins_matter(
 ) -> Bools:
     """Where a pinning could be chosen instead of leaving the scheduler free: where the objective has as much to gain,
     or where somebody's limit is violated; (G,). `before` and `after` as in `_predicted`."""
-    free, last = after[:, NAMES.index(pinning.FREE)], question.slots - 1
+    free, last = after[:, NAMES.index(FREE)], question.slots - 1
     here = classes.present[chosen]
     newcomer = np.arange(question.slots) == last
     was = np.where(newcomer, 1.0, before[:, 0])
@@ -361,10 +371,29 @@ def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tu
         fingerprint + question_key
         for fingerprint in snapshot.fingerprints[hosts].view(f"V{fingerprints.SIZE}").tolist()
     ]
+    changes = b"" if question.request.mend else b" as set"
     for host, slot in snapshot.where(instance.id):
         for at in np.flatnonzero(hosts == host).tolist():
-            without_newcomer[at] += b"without %d" % slot
+            without_newcomer[at] += b"without %d%b" % (slot, changes)
     return without_newcomer, [key + newcomer for key in without_newcomer]
+
+
+def options_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> tuple[PinningOption, ...]:
+    """The pinnings of the instance in question on the hosts at these positions, whose scenes without it are `base`.
+
+    Where it is pinned already it may stay so, and where nobody's settings may change it does.
+    """
+    request, there = question.request, _hosts(question, hosts)
+    choices = pinning.options(base, request.instance, there)
+    here = question.snapshot.names.placed.get(request.instance.id)
+    held = None if here is None else here.settings.pinning
+    if here is None or held is None or not any(held.cpus) or len(held.cpus) > request.instance.vcpus:
+        return choices
+    rows = np.flatnonzero(hosts == question.snapshot.index(here.host or ""))
+    if not len(rows) or not any(option.name == FREE for option in choices):
+        return choices
+    (kept,) = pinning.options(base, replace(request.instance, settings=here.settings), there)
+    return pinning.with_kept(choices, kept, rows, only=not request.mend)
 
 
 def base_with(question: PlacementQuestion, hosts: Ints) -> tuple[SceneBatch, SceneBatch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,6 +19,7 @@ from advisor.domain import (
     Variant,
     listed,
 )
+from advisor.placement.evidence import class_note
 from advisor.planning import arrival_candidates, steps
 from advisor.planning.assignment.goal import Aim
 from advisor.planning.capacity import capacity
@@ -37,6 +38,7 @@ from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 from models.physics.demands import ASSUMED
 
+MOST_LIKE = 3  # notes on which others a new instance is taken to be like
 AIM_OF_KIND: dict[PlanKind, Aim] = {
     "admit": "admit", "rebalance": "rebalance", "evacuate": "evacuate", "consolidate": "consolidate",
 }  # fmt: skip
@@ -84,7 +86,10 @@ def build_plan(
     context.say("looking at the cloud", 0.0)
     if _question(request) == "admit":
         snapshot = _without_coming(snapshot, {instance.id for instance in request.instances})
-    asked, seen = request, snapshot
+    asked = request
+    # Before anything counts: the new instances have the estimate that a placement of each of them has.
+    request = replace(request, instances=tuple(map(snapshot.with_class, request.instances)))
+    said = (*note(asked), *_unknown(snapshot, request.instances))
     snapshot, request = as_planned(snapshot, request)
     context = replace(context, request=request)
     evaluation = CloudEvaluation.of(snapshot, chosen.predictor)
@@ -130,9 +135,7 @@ def build_plan(
         undo=undo_steps,
         duration_s=whole_time(forward_steps),
         degraded=chosen.degraded,
-        notes=tuple(
-            dict.fromkeys((*chosen.notes, *note(asked), *_unknown(seen, asked), *wrong_labels(snapshot), *draft.notes))
-        ),
+        notes=tuple(dict.fromkeys((*chosen.notes, *said, *wrong_labels(snapshot), *draft.notes))),
     )
 
 
@@ -149,15 +152,19 @@ def _without_coming(snapshot: ClusterSnapshot, names: Collection[str]) -> Cluste
     return snapshot.changed(seen={}, pending=pending, taken_at=snapshot.taken_at)
 
 
-def _unknown(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[str, ...]:
-    """Notes about instances without a profile, and about workload names that are not known."""
+def _unknown(snapshot: ClusterSnapshot, instances: Sequence[Instance]) -> tuple[str, ...]:
+    """Notes about instances without a profile: what others they are taken to be like, and of which nothing is known;
+    and about workload names that are not known."""
     table = snapshot.scenes.table
-    without = [instance for instance in request.instances if not table.row(instance.workload)]
+    without = [instance for instance in instances if not table.row(instance.workload)]
     unknown = [instance for instance in without if "cpu" not in instance.demand]
     assumption = (
         f"each counts as using {ASSUMED.mean:.0%} of its vCPUs, as public traces do, and nothing else, with wide ranges"
     )
-    notes = []
+    likes = [like for instance in without if (like := class_note(snapshot, instance))]
+    notes = likes[:MOST_LIKE]
+    if len(likes) > MOST_LIKE:
+        notes.append(f"{len(likes) - MOST_LIKE:,} more are taken to be like others in the same way.")
     if unknown:
         who = listed([instance.id for instance in unknown])
         notes.append(f"Nothing is known about what {who} would run: {assumption}.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.domain import Command
-from advisor.render import commands, tc
+from advisor.render import commands, driver, tc
 from advisor.render.cloud_tools import CLOUD_TOOLS, CloudTool
 from advisor.render.host_tools import HOST_TOOLS
 from advisor.render.names import target_of
@@ -15,6 +15,39 @@ from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
 _ANYWHERE: tuple[int, ...] = ()
+
+
+def resettle(
+    former: Instance, then: Instance, source: Host, target: Host, left: Sequence[Instance], met: Sequence[Instance],
+    changes: Mapping[str, IsolationSettings], driver_cpus: tuple[int, ...] | None,
+) -> tuple[Command, ...]:  # fmt: skip
+    """What brings a running instance to what is advised: on its own host, or on another one, where those it meets get
+    their `changes` before it comes.
+
+    `former` and `then` are how it is before and after, `left` the others at the source and `met` those at the target.
+    """
+    if source.id == target.id:
+        wanted = explicit(former, then)
+        size = resize(target, former, then) if former.vcpus != then.vcpus else ()
+        settled = of_newcomer(target, then, wanted, met, changes, driver_cpus=driver_cpus, now=former.settings)
+        return (*size, *settled)
+    eased: list[Command] = []
+    for resident in met if changes or driver_cpus else ():
+        if resident.id in changes:
+            beside = [other for other in met if other.id != resident.id]
+            now = resident.settings
+            eased += _on(target, commands(target, resident, now, changes[resident.id], neighbours=beside))
+    driven = tuple(driver.commands(target, driver_cpus, met, target_of(target, None))) if driver_cpus else ()
+    there = [replace(each, settings=changes.get(each.id, each.settings)) for each in met]
+    size = resize(target, former, then) if former.vcpus != then.vcpus else ()
+    return (*_on(target, driven), *eased, *move(former, then, source, target, left, there), *size)
+
+
+def explicit(former: Instance, then: Instance) -> IsolationSettings:
+    """The settings of `then`; without a pinning where it has one now, any pCPU."""
+    if former.settings.pinning is None or then.settings.pinning is not None:
+        return then.settings
+    return replace(then.settings, pinning=Pinning((_ANYWHERE,) * then.vcpus))
 
 
 def move(

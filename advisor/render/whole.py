@@ -43,13 +43,15 @@ def plan(
     uplink: str | None = None,
     target: str | None = None,
     driver_cpus: tuple[int, ...] | None = None,
+    now: IsolationSettings | None = None,
 ) -> tuple[Command, ...]:
     """What to run so that `newcomer` comes to `host` with the settings `wanted`, and residents get their `changes` (by
     id, what their settings leave out stays), in this order; undo goes backwards.
 
-    `residents` are all who are on the host, with the settings that hold now; nothing holds yet for the newcomer. The
-    driver domain first moves to `driver_cpus`, None = it stays. Only
-    what differs is rendered. Beside the commands stand, without argv, the texts that make the settings last: those of
+    `residents` are all others who are on the host, with the settings that hold now; `now` are those of the instance
+    in question where it is there already, None = it comes, and nothing holds for it yet. The driver domain first moves
+    to `driver_cpus`, None = it stays. Only what differs is rendered. Beside the commands stand, without argv, the texts
+    that make the settings last: those of
     the newcomer before its own commands, which need it to run. Options and errors are those of `commands`; InvalidInput
     also for changes to somebody who is not on the host, and for a newcomer that is.
     """
@@ -61,7 +63,7 @@ def plan(
         raise InvalidInput(f"instance {newcomer.id} is on host {host.id} already", field="instance.id")
     tools = Tools.of(host, target, scheduler, cgroup, uplink)
     settled = replace(host, driver_cpus=driver_cpus) if driver_cpus else host  # where emulator threads go with a pin
-    entering = SettingsChange(settled, newcomer, IsolationSettings(), wanted, comes=True)
+    entering = SettingsChange(settled, newcomer, now or IsolationSettings(), wanted, comes=now is None)
     staying = [
         SettingsChange(settled, resident, resident.settings, changes[resident.id])
         for resident in residents
@@ -71,7 +73,9 @@ def plan(
     for change in _one_after_another(staying):
         timed_steps += [(_moment(change, step.phase), step) for step in tools.cpu_and_disk(change)]
         timed_steps += [(Moment.NOTE, step) for step in tools.definition(change)]
-    timed_steps += [(Moment.NEWCOMER, step) for step in tools.definition(entering)]
+    lasting = Moment.NEWCOMER if now is None else Moment.NOTE
+    if now is None or _differs(now, wanted):
+        timed_steps += [(lasting, step) for step in tools.definition(entering)]
     for change, others in _networks(staying, entering, residents):
         steps = tools.network(change, others)
         timed_steps += [(Moment.NEWCOMER if change is entering else _by_phase(step.phase), step) for step in steps]

@@ -17,8 +17,9 @@ from profiler.observed import Host, Instance, Pinning
 
 MAX_PER_HOST = 4  # options per host, including `unpinned`
 # Of options with equal scores the first is taken.
-NAMES = ("as asked", "unpinned", "quiet CPUs", "whole cores", "one node", "guest CPUs")
+NAMES = ("as asked", "as it is", "unpinned", "quiet CPUs", "whole cores", "one node", "guest CPUs")
 FREE = "unpinned"  # the option without pins
+KEPT = "as it is"  # the pinning that a resident has where it is, which needs no command
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,17 @@ def _as_asked(host: Host, pinning: Pinning, shared: Bools) -> Bools:
     fixed = np.zeros(len(shared), dtype=bool) if all(pinning.cpus) else shared.copy()
     fixed[host.places(pinning.named)] = True
     return fixed
+
+
+def with_kept(
+    choices: Sequence[PinningOption], held: PinningOption, rows: Ints, *, only: bool
+) -> tuple[PinningOption, ...]:
+    """The options of a resident that has the pinning `held` in the scenes `rows` already: there it may stay as it is,
+    and with `only` nothing else is a choice there."""
+    usable = np.zeros(len(held.usable), dtype=bool)
+    usable[rows] = True
+    others = [replace(option, usable=option.usable & ~usable) for option in choices] if only else choices
+    return (replace(held, name=KEPT, usable=usable, pins=False), *others)
 
 
 def as_pinning(option: PinningOption, scene: int, vcpus: int, host: Host) -> Pinning | None:

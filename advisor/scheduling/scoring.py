@@ -186,16 +186,16 @@ def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> 
     """The best option per host, (H,); `scores` holds options x hosts scenes, option by option.
 
     An option that violates no limit beats one that does; then the higher score wins. A pin must gain PIN_GAIN in the
-    score and in expectation: a narrower interval alone is no reason to pin.
+    score and in expectation: a narrower interval alone is no reason to pin. `pins` is by option, (O,), or by option and
+    host, (O, H): True where a command is needed.
     """
     hosts = len(scores.score) // options
     value, expected = (array.reshape(options, hosts) for array in (scores.score, scores.expected))
-    if pins.any() and not pins.all():
-        free = np.flatnonzero(~pins)
-        best = free[np.where(usable.reshape(options, hosts)[free], value[free], -np.inf).argmax(axis=0)]
-        at = (best, np.arange(hosts))
-        gain = np.minimum(value - value[at], expected - expected[at]) - PIN_GAIN
-        value = np.where(pins[:, None], value[at] + gain, value)
+    free = usable.reshape(options, hosts) & ~np.broadcast_to(pins.reshape(options, -1), (options, hosts))
+    best = np.where(free, value, -np.inf).argmax(axis=0)
+    at = (best, np.arange(hosts))
+    gain = np.minimum(value - value[at], expected - expected[at]) - PIN_GAIN
+    value = np.where(~free & free.any(axis=0), value[at] + gain, value)
     fine = ~(scores.breaks_newcomer | scores.breaks_neighbour).reshape(options, hosts)
     value = np.where(usable.reshape(options, hosts), value + 100.0 * fine, -np.inf)
     return np.asarray(value.argmax(axis=0), dtype=np.int64)

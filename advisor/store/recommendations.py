@@ -40,7 +40,7 @@ sa.Index("ix_recommendations_told", recommendations.c.id, sqlite_where=_TOLD, po
 sa.Index("ix_recommendations_real", recommendations.c.id, sqlite_where=_REAL, postgresql_where=_REAL)
 
 OBSERVED_AS = "p-"  # before its id: the source under which what came of an answer is among the observed rows
-_BODY = ("candidates", "rejected", "notes")
+_BODY = ("candidates", "rejected", "notes", "present")
 PACKED = "packed"  # these together as JSON, deflated, in base64: a sixth of the bytes
 _INSERT = sa.insert(recommendations)  # made once: values that are given with a statement make a new one each time
 

@@ -26,19 +26,23 @@ from advisor.domain.figures import score_figure, significant
 from api.cli.output import print_table, say
 from profiler.observed import DEFAULT_WEIGHT
 
+AS_IS = "as is"
+NOTICED = 0.02  # of the relative throughput: a smaller gain is not why an instance moves
 MANY = 20  # rejected hosts, from which on they are counted and not listed
 HEADERS = ("rank", "host", "score", "newcomer (range)", "worst neighbour", "short of CPU", "settings", "tied with")
 
 
-def show_answer(answer: Recommendation, now_on: str | None, *, explain: bool, commands: bool) -> None:
+def show_answer(answer: Recommendation, *, explain: bool, commands: bool) -> None:
     name = answer.request.instance.id
     if answer.candidates:
-        _show_best(name, answer.candidates[0], now_on)
+        _show_best(name, answer)
         say()
-        rows = [_row(candidate) for candidate in answer.candidates]
+        rows = [_row(candidate, unpins=answer.unpins(candidate)) for candidate in answer.candidates]
+        if answer.present is not None:
+            rows.append(_row_now(answer.present))
         print_table(HEADERS, rows, right=(0, 2, 5))
         say(calibration_in_words(candidate.calibration for candidate in answer.candidates))
-        best = answer.candidates[0]
+        best = answer.best
         if best.evidence:
             say(evidence_in_words(best.evidence, best.host))
     else:
@@ -71,14 +75,44 @@ def _show_evidence(answer: Recommendation) -> None:
             say(sentence)
 
 
-def _show_best(name: str, best: Candidate, now_on: str | None) -> None:
+def _show_best(name: str, answer: Recommendation) -> None:
     """The headline, with what must be known before it is followed."""
-    if now_on and now_on in {best.host, *best.tied_with}:
-        say(f"{name} is on {now_on} already; no other host is better beyond the uncertainty.")
+    best, present = answer.best, answer.present
+    mind = ", but mind:" if best.notes else "."
+    if present is None:
+        say(f"{name} should go to {best.host}{mind}")
+    elif answer.advised == "stay":
+        figure = _expected(present)
+        say(f"{name} is on {present.host} already, at {figure} as it is; nothing is better beyond the uncertainty.")
+        return
     else:
-        say(f"{name} should go to {best.host}{', but mind:' if best.notes else '.'}")
+        figures = f"{_expected(present)} -> {_expected(best)}"
+        where = f"should stay on {best.host} under other settings"
+        if answer.advised == "move":
+            where = f"should move from {present.host} to {best.host}"
+        hurt = f" ({_change_of_worst(present, best)})" if _change_of_worst(present, best) else ""
+        say(f"{name} {where}: {figures}{hurt}{mind}")
     for note in best.notes:
         say(f"  {note}.")
+
+
+def _expected(candidate: Candidate) -> str:
+    return shown(candidate.newcomer.throughput_ratio.expected, 2)
+
+
+def _change_of_worst(present: Candidate, best: Candidate) -> str:
+    """What the most affected neighbours have before and after, where the instance itself gains little; else empty."""
+    gain = best.newcomer.throughput_ratio.expected - present.newcomer.throughput_ratio.expected
+    if gain >= NOTICED or not present.neighbours:
+        return ""
+    there = f"{worst_neighbour(best)} there" if best.neighbours else f"nobody else on {best.host}"
+    return f"most affected neighbour {worst_neighbour(present)} now, {there}"
+
+
+def _row_now(present: Candidate) -> tuple[object, ...]:
+    """The row of the instance as it stands."""
+    row = _row(present)
+    return ("now", f"{present.host}, as it is", *row[2:])
 
 
 def _show_rejected(rejected: Sequence[Rejection], *, everyone: bool) -> None:
@@ -91,7 +125,7 @@ def _show_rejected(rejected: Sequence[Rejection], *, everyone: bool) -> None:
     print_table(("rejected", "code", "for example (--explain tells all)"), rows, right=(0,))
 
 
-def _row(candidate: Candidate) -> tuple[object, ...]:
+def _row(candidate: Candidate, *, unpins: bool = False) -> tuple[object, ...]:
     return (
         candidate.rank,
         candidate.host,
@@ -99,9 +133,17 @@ def _row(candidate: Candidate) -> tuple[object, ...]:
         ratio(candidate.newcomer),
         worst_neighbour(candidate),
         _shortest(candidate),
-        "; ".join([settings_text(candidate.isolation), *_changes(candidate)]),
+        "; ".join([_settings_of(candidate, unpins=unpins), *_changes(candidate)]),
         ", ".join(candidate.tied_with),
     )
+
+
+def _settings_of(candidate: Candidate, *, unpins: bool) -> str:
+    """What it runs under there."""
+    text = settings_text(candidate.isolation)
+    if not unpins:
+        return text
+    return "unpin" if text == AS_IS else f"unpin, {text}"
 
 
 def show_reasons(candidate: Candidate) -> None:
@@ -207,7 +249,7 @@ def settings_text(settings: IsolationSettings) -> str:
         f"{network.mode} {network.rate_mbit:g} Mbit/s" if network and network.rate_mbit is not None else "",
         f"disk {settings.disk_limit_mb_s:g} MB/s" if settings.disk_limit_mb_s is not None else "",
     )
-    return ", ".join(part for part in parts if part) or "as is"
+    return ", ".join(part for part in parts if part) or AS_IS
 
 
 def _weight_text(weight: int) -> str:

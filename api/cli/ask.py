@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -19,6 +19,9 @@ from advisor.domain import (
     Recommendation,
     Scene,
     SceneEffects,
+    asked_about,
+    changed,
+    found_in,
     known_as,
     like_another,
     recommendation_as_json,
@@ -45,8 +48,8 @@ def where(
         str | None,
         typer.Option(
             metavar="FILE_OR_NAME",
-            help="YAML file with one instance, or the name of one in the inventory, which is then placed as if it "
-            "had no host yet.",
+            help="YAML file with one instance, or the name of one in the inventory, of which is said how it "
+            "fares as it stands, and which host or settings are better.",
         ),
     ] = None,
     like: Annotated[
@@ -77,14 +80,14 @@ def where(
     service = asked_service(server, token_file, inventory, model=model)
     if instance is None and like is None:
         raise InvalidInput("name the instance with --instance, or one that it is like with --like", field="instance")
-    cloud = others = Inventory()
+    given: Mapping[str, Any] = {}
+    cloud = Inventory()
     if service is not None:
-        asked, now_on = _asked_of(service, instance)
+        asked, given = _asked_of(service, instance, like)
         like = None if like is None else service.id_of("instances", like)
         named = tuple(service.id_of("hosts", name) for name in names_of("--hosts", hosts) or ()) or None
     elif inventory is not None:
-        cloud = offline.load_inventory(inventory)
-        asked, now_on, others = _asked(cloud, instance, like)
+        asked, cloud = _asked(offline.load_inventory(inventory), instance, like)
         named = ids_of("--hosts", hosts, cloud.hosts)
     request = PlacementRequest(
         instance=asked,
@@ -96,14 +99,14 @@ def where(
         dry_run=True,
     )
     answer = (
-        offline.where(others, request, model=model, settings=settings())
+        offline.where(cloud, request, model=model, settings=settings())
         if service is None
-        else _answer_of(service, request, like)
+        else _answer_of(service, request, given, like)
     )
     if as_json:
         print_json(recommendation_as_json(answer))
     else:
-        show_answer(answer, now_on, explain=explain, commands=commands)
+        show_answer(answer, explain=explain, commands=commands)
     if not answer.candidates:
         raise typer.Exit(NO_HOST)
 
@@ -156,30 +159,34 @@ def _with_others(group: Alike[tuple[str, ...]]) -> str:
     return f"{name} and {len(group.others)} alike" if group.others else name
 
 
-def _asked_of(service: Service, instance: str | None) -> tuple[Instance, str | None]:
-    """The instance in question without a place, and where it is now, by what a service knows."""
+def _asked_of(service: Service, instance: str | None, like: str | None) -> tuple[Instance, Mapping[str, Any]]:
+    """The instance in question as far as the question says it, and its fields; a service knows the rest."""
     if instance is None:
-        return Instance(NEW), None
+        return Instance(NEW), {}
     if is_file(instance):
-        return _only_one(Path(instance)), None
-    from api.schemas.inventory import InstanceItem  # a question on files does without it
-
+        asked, given = offline.load_asked(Path(instance))
+        _check_like(asked.id, given, like)
+        return asked, given
     with service.read_as("instance"):
-        known = InstanceItem.model_validate(service.named("instances", instance)).as_domain()
-    return _unplaced(known), known.host
+        return Instance(service.named("instances", instance)["id"]), {}
 
 
-def _answer_of(service: Service, request: PlacementRequest, like: str | None) -> Recommendation:
+def _answer_of(
+    service: Service, request: PlacementRequest, given: Mapping[str, Any], like: str | None
+) -> Recommendation:
     """What a service answers, as if it had been decided here."""
     from api.schemas.inventory import InstanceItem
-    from api.schemas.placements import NewInstance
 
     item = InstanceItem.of(request.instance).model_dump(mode="json", exclude_none=True)
-    new = {name: value for name, value in item.items() if name in NewInstance.model_fields}
+    sent = given.keys() - {"host", "settings"}
+    new = {"id": request.instance.id, **{name: item[name] for name in sent if name in item}}
+    for name in given.get("settings", {}):
+        if name == "pinning":
+            new["pinning"] = item.get("pinning")
+        else:
+            new.setdefault("isolation", {})[name] = item["isolation"].get(name)
     if like is not None:
-        own = () if request.instance.id == NEW else ("vcpus", "memory_mb")
-        size = {name: new[name] for name in own if name in new}
-        new = {"id": request.instance.id, **size, "like": like}
+        new["like"] = like
     body = {
         "instance": new,
         "hosts": None if request.hosts is None else list(request.hosts),
@@ -206,24 +213,38 @@ def _predicted_by(service: Service, scene: Scene) -> SceneEffects:
         return scene_effects_from_json(service.post("predictions", body=body))
 
 
-def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[Instance, str | None, Inventory]:
-    """The instance in question without a place, where it is now, and the cloud without it."""
+def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[Instance, Inventory]:
+    """The instance in question, and the cloud with it where it stands."""
+    find = found_in(cloud.instances)
+    name: str = NEW if instance is None else instance
+    given: Mapping[str, Any] = {}
+    if instance is not None and is_file(instance):
+        described, given = offline.load_asked(Path(instance))
+        _check_like(described.id, given, like)
+        name = described.id
+        if described.host is not None:  # the file says where it is, and how
+            others = tuple(other for other in cloud.instances if other.id != name)
+            cloud = replace(
+                cloud, instances=(*others, changed(find(name), given) if name in _ids(cloud) else described)
+            )
+            find, given = found_in(cloud.instances), {}
+    elif instance is not None:
+        name = instance_of(cloud, instance).id
+    given = {field: value for field, value in given.items() if field != "id"}
     if like is None:
-        return _find(cloud, str(instance))
-    other = instance_of(cloud, like, "--like")
-    if instance is None:
-        return like_another(Instance(NEW), other, ()), None, cloud
-    asked, now_on, others = _find(cloud, instance)
-    if asked.workload is not None or asked.demand:
-        raise InvalidInput(f"{instance} says what {asked.id} runs or wants; leave out --like", field="like")
-    return like_another(asked, other, ("vcpus", "memory_mb")), now_on, others
+        return asked_about(name, given, find), cloud
+    sized = ("vcpus", "memory_mb") if name in _ids(cloud) else given.keys() & {"vcpus", "memory_mb"}
+    asked = asked_about(name, given, find, vcpus=1)
+    return like_another(asked, instance_of(cloud, like, "--like"), sized), cloud
 
 
-def _find(cloud: Inventory, wanted: str) -> tuple[Instance, str | None, Inventory]:
-    """The instance in question without a place, where it is now, and the cloud without it."""
-    named = _only_one(Path(wanted)) if is_file(wanted) else instance_of(cloud, wanted)
-    others = replace(cloud, instances=tuple(instance for instance in cloud.instances if instance.id != named.id))
-    return _unplaced(named), named.host, others
+def _ids(cloud: Inventory) -> set[str]:
+    return {instance.id for instance in cloud.instances}
+
+
+def _check_like(name: str, given: Mapping[str, Any], like: str | None) -> None:
+    if like is not None and (given.get("workload") is not None or given.get("demand")):
+        raise InvalidInput(f"the file says what {name} runs or needs; leave out --like", field="like")
 
 
 def is_file(wanted: str) -> bool:
@@ -249,19 +270,6 @@ def ids_of(option: str, given: str | None, there: Sequence[Host] | Sequence[Inst
     what = "instance" if option == "--movable" else "host"
     known = [(name, known_as(there, name)) for name in names]
     return tuple(the_one(ids, what, name, option.strip("-")) if ids else name for name, ids in known)
-
-
-def _only_one(path: Path) -> Instance:
-    instances = offline.load_instances(path)
-    if len(instances) != 1:
-        raise InvalidInput(f"{path} holds {len(instances)} instances, one is needed; use plan for many")
-    return instances[0]
-
-
-def _unplaced(instance: Instance) -> Instance:
-    """Without its host. A pinning speaks of the pCPUs of the host that it leaves; that of one without is asked for."""
-    pinning = None if instance.host else instance.settings.pinning
-    return replace(instance, host=None, settings=replace(instance.settings, pinning=pinning))
 
 
 def names_of(option: str, given: str | None) -> tuple[str, ...] | None:

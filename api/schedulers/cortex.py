@@ -43,15 +43,15 @@ def _instance(body: ExternalBody, inventory: InventoryService) -> Instance:
     spec = body.spec.data
     flavor = spec.flavor.data if spec.flavor else None
     if flavor is None:
-        return opinion.known(inventory, spec.instance_uuid)
+        return opinion.asked(inventory, spec.instance_uuid, {})
     if flavor.vcpus is not None and not 1 <= flavor.vcpus <= MAX_CPUS:
         raise InvalidInput(f"{flavor.vcpus} vcpus are outside 1-{MAX_CPUS}", field="flavor.vcpus")
     disks = [size for size in (flavor.root_gb, flavor.ephemeral_gb) if size is not None]
-    return opinion.described(
-        opinion.known(inventory, spec.instance_uuid),
+    given = opinion.described(
         {name: str(value) for name, value in (flavor.extra_specs or {}).items()},
         lambda field: PREFIX + field,
         vcpus=flavor.vcpus,
         memory_mb=flavor.memory_mb,
         disk_gb=sum(disks) if disks else None,
     )
+    return opinion.asked(inventory, spec.instance_uuid, given)

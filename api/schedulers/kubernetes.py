@@ -30,6 +30,7 @@ MOST = 10  # MaxExtenderPriority, k8s.io/kube-scheduler/extender/v1
 SILENT = 5  # score of nodes without fresh data: neither worst nor best
 MOST_OF_FRAMEWORK = 100  # MaxNodeScore, k8s.io/kube-scheduler/framework
 POD = "pod"  # label of an instance that has another id than its pod: the pod's UID
+UNSIZED_VCPUS = 1  # of a pod that requests no CPU, which Kubernetes allows
 _WHOLE_NODES = (
     "set nodeCacheCapable: true in the extender's configuration; without it kube-scheduler would take every node that "
     "it gets back for an empty one"
@@ -204,15 +205,19 @@ def _instance(pod: Json, inventory: InventoryService) -> Instance | None:
         raise InvalidInput("; ".join(description.wrong)[:500], field=description.wrong[0].partition(" ")[0])
     metadata = pod.get("metadata") or {}
     uid = metadata.get("uid") or f"{metadata.get('namespace')}.{metadata.get('name')}"
-    instance = opinion.known(inventory, description.name or pods.guest(pod) or uid)
+    name = description.name or pods.guest(pod) or uid
+    given = {**_size(pod), **description.fields}
+    classes = pods.class_labels(pod)
+    instance = opinion.asked(inventory, name, given, vcpus=UNSIZED_VCPUS)
+    instance = replace(instance, labels={**classes, **instance.labels})
     if instance.host is not None and pods.is_migration_target(pod):
         instance = replace(instance, id=uid, host=None)
-    return opinion.changed(instance, {**_fields(pod, instance), **description.fields})
+    return instance
 
 
 @as_input
-def _fields(pod: Json, known: Instance) -> dict[str, object]:
-    return {**pods.size(pod), "labels": {**pods.class_labels(pod), **known.labels}}
+def _size(pod: Json) -> dict[str, object]:
+    return pods.size(pod)
 
 
 def _shown(pod: Json) -> str:

@@ -91,11 +91,11 @@ def _instance(vm: VmRequest, inventory: InventoryService) -> Instance:
             cpus = whole(attributes["VCPU"])
         except ValueError as error:
             raise InvalidInput(f"VCPU {attributes['VCPU'][:60]!r}: {error}", field="VM_ATTRIBUTES.VCPU") from error
-    return opinion.described(
-        opinion.known(inventory, _name(vm)),
+    given = opinion.described(
         attributes,
         lambda field: PREFIX + field.upper(),
         vcpus=min(max(1, math.ceil(round(cpus, 6))), MAX_CPUS) if cpus else None,
         memory_mb=vm.capacity.memory / 1024 if vm.capacity.memory else None,
         disk_gb=vm.capacity.disk_size / 1024 if vm.capacity.disk_size else None,
     )
+    return opinion.asked(inventory, _name(vm), given)

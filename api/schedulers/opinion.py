@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from advisor.domain import HostRanking, Instance, PlacementRequest
+from advisor.domain import HostRanking, Instance, PlacementRequest, asked_about
 from advisor.domain.said import SAID
-from advisor.errors import InvalidInput, NotFound
+from advisor.errors import InvalidInput
 from advisor.service import InventoryService, PlacementService
 from api.schemas.base import as_input
+from profiler.observed import MAX_CPUS
 
 # Hosts with a score of their own; those behind get half of the lowest score. The work grows with this number.
 MOST_SCORED = 100
@@ -104,13 +105,10 @@ def question(instance: Instance, hosts: Sequence[str], most: int = 1) -> Placeme
     return PlacementRequest(instance, hosts=tuple(dict.fromkeys(hosts)), limit=most, explain=False)
 
 
-def known(inventory: InventoryService, name: str) -> Instance:
-    """The instance as the inventory has it, or one of which nothing is known; InvalidInput when that is no name."""
-    unknown = _named(name)  # refuses what is no name before the database is asked for it
-    try:
-        return inventory.instance(name)
-    except NotFound:
-        return unknown
+def asked(inventory: InventoryService, name: str, given: Mapping[str, Any], *, vcpus: int | None = None) -> Instance:
+    """The instance as the scheduler describes it, by the rule of `asked_about`; InvalidInput where that is no name."""
+    _named(name)  # before the database is asked for it
+    return asked_about(name, given, inventory.instance, vcpus=vcpus)
 
 
 @as_input
@@ -118,10 +116,14 @@ def _named(name: str) -> Instance:
     return Instance(name)
 
 
-def described(
-    instance: Instance, texts: Mapping[str, str], key_of: Callable[[str], str], **sizes: float | None
-) -> Instance:
-    """The instance with the scheduler's description of it, which overrules the inventory.
+@as_input
+def _one_of(name: str, value: object) -> Instance:
+    fields: dict[str, Any] = {name: value}
+    return Instance("one", vcpus=MAX_CPUS, **fields)
+
+
+def described(texts: Mapping[str, str], key_of: Callable[[str], str], **sizes: float | None) -> dict[str, Any]:
+    """What a scheduler says of an instance, as fields of it, which overrule the inventory.
 
     `texts` may hold `workload`, `service`, `load`, `min_throughput_ratio`, `max_latency_ratio` and `max_time_short`,
     each under the key that `key_of` makes of its name; `sizes` are `vcpus`, `memory_mb` and `disk_gb`, None = not
@@ -134,19 +136,7 @@ def described(
             continue
         try:
             fields[name] = read(texts[key])
-            replace(instance, **{name: fields[name]})  # checks the type's own rule here, so the error names the key
-        except ValueError as error:
+            _one_of(name, fields[name])  # checks the type's own rule here, so the error names the key
+        except (ValueError, InvalidInput) as error:
             raise InvalidInput(f"{key} {texts[key][:60]!r}: {error}", field=key) from error
-    return changed(instance, fields)
-
-
-@as_input
-def changed(instance: Instance, fields: Mapping[str, Any]) -> Instance:
-    """The instance with these fields; with fewer vCPUs its pinning is left out and measured demand is cut to them."""
-    vcpus, pinning, changes = int(fields.get("vcpus", instance.vcpus)), instance.settings.pinning, dict(fields)
-    if pinning is not None and len(pinning.cpus) > vcpus:
-        changes["settings"] = replace(instance.settings, pinning=None)
-    if vcpus < instance.vcpus:
-        cut = {name: demand.within(vcpus) for name, demand in instance.demand.items() if demand.origin == "measured"}
-        changes["demand"] = {**instance.demand, **cut}
-    return replace(instance, **changes)
+    return fields

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Response
 from starlette.exceptions import HTTPException
 
-from advisor.domain import Host, Instance, Inventory
+from advisor.domain import Host, Instance, Inventory, asked_about, found_in
 from advisor.errors import AdvisorError, InvalidInput, NotFound
 from advisor.service import CloudService, PlacementService
 from api.routes.common import CloudDep, PlacementDep
@@ -168,16 +168,13 @@ class _Pool:
         raise NotFound(f"the inventory has no host {uuid[:60]} in this pool")
 
     def instance(self, uuid: str) -> Instance:
-        """A VM as the inventory has it, or one of which nothing is known."""
-        if uuid in self.instances:
-            return self.instances[uuid]
-        labelled = next((instance for instance in self.instances.values() if instance.labels.get(UUID) == uuid), None)
-        if labelled is not None:
-            return labelled
+        """A VM as the inventory has it, by its id or its label `uuid`; InvalidInput where it has none such."""
         try:
-            return Instance(check_id(uuid))
+            check_id(uuid)
         except ValueError as error:
             raise InvalidInput(str(error), field="VmUuid") from error
+        labelled = next((name for name, known in self.instances.items() if known.labels.get(UUID) == uuid), uuid)
+        return asked_about(uuid if uuid in self.instances else labelled, {}, found_in(self.instances.values()))
 
     def uuid_of(self, name: str) -> str:
         """XAPI's uuid of an instance."""

@@ -184,11 +184,8 @@ def of_demands(demands: Mapping[Resource, Demand]) -> dict[Resource, DemandBody]
 
 
 class InstanceNeeds(Schema):
-    """What an instance needs and what holds it back, the same for one that is there and one to place."""
+    """What an instance needs beside its size and what holds it back, for one that is there and one to place."""
 
-    id: Id | None = Field(default=None, description=SAME)
-    vcpus: Cpus = Field(default=1, description="virtual CPUs")
-    memory_mb: Amount = Field(default=0.0, description="memory in MB")
     disk_gb: Amount = Field(default=0.0, description="disk in GB")
     workload: Name | None = Field(default=None, description="name of a known workload; null = unknown")
     load: Annotated[float, Field(strict=True, gt=0, le=10)] = Field(
@@ -213,17 +210,6 @@ class InstanceNeeds(Schema):
     )
     demand: Demands = Field(default={}, description=DEMAND)
 
-    def named(self, instance_id: str, host: str | None = None) -> Instance:
-        """The domain's Instance of that id"""
-        same = set(InstanceNeeds.model_fields) - {"id", "pinning", "isolation", "demand"}
-        return Instance(
-            id=instance_id,
-            host=host,
-            settings=to_settings(self.isolation, self.pinning),
-            demand=to_demands(self.demand, self.vcpus),
-            **{name: getattr(self, name) for name in same},
-        )
-
 
 class InstanceBody(InstanceNeeds):
     """A VM or a container: what it needs, where it is, what holds it back."""
@@ -233,12 +219,21 @@ class InstanceBody(InstanceNeeds):
         {"vcpus": 4, "memory_mb": 8192, "demand": {"cpu": {"mean": 0.4, "p95": 0.9}, "net_mbit": 20.0}},
     )
 
+    id: Id | None = Field(default=None, description=SAME)
+    vcpus: Cpus = Field(default=1, description="virtual CPUs")
+    memory_mb: Amount = Field(default=0.0, description="memory in MB")
     host: Id | None = Field(default=None, description="the host it is on; null = not placed")
 
     @as_input
     def to_domain(self, instance_id: str) -> Instance:
         """The domain's Instance of that id."""
-        return self.named(same_name(self.id, instance_id), self.host)
+        same = set(InstanceBody.model_fields) - {"id", "pinning", "isolation", "demand"}
+        return Instance(
+            id=same_name(self.id, instance_id),
+            settings=to_settings(self.isolation, self.pinning),
+            demand=to_demands(self.demand, self.vcpus),
+            **{name: getattr(self, name) for name in same},
+        )
 
 
 class InstanceItem(InstanceBody):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
 from advisor.domain import (
+    Advised,
     BatchOrder,
     BurstSearchEnd,
     BurstTrial,
     Calibration,
     Constraints,
     EvidenceLevel,
+    Find,
     Instance,
     MitigationAction,
     Objective,
@@ -22,13 +24,17 @@ from advisor.domain import (
     ReasonKind,
     Recommendation,
     WorkloadProfile,
+    asked_about,
+    found_in,
     like_another,
     recommendation_as_json,
 )
 from advisor.errors import InvalidInput, NotFound
 from api.schemas.base import (
     WHOLE,
+    Amount,
     AnswerBody,
+    Cpus,
     Figure,
     Flag,
     Id,
@@ -43,12 +49,13 @@ from api.schemas.base import (
     examples,
 )
 from api.schemas.effects import CPU, CROWDED, JITTER, LATENCY, BandOut, CpuOut, EffectOut, ModelRef
-from api.schemas.inventory import InstanceNeeds
-from api.schemas.settings import Isolation, PinningMap, SettingsOut
+from api.schemas.inventory import InstanceNeeds, to_demands
+from api.schemas.settings import Isolation, PinningMap, SettingsOut, given_settings
 from profiler.host_kinds import HostKind
 
 Ids = Annotated[list[Id], Field(max_length=10_000)]
 MOST_SEARCHED_S = 60  # seconds for a joint search: it uses a CPU, and no request lasts longer
+_SIZE = ("vcpus", "memory_mb")
 MOST_AT_ONCE = 200  # instances of one batch: each of them is ranked on the cloud with those before it
 
 
@@ -74,7 +81,16 @@ class NewInstance(InstanceNeeds):
         }
     )
 
-    id: Id = Field(description="its id; it may be in the inventory already")
+    id: Id = Field(
+        description="its id; one that the inventory has brings its size, settings, labels, demand and place, which the "
+        "fields of the question replace"
+    )
+    vcpus: Cpus | None = Field(
+        default=None, description="virtual CPUs; null = as the inventory or `like` has it, else it must be given"
+    )
+    memory_mb: Amount | None = Field(
+        default=None, description="memory in MB; null = as the inventory or `like` has it, else 0"
+    )
     like: Id | None = Field(
         default=None,
         description="an instance of the inventory that it is like: its demand, workload and sensitivity are taken, "
@@ -85,32 +101,55 @@ class NewInstance(InstanceNeeds):
         default=None, description="which pCPUs each vCPU may use; null = the answer may choose"
     )
 
-    @as_input
-    def to_domain(self) -> tuple[Instance, WorkloadProfile | None]:
-        """The domain's Instance, and its own profile where one was given."""
+    def to_domain(self, find: Find) -> tuple[Instance, WorkloadProfile | None]:
+        """The domain's Instance, and its own profile where one was given; `find` looks up one of the inventory."""
         if self.workload is not None and self.profile is not None:
             raise InvalidInput("give workload or profile, not both", field="instance.profile")
-        instance = self.named(self.id)
-        profile = None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
-        return instance, profile
-
-    def like_another(self, instance: Instance, find: Callable[[str], Instance]) -> Instance:
-        """The instance with what is known of the one that it is like; `find` looks up an instance of the inventory."""
+        given = self._given()
+        if self.profile is not None:
+            given["workload"] = None
         if self.like is None:
-            return instance
-        for name in ("workload", "profile", "demand"):
-            if getattr(self, name):
-                raise InvalidInput(f"give like or {name}, not both", field=f"instance.{name}")
+            instance = asked_about(self.id, given, find)
+        else:
+            instance = self._like(self.like, asked_about(self.id, given, find, vcpus=1), find)
+        return self._demanding(instance), self._own_profile()
+
+    def _given(self) -> dict[str, Any]:
+        """The fields that the question has, but for the demand."""
+        apart = {"id", "like", "profile", "pinning", "isolation", "demand"}
+        given = {name: getattr(self, name) for name in self.model_fields_set - apart}
+        given = {name: value for name, value in given.items() if value is not None or name not in _SIZE}
+        settings = given_settings(self.isolation, self.pinning)
+        return {**given, "settings": settings} if settings else given
+
+    @as_input
+    def _demanding(self, instance: Instance) -> Instance:
+        demand = to_demands(self.demand, instance.vcpus)
+        return replace(instance, demand={**instance.demand, **demand}) if demand else instance
+
+    @as_input
+    def _own_profile(self) -> WorkloadProfile | None:
+        return None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
+
+    def _like(self, name: str, instance: Instance, find: Find) -> Instance:
+        """The instance with what is known of another one, which what the question says replaces."""
+        for field in ("workload", "profile", "demand"):
+            if getattr(self, field):
+                raise InvalidInput(f"give like or {field}, not both", field=f"instance.{field}")
         try:
-            other = find(self.like)
+            other = find(name)
         except NotFound as error:
             raise InvalidInput(f"{error.message} to be like", field="instance.like") from error
         kept = {name: getattr(instance, name) for name in ("service",) if name in self.model_fields_set}
-        return replace(like_another(instance, other, self.model_fields_set), **kept)
+        return replace(like_another(instance, other, self._sized(find)), **kept)
 
-
-def _nobody(name: str) -> Instance:
-    raise NotFound(f"there is no instance {name}")
+    def _sized(self, find: Find) -> Collection[str]:
+        """Which fields of its size the question or the inventory has."""
+        try:
+            find(self.id)
+        except NotFound:
+            return [name for name in _SIZE if getattr(self, name) is not None]
+        return _SIZE
 
 
 class ConstraintsBody(Schema):
@@ -171,10 +210,9 @@ class PlacementBody(Schema):
         description="try other settings on hosts where a limit would break; false: such hosts are rejected",
     )
 
-    def to_domain(self, find: Callable[[str], Instance] = _nobody) -> PlacementRequest:
+    def to_domain(self, find: Find = found_in(())) -> PlacementRequest:
         """The domain's request; `find` looks up an instance of the inventory."""
-        instance, profile = self.instance.to_domain()
-        instance = self.instance.like_another(instance, find)
+        instance, profile = self.instance.to_domain(find)
         return PlacementRequest(
             instance=instance,
             profile=profile,
@@ -221,7 +259,7 @@ class BatchBody(Schema):
         default=5.0, description="after it a joint search tries nothing more; the request's own deadline ends it sooner"
     )
 
-    def to_domain(self, find: Callable[[str], Instance]) -> list[PlacementRequest]:
+    def to_domain(self, find: Find) -> list[PlacementRequest]:
         """The domain's requests, in their order; `find` looks up an instance of the inventory.
 
         InvalidInput where an instance stands twice, and where a joint answer should have several candidates.
@@ -376,6 +414,16 @@ class PlacementAnswer(AnswerBody):
     dry_run: bool = Field(description="it holds no host")
     notes: list[str] = Field(description="what else to know")
     evidence: EvidenceOut | None = Field(default=None, description="what the answer rests on; null = not known")
+    advised: Advised = Field(
+        default="place",
+        description="place: it is on no host, and goes to the first candidate; stay: no candidate is better than as it "
+        "is; settings: others where it is; move: to the first candidate; none: no host can take it",
+    )
+    present: CandidateOut | None = Field(
+        default=None,
+        description="the instance where it is, with the settings that it has now; tied_with are candidates that are no "
+        "better; null = it is on no host",
+    )
     candidates: list[CandidateOut] = Field(description="hosts that can take it, best first")
     rejected: list[RejectionOut] = Field(description="hosts that cannot take it")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from api.schemas.base import WHOLE, AnswerBody, Cpu, Positive, Schema
+from api.schemas.base import WHOLE, AnswerBody, Cpu, Positive, Schema, as_input
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, IsolationSettings, NetMode, NetworkSettings, Pinning
 
 PinningMap = Annotated[
@@ -76,11 +76,23 @@ class SettingsOut(AnswerBody):
         return cls(pinning=pinning_map(settings.pinning), isolation=Isolation.of(settings))
 
 
+@as_input
+def _checked_settings(isolation: Isolation, pinning: dict[str, list[int]] | None) -> IsolationSettings:
+    return to_settings(isolation, pinning)
+
+
 def to_settings(isolation: Isolation | None, pinning: dict[str, list[int]] | None) -> IsolationSettings:
     """The domain's settings from the two fields of the API; ValueError when vCPUs are not numbered without gaps."""
     fields = dict(isolation or Isolation())
     network = None if fields["network"] is None else NetworkSettings(**dict(fields["network"]))
     return IsolationSettings(**{**fields, "pinning": _to_pinning(pinning), "network": network})
+
+
+def given_settings(isolation: Isolation, pinning: dict[str, list[int]] | None) -> dict[str, Any]:
+    """Only those of the settings that a caller sent, as fields of IsolationSettings; InvalidInput as to_settings."""
+    whole = _checked_settings(isolation, pinning)
+    given = {name: getattr(whole, name) for name in isolation.model_fields_set}
+    return given if pinning is None else {**given, "pinning": whole.pinning}
 
 
 def _to_pinning(pinning: dict[str, list[int]] | None) -> Pinning | None:

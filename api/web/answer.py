@@ -109,8 +109,7 @@ class RecommendationView:
     recommendation: Recommendation
     instance: Instance
     cards: tuple[Card, ...]
-    current: Card | None = None  # where it is now, when that is not among the cards
-    stay: bool = False  # it is best off where it is, or no other host is surely better
+    current: Card | None = None  # where it is now, as it is
     LISTED: ClassVar[int] = LISTED
 
     @property
@@ -125,9 +124,17 @@ class RecommendationView:
 
     @property
     def headline_card(self) -> Card | None:
-        """The card that the headline speaks of: the present host's where it stays, else the best one."""
-        staying = next((card for card in self.cards if card.here), self.current)
-        return staying if self.stay else self.best
+        """The card that the headline speaks of: as it is where it stays, else the one that is advised."""
+        if self.stay:
+            return self.current
+        if not self.cards:
+            return None
+        return next(card for card in self.cards if card.candidate is self.recommendation.best)
+
+    @property
+    def stay(self) -> bool:
+        """Nothing is better beyond the uncertainty than as it is."""
+        return self.recommendation.advised == "stay"
 
     @property
     def age(self) -> str:
@@ -170,26 +177,29 @@ class RecommendationView:
         return "; ".join(parts)
 
 
-def answer(
-    recommendation: Recommendation, instance: Instance, limits: Mapping[str, float], there: Candidate | None = None
-) -> RecommendationView:
-    """Lay it out; `limits` are the lowest ratios that neighbours accept, `there` is its present host as a candidate."""
+def answer(recommendation: Recommendation, instance: Instance, limits: Mapping[str, float]) -> RecommendationView:
+    """Lay it out; `limits` are the lowest ratios that neighbours accept."""
     learned = recommendation.model_version != "prior"
     best = recommendation.candidates[0] if recommendation.candidates else None
 
     def card_of(candidate: Candidate) -> Card:
-        return card(candidate, instance, limits, best=best.score if best else 0.0, learned=learned)
+        lost = recommendation.unpins(candidate)
+        return card(candidate, instance, limits, best=best.score if best else 0.0, learned=learned, is_unpinned=lost)
 
     cards = tuple(card_of(candidate) for candidate in recommendation.candidates)
-    current = card_of(there) if there else None
-    # A candidate names only the first hosts that it is tied with: look at the best one and at the present host.
-    stay = best is not None and (
-        instance.host in (best.host, *best.tied_with) or (there is not None and best.host in there.tied_with)
-    )
-    return RecommendationView(recommendation, instance, cards, current, stay)
+    current = card_of(recommendation.present) if recommendation.present else None
+    return RecommendationView(recommendation, instance, cards, current)
 
 
-def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float], *, best: float, learned: bool) -> Card:
+def card(
+    candidate: Candidate,
+    instance: Instance,
+    limits: Mapping[str, float],
+    *,
+    best: float,
+    learned: bool,
+    is_unpinned: bool = False,
+) -> Card:
     """One candidate with everybody on its host: the newcomer, then neighbours, the worst off first.
 
     `best` is the best score. A reader sees how far a score is behind it: by itself a score says little, and on crowded
@@ -202,6 +212,8 @@ def card(candidate: Candidate, instance: Instance, limits: Mapping[str, float], 
         *(picture.row(neighbour, newcomer=False, limit=limits.get(neighbour.instance)) for neighbour in neighbours),
     )
     settings = picture.settings_in_words(candidate.isolation)
+    if is_unpinned:
+        settings.insert(0, ("Pinning", "none, in place of the one that it has"))
     changes = [(name, picture.settings_in_words(changed)) for name, changed in candidate.changes.items()]
     behind = f"{best - candidate.score:.3f}" if best - candidate.score >= _SAME_SCORE else ""
     return Card(candidate, rows, settings, changes, candidate.host == instance.host, behind, learned)

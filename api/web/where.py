@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import OBJECTIVES, Candidate, Instance, like_another
+from advisor.domain import OBJECTIVES, Instance, asked_about, like_another
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import InventoryService, PlacementService
 from api.html.render import page
@@ -60,7 +59,7 @@ def _known(inventory: InventoryService, name: str) -> str | None:
 
 def _ask(form: Form, inventory: InventoryService, placements: PlacementService) -> RecommendationView | None:
     try:
-        instance = _unpinned(inventory.find_instance(form.existing)) if form.existing else form.new_instance()
+        instance = _resident(form.existing, inventory) if form.existing else form.new_instance()
         if instance is None:
             return None
         if form.values["like"] and not form.existing:
@@ -74,28 +73,23 @@ def _ask(form: Form, inventory: InventoryService, placements: PlacementService) 
                 return None
             instance = like_another(instance, inventory.instance(other), form.sized)
         recommendation = placements.place(form.request(instance)).recommendation
-        hosts = [candidate.host for candidate in recommendation.candidates]
-        present: Candidate | None = None
-        if instance.host and instance.host not in hosts:
-            # Asked together with the best host, so that the answer says whether both are tied.
-            both = placements.place(form.request(instance, hosts=(*hosts[:1], instance.host))).recommendation
-            present = next((candidate for candidate in both.candidates if candidate.host == instance.host), None)
     except NotFound as error:
         form.errors["instance"] = error.message
         return None
     except InvalidInput as error:
         form.blame(error)
         return None
-    limits = _limits(inventory, [*hosts, present.host] if present else hosts)
-    return answer(recommendation, instance, limits, present)
+    shown = (*recommendation.candidates, *filter(None, [recommendation.present]))
+    limits = _limits(inventory, {candidate.host for candidate in shown})
+    return answer(recommendation, instance, limits)
 
 
-def _unpinned(instance: Instance) -> Instance:
-    """The instance as it may be moved: its pinning names pCPUs of the host that it leaves."""
-    return replace(instance, settings=replace(instance.settings, pinning=None))
+def _resident(name: str, inventory: InventoryService) -> Instance:
+    """The instance of the inventory that goes by this name; NotFound where none does."""
+    return asked_about(inventory.find_instance(name).id, {}, inventory.instance)
 
 
-def _limits(inventory: InventoryService, hosts: Sequence[str]) -> dict[str, float]:
+def _limits(inventory: InventoryService, hosts: Collection[str]) -> dict[str, float]:
     """The lowest ratios that instances on these hosts accept, where they have one."""
     return {
         neighbour.id: neighbour.min_throughput_ratio

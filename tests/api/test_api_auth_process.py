@@ -103,7 +103,7 @@ def _whole_run(server: Postgres, folder: Path) -> None:
                 return answer.status_code
 
             assert ask("PUT", "/v1/hosts/h1", json={"kind": "kvm", "pcpus": 4, "memory_mb": 1024}) == 201
-            assert ask("POST", "/v1/placements", json={"instance": {"id": "n"}}) == 200
+            assert ask("POST", "/v1/placements", json={"instance": {"id": "n", "vcpus": 1}}) == 200
             assert ask("GET", "/v1/hosts/nope") == 404
             assert ask("PUT", "/v1/hosts/h2", json={"kind": right}) == 422
             assert ask("GET", "/v1/hosts", f"Bearer {wrong}") == 401

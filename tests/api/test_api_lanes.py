@@ -26,7 +26,7 @@ from tests.api.api_client import Client, bent_client, session
 
 pytestmark = pytest.mark.anyio
 
-QUESTION = {"instance": {"id": "n"}, "dry_run": True}
+QUESTION = {"instance": {"id": "n", "vcpus": 1}, "dry_run": True}
 
 
 def blocked() -> tuple[threading.Event, Callable[[], str]]:

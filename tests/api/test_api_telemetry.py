@@ -57,8 +57,8 @@ def test_requests_are_counted_by_route_template_not_by_path(client: Client) -> N
 
 
 def test_questions_and_samples_are_counted_by_what_came_of_them(client: Client) -> None:
-    client.ask("POST", "/v1/placements", json={"instance": {"id": "n"}, "dry_run": True})
-    client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "memory_mb": 1e9}, "dry_run": True})
+    client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "vcpus": 1}, "dry_run": True})
+    client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "vcpus": 1, "memory_mb": 1e9}, "dry_run": True})
     host = {"id": "x", "kind": "kvm", "pcpus": 2, "memory_mb": 1}
     client.ask("POST", "/v1/predictions", json={"host": host, "instances": [{"id": "a"}, {"id": "b"}]})
     sample = {"host": "h1", "metric": "event", "value": 1, "time": "2026-01-31T12:00:00Z"}
@@ -81,7 +81,7 @@ def test_the_state_is_told_at_every_scrape(client: Client) -> None:
     client.ask("PUT", "/v1/hosts/silent", json={"kind": "kvm", "pcpus": 2, "memory_mb": 1})
     assert _metric(client, "cotenant_hosts") == "7.0"
     assert _metric(client, "cotenant_pending_answers") == "0.0"
-    client.ask("POST", "/v1/placements", json={"instance": {"id": "n"}})
+    client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "vcpus": 1}})
     assert _metric(client, "cotenant_pending_answers") == "1.0"
 
 
@@ -96,7 +96,7 @@ def test_hosts_that_fell_silent_are_counted(settings: Settings, client: Client) 
 
 
 def test_what_is_remembered_is_counted_as_hits(client: Client) -> None:
-    question = {"instance": {"id": "n"}, "dry_run": True}
+    question = {"instance": {"id": "n", "vcpus": 1}, "dry_run": True}
     client.ask("POST", "/v1/placements", json=question)
     assert _metric(client, 'cotenant_remembered_answers_total{result="miss"}') == "1.0"
     missed = float(_metric(client, 'cotenant_remembered_lookups_total{result="miss"}') or 0)
@@ -129,7 +129,7 @@ def test_what_is_under_way_is_told_and_returns_to_nothing(client: Client) -> Non
 
 
 def test_promtool_accepts_every_name(client: Client) -> None:
-    client.ask("POST", "/v1/placements", json={"instance": {"id": "n"}})
+    client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "vcpus": 1}})
     client.get("/v1/hosts/nope")
     _check_with_promtool(client.get("/metrics").text)
 
@@ -188,7 +188,7 @@ with Advisor(settings) as advisor:
             print(client.get("/metrics").text)
         else:
             client.ask("PUT", f"/v1/hosts/{name}", json={"kind": "kvm", "pcpus": 2, "memory_mb": 1})
-            client.ask("POST", "/v1/placements", json={"instance": {"id": "n"}, "dry_run": True})
+            client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "vcpus": 1}, "dry_run": True})
 """
 
 

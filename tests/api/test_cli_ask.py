@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from advisor.domain import Band, Effect, Rejection
+from advisor.domain import Band, Effect, PlacementRequest, Recommendation, Rejection
 from api.cli.answers import model_line
 from tests.api.cli_runs import run
 from tests.api.sample_answer import HOSTILE, answer
@@ -142,13 +142,33 @@ def test_an_instance_of_the_inventory_is_taken_off_its_host_first() -> None:
     assert found["candidates"][0]["neighbours"] == []
 
 
-@pytest.mark.parametrize(("name", "here"), [("shop-3", "h1"), ("batch-1", "h2")])  # the best host, and one tied with it
-def test_an_instance_that_is_well_where_it_is_stays_there(
-    name: str, here: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("api.cli.ask.offline.where", lambda _, request, **__: answer(request))
-    assert run("where", CLOUD, "--instance", name).stdout.startswith(f"{name} is on {here} already;")
-    assert run("where", CLOUD, "--instance", "mystery").stdout.startswith("mystery should go to h1.")
+def standing(request: PlacementRequest, on: str, *tied: str) -> Recommendation:
+    """The sample answer for an instance that is on that host, which is tied with these candidates as it stands."""
+    told = answer(request)
+    there = next(one for one in told.candidates if one.host == on)
+    slow = replace(there.newcomer, throughput_ratio=Band(0.61, 0.5, 0.7))
+    return replace(told, present=replace(there, newcomer=slow, tied_with=tied))
+
+
+def headline(monkeypatch: pytest.MonkeyPatch, name: str, *standing_on: str) -> str:
+    monkeypatch.setattr("api.cli.ask.offline.where", lambda _, request, **__: standing(request, *standing_on))
+    return run("where", CLOUD, "--instance", name).stdout.splitlines()[0]
+
+
+def test_the_headline_says_what_a_resident_has_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = headline(monkeypatch, "shop-3", "h1", "h2", "h1")
+    assert said == "shop-3 is on h1 already, at 0.61 as it is; nothing is better beyond the uncertainty."
+    assert headline(monkeypatch, "shop-3", "h1").startswith("shop-3 should stay on h1 under other settings: 0.61 -> ")
+    # h2 is tied with h1, so it stays there under the settings that suit it best.
+    assert headline(monkeypatch, "batch-1", "h2").startswith("batch-1 should stay on h2 under other settings: 0.61 -> ")
+    monkeypatch.setattr(
+        "api.cli.ask.offline.where",
+        lambda _, request, **__: replace(
+            standing(request, "h2"), candidates=(replace(answer(request).candidates[0], tied_with=()),)
+        ),
+    )
+    moved = run("where", CLOUD, "--instance", "batch-1").stdout
+    assert moved.startswith("batch-1 should move from h2 to h1: 0.61 -> 0.95.")
 
 
 def test_a_new_instance_may_be_like_another_one() -> None:
@@ -166,7 +186,7 @@ def test_a_new_instance_may_be_like_another_one() -> None:
         (("--like", "nobody"), "--like nobody: there is no instance of that name"),
         (
             ("--like", "files-1", "--instance", "shop.yaml"),
-            "shop.yaml says what shop-7 runs or wants; leave out --like",
+            "the file says what shop-7 runs or needs; leave out --like",
         ),
     ],
 )

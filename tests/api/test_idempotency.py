@@ -18,8 +18,8 @@ from tests.advisor.service.service_clock import Clock
 from tests.api.api_client import Bent, Client, bent_client, failing
 
 KEY = "8e03978e-40d5-43dd-bc93-6894a57f9324"
-PLACE = {"instance": {"id": "new", "workload": "web-1k"}, "limit": 2}
-BATCH = {"instances": [{"id": "n-1"}, {"id": "n-2"}], "dry_run": True}
+PLACE = {"instance": {"id": "new", "vcpus": 1, "workload": "web-1k"}, "limit": 2}
+BATCH = {"instances": [{"id": name, "vcpus": 1} for name in ("n-1", "n-2")], "dry_run": True}
 PLAN = {"kind": "evacuate", "empty": ["h2"]}
 QUESTIONS = [("/v1/placements", PLACE), ("/v1/placements:batch", BATCH), ("/v1/plans", PLAN)]
 

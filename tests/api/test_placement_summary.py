@@ -77,7 +77,7 @@ def test_what_is_stored_stays_whole_and_can_be_read_either_way(crowded: Client) 
 
 
 def test_a_batch_is_answered_in_short_too(crowded: Client) -> None:
-    body = {"instances": [{"id": "a", "workload": "web"}, {"id": "b", "workload": "web"}], "dry_run": True}
+    body = {"instances": [{"id": name, "vcpus": 1, "workload": "web"} for name in "ab"], "dry_run": True}
     (first, second) = crowded.ask("POST", "/v1/placements:batch?summary=true", json=body).json()["answers"]
     assert set(first) == set(second) == set(PlacementSummary.model_fields)
     assert [len(one["candidates"]) for one in (first, second)] == [1, 1]

@@ -10,7 +10,7 @@ import pytest
 from advisor.service import Advisor
 from tests.api.api_client import Client
 
-TWO = [{"id": f"n-{number}", "memory_mb": 256, "workload": "web-1k"} for number in (1, 2)]
+TWO = [{"id": f"n-{number}", "vcpus": 1, "memory_mb": 256, "workload": "web-1k"} for number in (1, 2)]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_what_is_held_counts_in_for_the_next_question_and_can_be_read(empty: Cli
     assert empty.ask("GET", f"/v1/placements/{second['id']}").status_code == 404
 
 
-SMALL_THEN_LARGE = [{"id": "small", "memory_mb": 900}, {"id": "large", "memory_mb": 1500}]
+SMALL_THEN_LARGE = [{"id": "small", "vcpus": 1, "memory_mb": 900}, {"id": "large", "vcpus": 1, "memory_mb": 1500}]
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_only_the_chosen_answers_are_held(uneven: Client, advisor: Advisor) -> N
     answers = batch(uneven, instances=SMALL_THEN_LARGE, order="joint", time_limit_s=30)
     stored = {one.recommendation.id for one in advisor.outcomes.page().items}
     assert stored == {one["id"] for one in answers}
-    held = batch(uneven, instances=[{"id": "next", "memory_mb": 900}], dry_run=True)
+    held = batch(uneven, instances=[{"id": "next", "vcpus": 1, "memory_mb": 900}], dry_run=True)
     rejected = {one["host"]: one["code"] for one in held[0]["rejected"]}
     assert rejected == dict.fromkeys(("e1", "e2"), "capacity.memory")
 

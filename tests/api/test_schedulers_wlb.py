@@ -165,8 +165,9 @@ def test_a_host_without_room_has_no_stars_and_a_reason(xapi: Xapi, pool: Advisor
     assert len(rated["u2"]) == 2
 
 
-def test_a_vm_that_nobody_knows_is_answered_too(xapi: Xapi) -> None:
-    assert len(xapi.vm_recommendations("5c1f7e6a-0000-4d3b-9b0e-1a2b3c4d5e6f", live_hosts=3)) == 3
+def test_a_vm_without_a_known_size_is_refused(xapi: Xapi) -> None:
+    with pytest.raises(RefusedError, match="size is needed"):
+        xapi.vm_recommendations("5c1f7e6a-0000-4d3b-9b0e-1a2b3c4d5e6f", live_hosts=3)
 
 
 def test_vms_that_start_one_after_another_spread(xapi: Xapi, pool: Advisor) -> None:
@@ -214,6 +215,7 @@ def test_a_crowd_is_told_to_move_apart_and_then_nothing_more(xapi: Xapi, pool: A
 
 
 def test_every_answer_has_one_entry_in_the_audit_log(xapi: Xapi, pool: Advisor) -> None:
+    pool.inventory.put_instance(Instance("new", 1, 1024.0))
     before = len(pool.access.audit(limit=1000).items)
     xapi.vm_recommendations("uuid-of-v0", live_hosts=3)
     xapi.vm_recommendations("new", live_hosts=3)

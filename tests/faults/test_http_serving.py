@@ -20,7 +20,7 @@ import pytest
 from tests.advisor.store.at_once import at_once
 from tests.servers.service import Service
 
-QUESTION = {"instance": {"id": "n"}, "dry_run": True}
+QUESTION = {"instance": {"id": "n", "vcpus": 1}, "dry_run": True}
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_the_service_says_so_meanwhile_and_recovers_by_itself(
         ("GET", "/readyz", None),
         ("PUT", "/v1/hosts/h2", HOST),
         ("POST", "/v1/samples", {"samples": [sample]}),
-        ("POST", "/v1/placements", {"instance": {"id": "new"}}),
+        ("POST", "/v1/placements", {"instance": {"id": "new", "vcpus": 1}}),
     ):
         answer = service.ask(method, path, body)
         assert _is_away(answer), (path, answer)

@@ -56,7 +56,7 @@ class Client:
                 ("PUT", f"/v1/hosts/{self.name}", HOST),
                 ("POST", "/v1/samples", {"samples": [sample]}),
                 ("GET", f"/v1/hosts/{self.name}", None),
-                ("POST", "/v1/placements", {"instance": {"id": f"new-{self.name}"}, "dry_run": True}),
+                ("POST", "/v1/placements", {"instance": {"id": f"new-{self.name}", "vcpus": 1}, "dry_run": True}),
             ):
                 try:
                     answer: Answer | OSError = ask(f"{self._url}{path}", method, body)

@@ -65,7 +65,9 @@ def served(environment: Mapping[str, str], tmp_path_factory: pytest.TempPathFact
     # On a busy machine 30 boots take longer than the minute that answers are held by default.
     with serving(tmp_path_factory.mktemp("service"), env={"COTENANT_RESERVE_S": "900"}) as made:
         made.sync(environment)
-        made.http.post("/v1/placements", json={"instance": {"id": "first"}, "dry_run": True}).raise_for_status()
+        made.http.post(
+            "/v1/placements", json={"instance": {"id": "first", "vcpus": 1}, "dry_run": True}
+        ).raise_for_status()
         yield made
 
 

@@ -64,7 +64,7 @@ def test_a_host_that_is_disabled_or_down_takes_nothing(
     try:
         assert set(service.sync(environment)["hosts"]) == {"h005", "h006"}
         refused = service.http.post(
-            "/v1/placements", json={"instance": {"id": "n"}, "hosts": ["h005", "h006"], "dry_run": True}
+            "/v1/placements", json={"instance": {"id": "n", "vcpus": 1}, "hosts": ["h005", "h006"], "dry_run": True}
         ).json()["rejected"]
         assert [one["code"] for one in refused] == ["host.disabled", "host.disabled"]
         labels = [service.get(f"/v1/hosts/{name}")["labels"]["disabled_reason"] for name in ("h005", "h006")]

@@ -1,4 +1,4 @@
-// Description: sha256 cd5857ebe5ea472449e8f205f9f84be7a553376fb29537e5c1fed1f5bf632937
+// Description: sha256 03430b91a8caf28c052fc1513b710d008a6120f91eaef05b295e22b7b77c1185
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -102,7 +102,7 @@ type NewInstance struct {
 	// Exclusive shares its host with nobody
 	Exclusive *bool `json:"exclusive,omitempty" tfsdk:"exclusive"`
 
-	// Id its id; it may be in the inventory already
+	// Id its id; one that the inventory has brings its size, settings, labels, demand and place, which the fields of the question replace
 	Id string `json:"id" tfsdk:"id"`
 
 	// Labels free texts; anti_affinity names a group of which no two share a host; some name domains or taps
@@ -120,7 +120,7 @@ type NewInstance struct {
 	// MaxTimeShort the part of the time, 0-1, for which it may be short of CPU; null = any
 	MaxTimeShort *float64 `json:"max_time_short,omitempty" tfsdk:"max_time_short"`
 
-	// MemoryMb memory in MB
+	// MemoryMb memory in MB; null = as the inventory or `like` has it, else 0
 	MemoryMb *float64 `json:"memory_mb,omitempty" tfsdk:"memory_mb"`
 
 	// MinThroughputRatio the share of its speed alone that it must keep; null = any
@@ -129,7 +129,7 @@ type NewInstance struct {
 	// Service what it is sensitive to
 	Service *string `json:"service,omitempty" tfsdk:"service"`
 
-	// Vcpus virtual CPUs
+	// Vcpus virtual CPUs; null = as the inventory or `like` has it, else it must be given
 	Vcpus *int64 `json:"vcpus,omitempty" tfsdk:"vcpus"`
 
 	// Workload name of a known workload; null = unknown

@@ -157,7 +157,8 @@ EDGES = ("expected", "lower", "upper")
 def _in_order(
     question: PlacementQuestion, hosts: Ints, score: Floats, after: InterferencePrediction, scenes: Ints
 ) -> list[int]:
-    """Best first: by scores that are equal within EQUAL, then who is badly off, quick answers, headroom and name."""
+    """Best first: by scores that are equal within EQUAL, then who is badly off, quick answers, where it is already,
+    headroom and name."""
     headroom = headroom_of(question, hosts)
     lowest = [float(np.nanmin(after.throughput.expected[scene])) for scene in scenes]
     sensitive = question.request.instance.service == "latency"
@@ -173,10 +174,12 @@ def _in_order(
 
     if question.request.objective == "pack":
         return sorted(range(len(hosts)), key=lambda at: (-round(float(score[at]), 9), at))
+    own = {host for host, _ in question.snapshot.where(question.request.instance.id)}
     keys = zip(
         leaders([float(one) for one in score], EQUAL),
         leaders(lowest, NOTICED),
         leaders(speed, NOTICED),
+        [float(int(host) in own) for host in hosts],
         headroom.one_node.tolist(),
         headroom.least.tolist(),
         strict=True,

@@ -52,7 +52,7 @@ def killed_after(folder: Path, left: Path) -> Iterator[Service]:
 
 
 def answer(service: Service, number: int) -> str:
-    asked = service.ask("POST", "/v1/placements", {"instance": {"id": f"new-{number}"}, "dry_run": True})
+    asked = service.ask("POST", "/v1/placements", {"instance": {"id": f"new-{number}", "vcpus": 1}, "dry_run": True})
     return str(asked.body["id"])
 
 
