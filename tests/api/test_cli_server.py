@@ -203,6 +203,13 @@ def test_a_service_that_does_not_answer_as_one_is_one_sentence(double: Double, r
     assert words in told.stderr
 
 
+def test_an_instance_that_a_service_tells_wrongly_is_one_sentence(double: Double) -> None:
+    double.welcome = Reply(200, body=b"{}")
+    told = run("where", "--server", double.url, "--instance", "shop-7")
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr == f"cotenant: {double.url} answers with something that is no instance\n"
+
+
 @pytest.mark.parametrize("name", ["shop-7", "model", "mitigation", "isolation"])
 def test_an_answer_is_read_as_it_was_decided_whatever_instances_are_called(name: str) -> None:
     request = PlacementRequest(Instance("shop-7"), commands=True)
