@@ -132,7 +132,8 @@ def stored(connection: Connection) -> tuple[Inventory, int]:
 def stored_around(connection: Connection, reading: Reading) -> tuple[Inventory, int]:
     """As `stored`, but only what a partial reading may touch."""
     names = {str(item["id"]) for item in reading.instances} | reading.gone
-    nearby = {item.id: item for item in instances.on_hosts(connection, reading.gone_hosts)}
+    told = reading.gone_hosts | {str(item["id"]) for item in reading.hosts}  # whose CPUs may be others now
+    nearby = {item.id: item for item in instances.on_hosts(connection, told)}
     nearby |= {item.id: item for item in instances.get_many(connection, names)}
     host_ids = {str(item["id"]) for item in reading.hosts} | {str(item["host"]) for item in reading.instances}
     host_ids |= {item.host for item in nearby.values() if item.host} | reading.gone_hosts

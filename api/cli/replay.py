@@ -21,7 +21,9 @@ COLUMNS = (
 
 
 def replay(
-    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="File or folder in one of the formats of docs/traces.md.")],
+    trace: Annotated[
+        Path, typer.Argument(metavar="TRACE", help="File or folder in one of the formats of docs/traces.md.")
+    ],
     form: Annotated[
         TraceForm | None, typer.Option(help="Format of the trace.", show_default="by what the file looks like")
     ] = None,

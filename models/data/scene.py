@@ -27,6 +27,7 @@ DEVICES = RESOURCES[1:]
 DEVICE_DEMAND = ("mean", "spread", "common", "doubt")
 _NO_DEVICE = np.full((len(DEVICES), len(DEVICE_DEMAND)), np.nan)
 PROBED = "probe."  # before a probed value among the numbers of a platform, and among metrics
+MIN_THREADS = 2  # of a core on which two instances can meet
 DISK_KINDS = ("", "hdd", "ssd", "nvme", "network")
 
 
@@ -129,19 +130,19 @@ class SceneBatch:
     """S scenes with up to N slots for instances and up to P pCPUs. Slots without an instance have `present` False.
 
     Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
-    `disk_kind` (S,); `disk_mb_s` and `mem_bw_mb_s` (S,) what disk and memory were measured to do there, nan =
-    unknown; `platform` (S,) its name, "" = unknown; `probed` (S, 9) what probes found there in the order of
-    PROBED_VALUES, nan = unknown; `shared` (S, P) where unpinned instances run: on all pCPUs but isolated ones, or on
-    all where every one is isolated; `driver_cpus` (S, P) where the driver domain may run and
-    `driver_weight` (S,) its scheduler weight; `node` (S, P) the NUMA node of each pCPU, which is one more than the
-    last where no node names it. Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf =
-    none), `weight`, `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for
-    that: a cap (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
-    `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs
-    that any vCPU of it may use. A pCPU stands at its position among those of its host, whatever its number
-    (`Host.cpus`). `cpu_demand` (S, N, 18): its demand for CPUs over time in the order of CPU_DEMAND, nan
-    = unknown; a known mean stands instead of that of the profile. `device_demand` (S, N, 3, 4): the same of DEVICES
-    in the order of DEVICE_DEMAND.
+    `disk_kind` (S,); `disk_mb_s` and `mem_bw_mb_s` (S,) what disk and memory were measured to do there, nan = unknown;
+    `platform` (S,) its name, "" = unknown; `probed` (S, 9) what probes found there in the order of PROBED_VALUES, nan =
+    unknown; `shared` (S, P) where unpinned instances run: on all pCPUs but isolated ones, or on all where every one is
+    isolated; `driver_cpus` (S, P) where the driver domain may run and `driver_weight` (S,) its scheduler weight; `node`
+    (S, P) the NUMA node of each pCPU, which is one more than the last where no node names it; `adjacent` (S,) whether
+    the host numbers the threads of a core side by side, with a gap before the next core, as ppc64 does. Per slot, (S,
+    N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`, `prompt` whether it is
+    sensitive to latency and has a setting that is rendered otherwise for that: a cap (models.physics.cap_periods) or a
+    traffic class (models.physics.htb), `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no
+    limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs that any vCPU of it may use. A pCPU stands at
+    its position among those of its host, whatever its number (`Host.cpus`). `cpu_demand` (S, N, 18): its demand for
+    CPUs over time in the order of CPU_DEMAND, nan = unknown; a known mean stands instead of that of the profile.
+    `device_demand` (S, N, 3, 4): the same of DEVICES in the order of DEVICE_DEMAND.
 
     Each array is declared `over` its axes; those per slot with what an `empty` slot has, and those that say how an
     instance is isolated, beside its pinning, as a `setting`. ValueError where an array has other axes than declared.
@@ -159,6 +160,7 @@ class SceneBatch:
     driver_cpus: Bools = field(metadata=over("scene"))
     driver_weight: Floats = field(metadata=over("scene"))
     node: Ints = field(metadata=over("scene"))
+    adjacent: Bools = field(metadata=over("scene"))
     present: Bools = field(metadata=over("slot", empty=False))
     profile: Ints = field(metadata=over("slot", empty=0))
     load: Floats = field(metadata=over("slot", empty=0.0))
@@ -291,6 +293,15 @@ def shared_on(host: Host, width: int) -> Bools:
     if len(isolated) < host.pcpus:
         shared[isolated] = False
     return shared
+
+
+def threads_adjacent(host: Host) -> bool:
+    """Whether the numbers of a host's CPUs come in runs as long as a core has threads, with gaps between them."""
+    threads, numbers = host.threads_per_core, host.cpu_ids
+    if threads < MIN_THREADS or not numbers or len(numbers) % threads:
+        return False
+    known, runs = set(numbers), [numbers[at : at + threads] for at in range(0, len(numbers), threads)]
+    return all(run[-1] - run[0] == threads - 1 and run[0] - 1 not in known for run in runs)
 
 
 def affinity_on(host: Host, instance: Instance, width: int) -> Bools:
@@ -427,5 +438,6 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         driver_cpus=driver,
         driver_weight=np.array([float(host.driver_weight) for host, _ in scenes]),
         node=node,
+        adjacent=np.array([threads_adjacent(host) for host, _ in scenes], dtype=bool),
         **columns,
     )

@@ -12,7 +12,8 @@ THREADS = HOST_NUMBERS.index("threads_per_core")
 
 def cores_of(scenes: SceneBatch) -> Ints:
     """The first pCPU of each pCPU's core, (S, P): siblings are numbered side by side where only that fits the NUMA
-    nodes, else each thread's pCPUs follow those of the thread before, as Linux numbers them on most machines."""
+    nodes or the numbers of the host's CPUs say so, else each thread's pCPUs follow those of the thread before, as Linux
+    numbers them on most machines."""
     cpu = np.arange(scenes.node.shape[1])[None, :]
     pcpus = scenes.pcpus.astype(np.int64)[:, None]
     threads = np.maximum(np.nan_to_num(scenes.host_numbers[:, THREADS], nan=1.0), 1.0).astype(np.int64)[:, None]
@@ -22,7 +23,7 @@ def cores_of(scenes: SceneBatch) -> Ints:
     is_far, is_near = (
         (np.take_along_axis(scenes.node, numbering, axis=1) == scenes.node).all(axis=1) for numbering in (far, near)
     )
-    return np.where((is_near & ~is_far)[:, None], near, far)
+    return np.where((scenes.adjacent | (is_near & ~is_far))[:, None], near, far)
 
 
 def cpu_overlap(scenes: SceneBatch) -> Floats:

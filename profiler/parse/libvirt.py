@@ -411,7 +411,7 @@ def _memory_mb(root: ET.Element, where: str) -> float:
         raise ParseError("domain XML", where, 1, f"unit {unit[:60]!r} of memory is unknown")
     base = 1000 if unit.lower().endswith("b") and not scale["of_1024"] else 1024
     power = "kmgtpe".index(scale["power"].lower()) + 1 if scale["power"] else 0
-    return _count(memory.text, where) * base**power / (1 << 20)
+    return _count(memory.text, where) * float(base) ** power / (1 << 20)
 
 
 def _bandwidth(interface: ET.Element, where: str) -> Bandwidth | None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import HOST_NUMBERS, ProfileTable, SceneBatch, affinity_on, slot_values, stack
-from profiler.observed import NET_MODES, IsolationSettings, NetworkSettings, Pinning
+from models.data.topology import cores_of
+from profiler.observed import NET_MODES, Host, IsolationSettings, NetworkSettings, Pinning
 from tests.examples import examples
 from tests.models.synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
 
@@ -125,6 +126,22 @@ def test_a_pin_beyond_the_host_is_refused_with_the_hosts_cpus() -> None:
         batch((host("kvm", 2), [instance("a", pins="0:3")]))
     with pytest.raises(ValueError, match="pCPU 3"):
         affinity_on(host("kvm", 3), instance("a", pins="0:3"), width=8)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "threads", "first"),
+    [
+        ((0, 1, 8, 9), 2, [0, 0, 2, 2]),  # ppc64 with two of eight threads
+        ((0, 1, 2, 3), 2, [0, 1, 0, 1]),  # as Linux numbers most machines
+        ((0, 1, 16, 17), 1, [0, 1, 2, 3]),
+        ((0, 2, 4, 6), 1, [0, 1, 2, 3]),  # siblings are switched off
+        ((0, 1, 2, 3, 16, 17, 18, 19), 2, [0, 1, 2, 3, 0, 1, 2, 3]),  # some cores are offline
+        ((0, 1, 8, 9, 10), 2, [0, 1, 2, 3, 4]),
+    ],
+)
+def test_cores_are_found_by_the_numbers_of_cpus(numbers: tuple[int, ...], threads: int, first: list[int]) -> None:
+    there = Host("h", "kvm", len(numbers), 1024.0, threads_per_core=threads, cpu_ids=numbers)
+    assert cores_of(batch((there, []))).tolist() == [first]
 
 
 def test_unknown_host_numbers_are_nan() -> None:

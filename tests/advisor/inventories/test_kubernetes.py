@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from advisor.domain import Announcement, Instance, PlacementRequest, pods
+from advisor.domain import Announcement, Instance, IsolationSettings, Pinning, PlacementRequest, pods
 from advisor.errors import NotFound
 from advisor.inventories.kubernetes import source
 from advisor.inventories.kubernetes.account import ClusterAccount, account
@@ -373,6 +373,18 @@ def test_in_a_pod_the_service_account_is_taken_and_its_token_read_anew(tmp_path:
     assert (found.server, found.ca, found.bearer()) == ("https://[fd00::1]:6443", tmp_path / "ca.crt", "first")
     (tmp_path / "token").write_text("second\n")
     assert found.bearer() == "second"
+
+
+def test_a_node_that_lost_cpus_is_followed_whatever_is_pinned_to_them(api: ApiServer, advisor: Advisor) -> None:
+    advisor.inventory.follow(reading(api))
+    there = advisor.inventory.host("n2")
+    pins = IsolationSettings(pinning=Pinning(((there.pcpus - 1,),)))
+    advisor.inventory.put_instance(Instance("mine", host="n2", settings=pins))
+    less = {"id": "n2", "kind": there.kind, "pcpus": there.pcpus - 1, "memory_mb": 1024.0, "labels": {}}
+    news = advisor.inventory.follow(replace(Reading("kubernetes", ()), partial=True, hosts=(less,)))
+    assert [sentence.split()[:2] for sentence in news.left_out] == [["instance", "mine"]]
+    assert advisor.inventory.host("n2").pcpus == there.pcpus - 1
+    assert advisor.inventory.instance("mine").settings.pinning is None
 
 
 def test_a_host_that_is_gone_stays_while_somebody_is_on_it(api: ApiServer, advisor: Advisor) -> None:
