@@ -282,6 +282,8 @@ def _printable(text: str) -> str:
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class only
+    if isinstance(error.__cause__, AdvisorError):  # raised while FastAPI read the body
+        return _advisor_error(request, error.__cause__)
     kind = OF_STATUS.get(error.status_code) or Kind(f"http.{error.status_code}", error.status_code, error.detail, "")
     detail, headers = error.detail, error.headers
     if detail == HTTPStatus(error.status_code).phrase:  # the router's own, which says no more than the status

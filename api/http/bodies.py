@@ -16,9 +16,11 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from advisor.validation import load_json
-from api.problems import OF_STATUS, respond
+from api.problems import OF_ERROR, OF_STATUS, Busy, respond
 
 PAUSE_S = 10.0  # without a byte of the body
+SMALL = 2**16  # bytes: shorter bodies are always read
+_TOGETHER = "other large requests are being worked on, and there is no room for this one; ask again in a moment"
 SLOWEST_BYTES_PER_S = 4096  # mean rate after the first pause: 16 MiB may take an hour, but 100 bytes may not
 
 
@@ -57,7 +59,10 @@ class JsonRoute(APIRoute):
 class BodyLimit:
     """Refuses a body over the limit: by its announced length before a byte is read, else as soon as it is too long.
 
-    Also refuses a compressed body, whose size is not known before it is unpacked, and one that comes too slowly.
+    Also refuses a compressed body, whose size is not known before it is unpacked, and one that comes too slowly. Large
+    bodies may together be as long as one: what is made of a body takes up to thirteen times its bytes, and stays while
+    its request waits for a thread.
+
     Starlette has a middleware for the size, but its answer is plain text and cannot be changed.
     """
 
@@ -65,6 +70,7 @@ class BodyLimit:
         self.app = app
         self.most_bytes = most_bytes
         self.pause_s = pause_s
+        self._present = 0  # bytes of large bodies whose requests are under way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI entry."""
@@ -79,10 +85,14 @@ class BodyLimit:
         if announced.isdecimal() and int(announced[:20]) > self.most_bytes:
             await respond(Request(scope), OF_STATUS[413], self._detail)(scope, receive, send)
             return
-        size, began, complete = 0, time.monotonic(), False
+        length = int(announced[:20]) if announced.isdecimal() else 0
+        if length > SMALL and self._is_too_much(length, held=0):
+            await respond(Request(scope), OF_ERROR[Busy], _TOGETHER)(scope, receive, send)
+            return
+        size, began, complete, held = 0, time.monotonic(), False, 0
 
         async def counted() -> Message:
-            nonlocal size, complete
+            nonlocal size, complete, held
             if complete:  # a further call waits for the client to disconnect, which may take any time
                 return await receive()
             left_s = began + self.pause_s + size / SLOWEST_BYTES_PER_S - time.monotonic()
@@ -96,9 +106,22 @@ class BodyLimit:
             complete = not message.get("more_body", False)
             if size > self.most_bytes:
                 raise HTTPException(413, self._detail)
+            if size > SMALL:
+                if self._is_too_much(size, held=held):
+                    raise Busy(_TOGETHER)
+                self._present += size - held
+                held = size
             return message
 
-        await self.app(scope, counted, send)
+        try:
+            await self.app(scope, counted, send)
+        finally:
+            self._present -= held
+
+    def _is_too_much(self, size: int, *, held: int) -> bool:
+        """Whether a large body is too long beside those of others; `held` of its bytes count already."""
+        others = self._present - held
+        return others > 0 and others + size > self.most_bytes
 
     @property
     def _detail(self) -> str:
