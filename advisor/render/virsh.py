@@ -90,7 +90,7 @@ def _driver_threads(change: SettingsChange, name: str) -> Iterator[Step]:
     yield Step(
         Phase.PIN, Command("virsh", (*emulator, change.cpu_list(then, "r")), (*emulator, change.cpu_list(now, "r")))
     )
-    everywhere = format_cpus(change.every_cpu)  # iothreadpin has no word for it
+    everywhere = format_cpus(tuple(change.host.cpus))  # iothreadpin has no word for it
     for thread in range(1, iothreads(change.instance) + 1):
         pin = ("virsh", "iothreadpin", "--domain", name, "--iothread", str(thread), "--live", "--cpulist")
         argv, undo = ((*pin, change.cpu_list(cpus, everywhere)) for cpus in (then, now))
