@@ -13,6 +13,11 @@ COPY requirements.lock ./
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.pem \
     python3 -m venv /opt/cotenant \
  && /opt/cotenant/bin/pip wheel --no-deps --require-hashes --wheel-dir /wheels --requirement requirements.lock
+# What is compiled of Cotenant itself; nothing of this stage but the environment gets into the image.
+# hadolint ignore=DL3008
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends gcc libc6-dev \
+ && rm -rf /var/lib/apt/lists/*
 COPY pyproject.toml README.md LICENSE ./
 COPY packaging/client packaging/client
 COPY packaging/completions packaging/completions

@@ -47,7 +47,7 @@ help:  ## show the targets
 
 setup: $(VENV)/.ready  ## install the pinned dependencies into .venv
 
-$(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml packaging/client/pyproject.toml packaging/profiler/pyproject.toml
+$(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml models/physics/cpu_contention.c packaging/client/pyproject.toml packaging/profiler/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Cotenant needs Python 3.11 or newer (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
@@ -205,7 +205,7 @@ test-floors:  ## the lowest versions that pyproject.toml allows: unit tests of m
 	var/floors/bin/python -m pytest -o filterwarnings=default -m "not measured" tests/models tests/advisor/core tests/api
 
 wheels: setup  ## build the wheels of the server, the profiler and the client, in build/wheels
-	@rm -rf build/lib packaging/*/build  # setuptools would pack what an earlier build left there
+	@rm -rf build/lib packaging/*/build build/wheels/cotenant*.whl  # setuptools would pack what an earlier build left there
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --wheel-dir build/wheels ./packaging/client ./packaging/profiler .
 

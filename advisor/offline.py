@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
@@ -30,7 +29,6 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
-from models.physics import cpu_contention
 from models.physics.prior import PriorPredictor
 
 if TYPE_CHECKING:
@@ -126,8 +124,6 @@ def plan(
     """
     from advisor.planning import planner
 
-    # Kept on disk, this takes a second; the first time ever half a minute, in which plain Python predicts.
-    threading.Thread(target=cpu_contention.compile_all, name="compile", daemon=True).start()
     now = datetime.now(UTC)
     snapshot = _snapshot(inventory, now)
 

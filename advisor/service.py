@@ -46,7 +46,6 @@ from advisor.store.later_writes import LaterWrites
 from advisor.store.retention import Retention
 from advisor.store.transactions import Transactions
 from advisor.telemetry.monitoring_history import MonitoringHistory
-from models.physics import cpu_contention
 
 __all__ = [
     "HISTORIES",
@@ -143,10 +142,9 @@ class Advisor:
         self.close()
 
     def warm_up(self) -> None:
-        """Compile what predictions need, and read the cloud, in the background; who asks before is answered as well."""
+        """Read the cloud in the background; who asks before is answered as well."""
 
         def warm_up() -> None:
-            cpu_contention.compile_all()
             with suppress(AdvisorError):  # whoever asks is told
                 self._cache.at(self._clock())
 

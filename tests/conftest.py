@@ -6,7 +6,6 @@ import gc
 import os
 import platform
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.terminal import TerminalReporter
 
+from tests import library
 from tests.examples import examples
 from tests.retry_history import FailedTry, RetryRate, append_run, retry_rates
 
@@ -52,13 +52,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Predict as fast as a service does: what is compiled is built once, before any worker starts."""
+    if not hasattr(config, "workerinput"):
+        library.build()
+
+
 def pytest_collection_finish() -> None:
     """Look for cycles less often, as the service does: all modules and tests would be gone through again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT)
-    if (contention := sys.modules.get("models.physics.contention")) is not None:
-        vars(contention).update(PYTHON_UP_TO=0, PYTHON_MEANWHILE=0)  # as in a service: compiled before the first answer
 
 
 @pytest.fixture

@@ -18,9 +18,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
-from models.physics.cpu_contention import compile_all
 
-COMPILED_FROM = 50  # residents: a search predicts each of them on many hosts
 PLANNED = 0.8  # share of the remaining time for the search; the rest is for the work before and after it
 
 
@@ -42,8 +40,6 @@ def plan(
     limits the time of the request.
     """
     check(snapshot, request)
-    if snapshot.scenes.present.sum() >= COMPILED_FROM:
-        compile_all()  # which takes seconds once on a machine, not those of the search
     available_s = max(deadline.left_s() * PLANNED, 0.01)
     limited = replace(request, time_limit_s=min(request.time_limit_s, available_s))
     answer = active.ask(

@@ -22,8 +22,6 @@ from profiler.observed import DEFAULT_WEIGHT
 MOMENT_BOUNDS: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 SERVED = 0.995  # of its work that an open loop is served as it arrives; with less it is overloaded at busy times
 ALWAYS_BUSY = 0.97  # of its vCPUs: who uses as much alone always wants them
-PYTHON_UP_TO = 2_000  # consumers of a batch: for fewer, compiling takes longer than the work
-PYTHON_MEANWHILE = 2_500  # consumers: for more, waiting for a thread that compiles takes less than the work beside it
 SURE = 1.645  # standard deviations of a 90 % interval
 
 
@@ -59,8 +57,6 @@ def cpu_contention_of(
     flat = tuple(np.zeros(int(there.sum())) for _ in range(5))
     worst, crowded = np.ones(len(flat[0])), np.zeros(len(scenes))
     z, chance = moments()
-    if len(worst) > PYTHON_UP_TO:
-        cpu_contention.compile_all(wait=len(worst) > PYTHON_MEANWHILE)
     cpu_contention.fastest(
         scenes.pcpus.astype(np.float64), there.sum(axis=1), everybody.size[there], everybody.demand[there],
         everybody.growth[there], everybody.day[there], everybody.most[there], everybody.loop[there],

@@ -7,22 +7,20 @@ weights this is the product form of a machine-repair queue with processor sharin
 changes (Baskett, Chandy, Muntz and Palacios, JACM 22, 1975); for one open loop it is M/M/1. Everything else is
 approximated, and `research/contention` measures how well.
 
-The functions here are written for single hosts in the part of Python that numba compiles. Without numba, or for few
-hosts, they run as they are.
+The functions here are written for single hosts, with plain loops. cpu_contention.c says the same in C, and is
+`fastest` where it was compiled.
 """
 
 from __future__ import annotations
 
-import atexit
-import logging
 import math
-import threading
 from collections.abc import Callable
-from types import FunctionType
+from pathlib import Path
 
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
+from models.physics import compiled_contention
 
 CLOSED, OPEN, HOG = 0, 1, 2
 BELOW, ABOVE = 6, 10  # nodes below and above the number of CPUs at which consumers are looked at
@@ -626,80 +624,4 @@ def share_hosts(
                 worst[own.start + at] = late_run[at] / late_want[at]
 
 
-_tried = threading.Event()
-_compiling = threading.Lock()
-_exiting = threading.Event()
-_FUNCTIONS = (  # in the order in which they call each other
-    "closed_busy", "served", "state", "fair_level", "between", "tilt_at_full", "tilt_at_level", "steady_state",
-    "average", "share_rest", "conserve", "bursts_meet", "unhindered", "go_astray", "share_cpus", "ordered", "share_set",
-    "share_host", "sets_of", "moved", "moment_factors", "share_hosts",
-)  # fmt: skip
-fastest: Callable[..., None] = share_hosts  # which is compiled once `compile_all` was called
-log = logging.getLogger(__name__)
-
-
-def compile_all(*, wait: bool = True) -> None:
-    """Make `fastest` a compiled `share_hosts`, once; it stays as it is where it cannot be compiled.
-
-    Where another thread compiles it just now this returns when that is done, or without `wait` at once.
-    """
-    global fastest  # noqa: PLW0603 - who calls meanwhile gets one or the other, and each is whole
-    if not _compiling.acquire(blocking=wait):
-        return
-    try:
-        if not _tried.is_set():
-            _tried.set()
-            fastest = _compiled()
-    except Exception as error:  # noqa: BLE001 - a host may forbid it and still answers
-        if not _exiting.is_set():
-            log.warning("predictions are slower, for they cannot be compiled here: %s", type(error).__name__)
-    finally:
-        _compiling.release()
-
-
-def _stop_compiling() -> None:
-    """End the compilation that a thread is at, before the interpreter takes down what numba works with: about a second
-    after a process was asked to end, and not when the last function is compiled."""
-    _exiting.set()
-    with _compiling:
-        pass
-
-
-def _compiled() -> Callable[..., None]:
-    """`share_hosts` compiled, and all that it calls. Copies of the functions are compiled, which call each other, so
-    that the ones of this module still run as they are. Only what Python calls gets an entry for Python, which is a
-    part of the time that compiling takes."""
-    import numba
-    from numba.core import event
-
-    class EndAtExit(event.Listener):
-        def _raise_at_exit(self, _: event.Event) -> None:
-            if _exiting.is_set():
-                raise RuntimeError("the process ends")
-
-        on_start = on_end = _raise_at_exit  # of each function
-
-    atexit.register(_stop_compiling)  # after what numba registered when it was imported, so it is called before that
-    aside = dict(globals())
-    for name in _FUNCTIONS:
-        plain = FunctionType(globals()[name].__code__, aside, name)
-        usual = {"error_model": "numpy", "nogil": True, "no_cfunc_wrapper": True}
-        usual["no_cpython_wrapper"] = name != _FUNCTIONS[-1]
-        try:
-            aside[name] = numba.njit(cache=True, **usual)(plain)
-        except RuntimeError:  # there is nowhere to keep what was compiled: it is compiled in every process
-            aside[name] = numba.njit(**usual)(plain)
-    found: Callable[..., None] = aside[_FUNCTIONS[-1]]
-    with event.install_listener("numba:compile", EndAtExit()):
-        _share_one_host(found)
-    return found
-
-
-def _share_one_host(share_hosts: Callable[..., None]) -> None:
-    ones, half, tenth = (np.full(2, value) for value in (1.0, 0.5, 0.1))
-    run, want, short, fair, asked, worst = (np.zeros(2) for _ in range(6))
-    share_hosts(
-        np.ones(1), np.full(1, 2), ones, half, tenth, np.ones((2, 2)), ones, np.full(2, OPEN), ones, ones, np.zeros(1),
-        np.ones((2, 1), dtype=bool), ones, np.array([-1.0, 1.0]), np.full(2, 0.5), run, want, short, fair, asked,
-        worst, np.zeros(1),
-    )  # fmt: skip
+fastest: Callable[..., None] = compiled_contention.load(Path(__file__).parent) or share_hosts

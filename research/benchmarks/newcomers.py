@@ -27,7 +27,6 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats
-from models.physics import cpu_contention
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
 from research import markdown
@@ -200,7 +199,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seeds < 2:
         parser.error("--seeds must be at least 2: one cloud tells nothing of chance")
-    cpu_contention.compile_all()
     clouds = [
         NewcomerCluster.draw(
             seed,

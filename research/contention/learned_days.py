@@ -39,7 +39,6 @@ from models.features.examples import Examples, build_examples
 from models.features.feature_matrix import WANTED
 from models.learning.fitted_target import MORE_INSTANCES, fit_share
 from models.learning.held_out import HeldOutPredictions
-from models.physics import cpu_contention
 from profiler.observed import MetricSample
 
 WINDOW_S, DAY_S = 300.0, 86_400.0
@@ -345,7 +344,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if path is not None and not path.is_file():
             parser.error(f"there is no record {path}: python -m research.contention.compressed_days writes one")
     days = RecordedDays.read(options.record, options.together)
-    cpu_contention.compile_all()
     with tempfile.TemporaryDirectory() as folder:
         replay = DaysReplay(days, Path(folder))
         with replay.advisor as advisor:

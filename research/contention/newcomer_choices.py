@@ -23,7 +23,6 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
-from models.physics import cpu_contention
 from models.physics.prior import PriorPredictor
 from models.profiling.demand_estimation import from_trace
 from profiler.demand import Demand
@@ -222,7 +221,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     evenings = [draw(world, number) for world in options.worlds for number in range(options.sets)]
     ours: list[float] = []
-    cpu_contention.compile_all()
     sys.stdout.write("| policy | short, % of the time | ours less | each evening |\n|---|---|---|---|\n")
     for name, choose in policies().items():
         found = [100 * short_part(world, choose(world)) for world in evenings]

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from models.physics.cpu_contention import compile_all
 from models.physics.prior import solve
 from research import markdown
 from research.contention import judge
@@ -29,7 +28,6 @@ LEAST_CPUS = 1e-6  # a demand of nothing at all has no share
 
 
 def main() -> int:
-    compile_all()
     for name in ("hosts", "clouds"):
         sys.stdout.write(f"\nSimulated ({name}.jsonl.gz)\n\n")
         sys.stdout.write(f"{judge.compare(predict, DATASETS / 'simulated-contention' / f'{name}.jsonl.gz')}")

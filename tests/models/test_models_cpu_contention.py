@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,22 +53,18 @@ def share(
     vcpus: Any = 1.0,
     weight: Any = 1.0,
     allowed: Bools | None = None,
-    compiled: bool = True,
 ) -> Shared:
     """One host of `share_hosts` where demand is steady, bursts heed weights in full and no work goes astray."""
-    if compiled:
-        cpu_contention.compile_all()
-    share_hosts: Any = cpu_contention.fastest if compiled else cpu_contention.share_hosts
     demand = np.asarray(demand, dtype=float)
     count = len(demand)
 
     def each(value: Any) -> Floats:
-        return np.broadcast_to(np.asarray(value, dtype=float), count).copy()  # for a view all is compiled once more
+        return np.broadcast_to(np.asarray(value, dtype=float), count).copy()
 
     kinds: Ints = np.broadcast_to(np.asarray(loop, dtype=np.int64), count).copy()
     may = np.ones((count, max(math.ceil(cpus), 1)), dtype=bool) if allowed is None else allowed
     out, worst, crowded = [np.zeros(count) for _ in range(5)], np.ones(count), np.zeros(1)
-    share_hosts(
+    cpu_contention.fastest(
         np.array([float(cpus)]), np.array([count]), each(vcpus), demand, np.zeros(count), np.ones((count, 2)),
         np.full(count, np.inf), kinds, each(weight), each(weight), np.zeros(1), may, may.sum(axis=1).astype(float),
         np.array([-1.0, 1.0]), np.full(2, 0.5), *out, worst, crowded,
@@ -205,42 +197,6 @@ def test_pinned_hogs_get_no_more_than_any_nested_set_of_cpus_holds(case: tuple[F
         inside = ~allowed[:, outside].any(axis=1)
         assert got.fair[inside].sum() <= len(cpus) + 1e-6
     assert (got.fair <= vcpus + 1e-9).all()
-
-
-def test_all_of_it_compiles_and_says_the_same_as_plain_python() -> None:
-    for seed in range(12):
-        cpus, demand, loop, vcpus = crowd(seed, most_cpus=16, most=20)
-        compiled, plain = (share(cpus, demand, loop, vcpus=vcpus, compiled=one) for one in (True, False))
-        assert hasattr(cpu_contention.fastest, "py_func")
-        for name in ("run", "want", "short", "fair"):
-            np.testing.assert_allclose(getattr(compiled, name), getattr(plain, name), rtol=1e-9)
-
-
-EXITING = """
-import atexit, threading
-from numba.core import event
-from models.physics import cpu_contention
-
-begun = threading.Event()
-compiling = threading.Thread(target=cpu_contention.compile_all, daemon=True)
-atexit.register(lambda: print("still compiling" if cpu_contention._compiling.locked() else "ended", end=""))
-
-class Begun(event.Listener):
-    def on_start(self, _): begun.set()
-    def on_end(self, _): pass
-
-event.register("numba:compile", Begun())
-compiling.start()
-assert begun.wait(60)
-"""
-
-
-def test_a_process_that_exits_while_a_thread_compiles_ends_it_first_and_quietly(tmp_path: Path) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", EXITING], env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "ended", "")
 
 
 # hosts of every size

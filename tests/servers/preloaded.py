@@ -3,7 +3,5 @@
 import api.cli.serve
 import api.serving  # noqa: F401
 from api.app import _routes
-from models.physics.cpu_contention import compile_all
 
 _routes()
-compile_all()

@@ -21,7 +21,6 @@ import numpy as np
 
 from advisor.errors import InvalidInput
 from advisor.inventories.static import load_inventory
-from models.physics.cpu_contention import compile_all
 from research import markdown
 from research.benchmarks.clouds.runs import interval
 from research.benchmarks.proxlb.asked import MODES, ProxlbError, Rebalanced, by_cotenant, by_proxlb
@@ -58,7 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def compared(clusters: Sequence[SimulatedCluster], python: Path, runs: int, at_once: int) -> Figures:
     """Figures of every cluster; all runs of ProxLB come first, so that nothing else works meanwhile."""
-    compile_all()
     for cluster in clusters:
         cluster.simulated()  # once, and not in three threads
     with ThreadPoolExecutor(at_once) as pool:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from models.physics.cpu_contention import compile_all
 from research.benchmarks.clouds.runs import interval
 from research.benchmarks.proxlb.__main__ import table
 from research.benchmarks.proxlb.asked import Rebalanced, by_cotenant
@@ -66,7 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def compared(clusters: Sequence[SimulatedCluster], python: Path) -> Mapping[str, Sequence[Mapping[str, float]]]:
     """Figures of every cluster, by who decides."""
-    compile_all()
     theirs = {name: [by_watcher(one, audit, python) for one in clusters] for name, audit in AUDITS.items()}
     ours = {
         REBALANCE: [by_cotenant(one, None) for one in clusters],
