@@ -18,6 +18,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import ROUTES, create_app
 from api.http.limits import MOST_CALLERS, RateLimit
+from tests.api import cli_runs
 from tests.api.api_client import Client
 
 ORDER = ("open", "read", "write", "admin")
@@ -55,7 +56,7 @@ def test_every_route_needs_the_scope_of_what_it_does() -> None:
     of_models = {path for path in changes if path.removeprefix("/v1").startswith("/models")}
     assert len(of_models) >= 4
     admins = {path for (_, path), scope in needs.items() if scope == "admin"}
-    assert admins == of_models | {"/v1/audit"}
+    assert admins == of_models | {"/v1/audit", "/audit"}
 
 
 def test_no_value_of_a_parameter_is_the_path_of_another_route(client: Client) -> None:
@@ -127,6 +128,41 @@ def test_it_moves_nothing_that_was_written_down_on_another_host(advisor: Advisor
     assert (told.status_code, told.json()["moved"], counted.json()["accepted"]) == (200, [], 0)
     kept = advisor.inventory.instance("ledger")
     assert (kept.host, dict(kept.labels)) == (other.id, {})
+
+
+def _announce(advisor: Advisor, client: Client, host: str, *guests: dict[str, Any], **labels: str) -> None:
+    token = advisor.access.tokens.create(host, "write", lasts=None, host=host)[1]
+    body = {
+        "host": {"id": host, "kind": "kvm", "pcpus": 4, "memory_mb": 4096, "labels": labels},
+        "instances": list(guests),
+        "machine": f"m-{host}",
+        "time": datetime.now(UTC).isoformat(),
+    }
+    assert client.ask("POST", "/v1/announcements", headers=bearer(token), json=body).status_code == 200
+
+
+def test_what_agents_report_is_escaped_on_every_page(advisor: Advisor, client: Client, texts: dict[str, str]) -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    _announce(advisor, client, "evil", {"id": "guest", "vcpus": 1, "labels": {"name": hostile}}, kernel=hostile)
+    for path in ("/", "/cloud", "/hosts/evil", "/instances/guest", "/?ask=1+vCPU,+512+MB"):
+        page = client.get(path, headers={**bearer(texts["read"]), "Accept": "text/html"})
+        assert page.status_code == 200, path
+        assert hostile not in page.text, path
+    assert "&lt;img src=x" in client.get("/hosts/evil", headers={**bearer(texts["read"]), "Accept": "text/html"}).text
+
+
+def test_what_two_hosts_claim_is_on_the_page_in_the_metrics_and_said_by_doctor(
+    advisor: Advisor, client: Client, texts: dict[str, str], settings: Settings
+) -> None:
+    guest = {"id": "ledger", "vcpus": 1, "labels": {"uuid": "u-1"}}
+    _announce(advisor, client, "honest", guest)
+    _announce(advisor, client, "claims", guest)
+    page = client.get("/hosts/claims", headers={**bearer(texts["read"]), "Accept": "text/html"}).text
+    metrics = client.get("/metrics", headers=bearer(texts["read"])).text
+    doctor = cli_runs.run("doctor", "--database", settings.database)
+    assert "ledger is also told by honest" in page
+    assert "cotenant_hosts_disagreeing 1.0" in metrics
+    assert (doctor.exit_code, "Sources disagree on claims: ledger is also told by honest" in doctor.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(
