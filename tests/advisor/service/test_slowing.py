@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from advisor.domain import Host, Instance, Inventory
+from advisor.domain import STOPPED_AT, Host, Instance, Inventory
 from advisor.errors import NotFound
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.telemetry.antagonists import LEAST_SAMPLES
 from profiler.observed import IsolationSettings, MetricSample, Pinning
 from tests.advisor.service.service_clock import Clock
 
@@ -62,16 +65,36 @@ def test_windows_name_the_one_that_shares_a_cpu_and_runs_while_it_waits(pressed:
 def test_the_run_queue_wins_over_a_correlation(pressed: Advisor, clock: Clock) -> None:
     pressed.telemetry.slowing("h1")
     clock.turn(400)
-    at = clock().timestamp() - 5
+    watched = (("waited_for_host", 1.0), ("waited_for:instance-7", 2.0), ("waited_for:calm", 5.0))
     batch = [
-        MetricSample("h1", "victim", "instance", metric, value, at)
-        for metric, value in (("waited_for_host", 1.0), ("waited_for:instance-7", 2.0), ("waited_for:calm", 5.0))
+        MetricSample("h1", "victim", "instance", metric, value, clock().timestamp() - 5 - 10 * number)
+        for number in range(LEAST_SAMPLES)
+        for metric, value in watched
     ]
     assert pressed.telemetry.ingest(batch)["dropped"] == ()
     told = pressed.telemetry.slowing("h1")
     mine = [(pair.neighbour, pair.source) for pair in told.found if pair.victim == "victim"]
     assert mine == [("calm", "run queue"), ("hog", "run queue")]  # the name on the hypervisor is that of hog
     assert told.watched == ("victim",)
+
+
+def test_a_neighbour_that_was_there_for_moments_is_not_named(pressed: Advisor, clock: Clock) -> None:
+    clock.turn(400)
+    batch = [
+        MetricSample("h1", "victim", "instance", metric, value, clock().timestamp() - 5 - 10 * number)
+        for number in range(2 * LEAST_SAMPLES)
+        for metric, value in (("waited_for_host", 1.0), ("waited_for:calm", 5.0), ("waited_for:instance-7", 40.0))
+        if metric != "waited_for:instance-7" or number < LEAST_SAMPLES - 1
+    ]
+    assert pressed.telemetry.ingest(batch)["dropped"] == ()
+    told = pressed.telemetry.slowing("h1")
+    assert [pair.neighbour for pair in told.found if pair.victim == "victim"] == ["calm"]
+
+
+def test_an_instance_that_no_source_reports_any_more_is_no_antagonist(pressed: Advisor) -> None:
+    hog = pressed.inventory.instance("hog")
+    pressed.inventory.put_instance(replace(hog, labels={**hog.labels, STOPPED_AT: "2026-01-02T03:00:00+00:00"}))
+    assert "hog" not in {pair.neighbour for pair in pressed.telemetry.slowing("h1").found}
 
 
 def test_whom_it_waited_for_is_somebody_known_and_no_metric_of_a_profile(pressed: Advisor, clock: Clock) -> None:
