@@ -109,7 +109,7 @@ def _short_before(effect: Effect) -> str:
 def _level(expected: float, lower: float, limit: float) -> str:
     if expected < limit - SLACK:
         return "bad"
-    return "good" if lower >= limit - SLACK else "fair"
+    return "good" if round(lower, 2) >= limit - SLACK else "fair"  # as it is shown
 
 
 def worst_neighbour(candidate: Candidate) -> Effect | None:

@@ -46,6 +46,8 @@ def _bar(name: str, value: float | None, peak: float | None) -> Bar:
     bar = Bar(name, level, _length(value), _figure(value), words)
     if not peak or peak <= value:
         return bar
+    if peak > FULL and level == "good":
+        bar = replace(bar, level="fair")
     return replace(bar, words=f"{words}, {_figure(peak)} at busy times", peak=_length(peak), peak_figure=_figure(peak))
 
 
