@@ -162,7 +162,7 @@ def _square(detail: HostDetail) -> list[Losses]:
 
 def _cell(loss: float) -> InterferenceCell:
     shade = sum(round(loss, 2) >= edge for edge in _SHADES)
-    return InterferenceCell(f"{loss:+.2f}" if loss >= FELT else "", shade)
+    return InterferenceCell(f"{loss:.2f}" if loss >= FELT else "", shade)
 
 
 def _facts(now: HostNow) -> list[tuple[str, str]]:

@@ -59,7 +59,7 @@ def test_windows_that_are_sent_are_shown_as_demand_with_their_origin(client: Cli
     assert (found["mean"], found["origin"]) == (pytest.approx(3 / (1 - 0.025 * 0.4)), "measured")
     assert found["windows"] >= 12 and found["doubt"] > 0 and found["spread"] > 0
     shown = Page(client.page("/instances/mystery").text).text
-    assert "What it wants" in shown and "3.03 CPUs" in shown and "windows of 5 min, measured" in shown
+    assert "Demand" in shown and "3.03 CPUs" in shown and "windows of 5 min, measured" in shown
     counted = re.search(
         r"Answers count with ([\d.]+) ± [\d.]+ CPUs: only (\d) of the 24 hours of a day were seen", shown
     )

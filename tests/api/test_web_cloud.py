@@ -161,7 +161,7 @@ def test_a_host_shows_bands_limits_pressure_and_who_slows_whom(pages: Client, me
         assert f"{band.lower:.2f}–{band.upper:.2f}" in page.text
     worst = found.slowing[0]
     assert worst.loss > 0.05
-    assert f"{worst.loss:+.2f}" in page.text
+    assert f"{worst.loss:.2f}" in page.text
     asked = bars.bars(found.now.pressure, found.now.cpu_peak)
     assert {one.name for one in asked if one.figure} == {"CPU", "Driver domain", "NIC"}
     assert "Not known of this host: Disk, Memory bandwidth." in page.text
@@ -196,15 +196,15 @@ def test_an_instance_of_which_only_the_demand_is_known_shows_that(advisor: Advis
     mystery = replace(load_inventory(CLOUD).instances[0], id="mystery", workload=None, demand={"cpu": Demand(0.45)})
     advisor.inventory.put(Inventory(load_inventory(CLOUD).hosts, (mystery,)), mode="replace", generation=None)
     shown = Page(client.page("/instances/mystery").text).text
-    assert "It counts as wanting 0.45 CPUs on average" in shown
+    assert "Its demand of 0.45 CPUs on average is known" in shown
     assert "10 % of its vCPUs" not in shown
 
 
 def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Client, measured: Advisor) -> None:
     page = Page(pages.page("/instances/shop-3?since=1h").text)
     mine = next(one for one in measured.cloud.host("h1").effects if one.instance == "shop-3").throughput_ratio
-    assert f"It keeps {mine.expected:.2f} of its own speed on h1 ." in page.text
-    assert "It loses to Predicted Measured By" in page.text
+    assert f"Relative throughput {mine.expected:.2f} on h1 ." in page.text
+    assert "Antagonist Predicted Measured By" in page.text
     assert {"/?instance=shop-3", "/hosts/h1", "/instances/shop-4"} <= {one["href"] for one in page.all("a")}
     assert "web-1k alone" in page.text
     assert page.text.count("In figures") == 9
@@ -252,7 +252,7 @@ def test_a_store_of_samples_that_is_down_keeps_no_page_from_being_shown(advisor:
         assert (told.found, told.missing) == ((), "http://127.0.0.1:1 does not answer (Connection refused)")
         shown = Client(create_app(opened, gone)).page("/instances/shop-3")
     assert shown.status_code == 200
-    assert "Who slows it" in Page(shown.text).text
+    assert "Antagonists" in Page(shown.text).text
 
 
 def test_an_instance_on_no_host_and_one_that_an_answer_holds(advisor: Advisor, client: Client) -> None:

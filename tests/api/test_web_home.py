@@ -198,5 +198,5 @@ def test_a_crowded_host_shows_who_loses_most_and_no_score_below_0(advisor: Advis
     _, page = ask(client, f"2 vCPUs, 1 GB, like {there[0].id}")
     assert "Score" not in page.text
     assert "Behind the best by" in page.text
-    assert "11 others are affected better off than those above" in page.text  # of 30 and the newcomer, 20 are shown
-    assert "These are the 20 worst off of them. Everybody on full" in page.text
+    assert "11 others are affected less than those above" in page.text  # of 30 and the newcomer, 20 are shown
+    assert "These are the 20 most affected of them. All on full" in page.text

@@ -266,4 +266,4 @@ def test_an_instance_that_no_source_reports_any_more_slows_no_other(advisor: Adv
 def test_what_is_better_off_with_a_neighbour_is_not_shown_as_slowed_by_it() -> None:
     from api.web.host import _cell
 
-    assert [_cell(loss).figure for loss in (-0.06, 0.004, 0.06)] == ["", "", "+0.06"]
+    assert [_cell(loss).figure for loss in (-0.06, 0.004, 0.06)] == ["", "", "0.06"]

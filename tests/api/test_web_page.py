@@ -157,7 +157,7 @@ def test_everything_an_answer_can_have_is_shown(advisor: Advisor, settings: Sett
         "40 MB/s",
         "xl vcpu-pin shop-7 0 2",
         "xl vcpu-pin shop-7 0 all",
-        "Nobody else is on this host",
+        "There is no other instance on this host",
         "needs 4096 MB, 1024 MB free",
     ):
         assert words in page.text, words

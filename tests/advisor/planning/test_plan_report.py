@@ -26,6 +26,8 @@ from advisor.domain import (
     Growth,
     Instance,
     Inventory,
+    IsolationSettings,
+    Pinning,
     Plan,
     PlanRequest,
     PlanStep,
@@ -460,6 +462,18 @@ def _harm(there: tuple[Instance, ...]) -> tuple[AttributedLoss, ...]:
     inventory = cloud(*there)
     snapshot = ClusterSnapshot.build(inventory, seen={}, pending=(), taken_at=NOW)
     return attribute_interference(snapshot, PriorPredictor(), ["nowhere", "h2", "h1"])
+
+
+def test_an_antagonist_is_shown_that_is_less_affected_than_all_who_are_examined() -> None:
+    """Twenty VMs wait for one CPU; the one with the largest demand may run on the other, too."""
+    pinned = IsolationSettings(pinning=Pinning(((0,),)))
+    crowd = [vm(f"small{number:02}", "cpu", on="h1", memory_mb=64, load=0.4, settings=pinned) for number in range(20)]
+    hog = vm("hog", "cpu", on="h1", memory_mb=64)
+    found = _harm((*crowd, hog))
+    victims = {pair.victim for pair in found}
+    assert len(victims) == 12
+    assert "hog" not in victims
+    assert "hog" in {pair.neighbour for pair in found}
 
 
 def test_pressure_after_a_plan_counts_who_comes_and_what_is_set() -> None:
