@@ -11,7 +11,7 @@ from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning
 from advisor.errors import InvalidInput
 from advisor.inventories.document import Item, built, read_document
 from advisor.render import check_labels
-from advisor.validation import misfit
+from advisor.validation import fitted, misfit
 from models.data.dataset import DatasetError, load_dataset
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
@@ -41,15 +41,16 @@ MAX_CPU_MHZ = 1e5
 MAX_CACHE_MB = 1e5
 
 
-def load_inventory(path: Path) -> Inventory:
+def load_inventory(path: Path, left_out: list[str] | None = None) -> Inventory:
     """Read hosts, instances, workloads and the profiles of datasets; InvalidInput names file, line and field.
 
-    A workload of the file wins over a dataset's of the same name and platform.
+    A workload of the file wins over a dataset's of the same name and platform. A pin to a CPU that the host lacks is
+    refused as well, or, where `left_out` is given, goes there as a sentence, and the instance has what is left of it.
     """
     top = read_document(path).mapping(("hosts", "instances", "workloads", "datasets", "observed_at"))
     hosts = _each(top, "hosts", _host, "id")
     instances = _each(top, "instances", _instance, "id")
-    _check_places(top, hosts, instances)
+    instances = _placed(top, hosts, instances, left_out)
     observed_at = _time(top["observed_at"]) if "observed_at" in top else None
     return Inventory(tuple(hosts), tuple(instances), _workloads(top, path.parent), observed_at)
 
@@ -67,7 +68,7 @@ def load_scene(path: Path) -> Scene:
     if not instances:
         document.fail("field instances is missing or empty: there is nobody to predict")
     _check_twice(top["instances"].items(), [instance.id for instance in instances], "id")
-    _check_places(top, [host], instances)
+    _placed(top, [host], instances)
     return Scene(host, tuple(instances), _workloads(top, path.parent))
 
 
@@ -305,19 +306,33 @@ def _profiles(top: Mapping[str, Item], folder: Path) -> Iterable[WorkloadProfile
             item.fail(str(error))
 
 
-def _check_places(top: Mapping[str, Item], hosts: Sequence[Host], instances: Sequence[Instance]) -> None:
+def _placed(
+    top: Mapping[str, Item], hosts: Sequence[Host], instances: Sequence[Instance], left_out: list[str] | None = None
+) -> list[Instance]:
+    """The instances, on hosts that the file has; a pin that does not fit is refused or `left_out`."""
     by_id = {host.id: host for host in hosts}
+    placed = []
     for item, instance in zip(top["instances"].items() if "instances" in top else (), instances, strict=True):
-        if instance.host is None:
-            continue
-        if instance.host not in by_id:
+        if instance.host is not None and instance.host not in by_id:
             item.mapping()["host"].fail(f"there is no host {instance.host} in this file")
-        host = by_id[instance.host]
-        problem = misfit(host, [instance])
-        if problem:
-            gaps = instance.settings.pinning and not host.cpu_ids and host.lacks(instance.settings.pinning.named)
-            hint = "; if the numbers of its CPUs have gaps, list them as its cpu_ids" if gaps else ""
-            item.mapping()["pinning"].fail(f"{problem}{hint}")
+        placed.append(instance if instance.host is None else _fitting(item, by_id[instance.host], instance, left_out))
+    return placed
+
+
+def _fitting(item: Item, host: Host, instance: Instance, left_out: list[str] | None) -> Instance:
+    problem, pinning = misfit(host, [instance]), instance.settings.pinning
+    if problem is None or pinning is None:
+        return instance
+    gaps = not host.cpu_ids and host.lacks(pinning.named)
+    hint = "; if the numbers of its CPUs have gaps, list them as its cpu_ids" if gaps else ""
+    left, sentence = fitted(host, instance)
+    try:
+        item.mapping()["pinning"].fail(f"{problem if left_out is None else sentence}{hint}")
+    except InvalidInput as error:
+        if left_out is None:
+            raise
+        left_out.append(error.message)
+    return left
 
 
 def _each(

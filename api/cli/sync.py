@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, cast
@@ -87,22 +88,26 @@ def sync(
 
 
 def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_json: bool) -> None:
+    left_out: list[str] = []
     with waiting(f"Reading {file}"):
-        cloud = offline.load_inventory(file)
+        cloud = offline.load_inventory(file, left_out)
     counts = {"hosts": len(cloud.hosts), "instances": len(cloud.instances), "workloads": len(cloud.workloads)}
     loaded = ", ".join(f"{number} {what}" for what, number in counts.items())
+    problems = {"left_out": left_out} if left_out else {}
     if dry_run:
         if as_json:
-            print_json(LoadedOut(dry_run=True, **counts))
+            print_json(LoadedOut(dry_run=True, **counts, **problems))
         else:
             say(f"The file holds {loaded}; nothing was written.")
+            _tell_left_out(left_out)
         return
     with waiting("Writing to the database"), Advisor(settings(database=database)) as advisor:
         generation = advisor.inventory.put(cloud, mode="merge" if merge else "replace", generation=None)
     if as_json:
-        print_json(LoadedOut(generation=generation, **counts))
+        print_json(LoadedOut(generation=generation, **counts, **problems))
     else:
         say(f"Loaded {loaded}; the inventory is at generation {generation}.")
+        _tell_left_out(left_out)
 
 
 def _follow(advisor: Advisor, source: InventorySource, pause_s: float | None, *, dry_run: bool, as_json: bool) -> bool:
@@ -164,12 +169,16 @@ def _tell(reading: Reading, news: SyncDiff, *, dry_run: bool, as_json: bool, lin
         )
         say()
         say(_sentence(reading, news, dry_run=dry_run))
-    for sentence in news.left_out[:MOST_TOLD]:
-        say(f"Not taken: {sentence}.")
-    if len(news.left_out) > MOST_TOLD:
-        say(f"And {len(news.left_out) - MOST_TOLD} more that were not taken (--json tells all).")
+    _tell_left_out(news.left_out)
     if len(reading.parts) > len(trouble) > 0 and not line:
         say("What could not be read stays as it is.")
+
+
+def _tell_left_out(left_out: Sequence[str]) -> None:
+    for sentence in left_out[:MOST_TOLD]:
+        say(f"Not taken: {sentence}.")
+    if len(left_out) > MOST_TOLD:
+        say(f"And {len(left_out) - MOST_TOLD} more that were not taken (--json tells all).")
 
 
 def _sentence(reading: Reading, news: SyncDiff, *, dry_run: bool) -> str:

@@ -42,6 +42,18 @@ def test_sync_loads_an_inventory_and_says_what_it_loaded() -> None:
     assert json.loads(second.stdout) == {"generation": 2, "hosts": 6, "instances": 6, "workloads": 3}
 
 
+def test_sync_says_which_pin_a_host_cannot_hold_and_takes_all_else() -> None:
+    text = "hosts: [{id: h7, kind: kvm, pcpus: 2, memory_mb: 1024}]\ninstances:\n"
+    text += "  - {id: a, host: h7, pinning: '0:9'}\n  - {id: b, host: h7, pinning: '0:1'}\n"
+    Path("odd.yaml").write_text(text, encoding="utf-8")
+    told = json.loads(run("sync", "odd.yaml", "--json").stdout)
+    assert (told["instances"], len(told["left_out"])) == (2, 1)
+    assert "odd.yaml, line 3, field instances[0].pinning" in run("sync", "odd.yaml").stdout
+    with Advisor(Settings()) as advisor:
+        pins = {one.id: str(one.settings.pinning or "") for one in advisor.cloud.inventory().instances}
+    assert pins == {"a": "", "b": "0:1"}
+
+
 def test_sync_drops_what_is_not_named_unless_it_merges() -> None:
     Path("one.yaml").write_text("hosts: [{id: h7, kind: kvm, pcpus: 2, memory_mb: 1024}]", encoding="utf-8")
     run("sync", CLOUD)

@@ -110,6 +110,9 @@ def test_pins_are_to_the_numbers_of_the_cpus(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="cpu_ids") as refused:
         load_inventory(path)
     assert refused.value.field == "instances[0].pinning"
+    left_out: list[str] = []
+    assert load_inventory(path, left_out).instances[0].settings.pinning is None
+    assert ["line 4, field instances[0].pinning" in sentence for sentence in left_out] == [True]
     path.write_text(text % ", cpu_ids: '0,1,40-41', isolated_cpus: [41], numa: ['0-1', '40-41'], driver_cpus: 40")
     cloud = load_inventory(path)
     assert (cloud.hosts[0].cpu_ids, cloud.hosts[0].isolated_cpus) == ((0, 1, 40, 41), (41,))
