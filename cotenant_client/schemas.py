@@ -316,6 +316,7 @@ class HostItem(TypedDict):
     driver_overcommit: NotRequired[float]
     driver_weight: NotRequired[int]
     platform: NotRequired[str]
+    own_cpus: NotRequired[float]
 
 
 class InstanceItem(TypedDict):

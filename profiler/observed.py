@@ -178,7 +178,7 @@ class Host:
     (xl(1)). `*_overcommit` is how much may be promised per unit there; `driver_overcommit` how much work guests may ask
     of the driver domain per unit of what its pCPUs can do. `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its
     disk and its memory for all instances together, in MB/s. `probed` are values that probes found, by name (some of
-    PROBED_VALUES).
+    PROBED_VALUES). `own_cpus` are the CPUs that its own work uses, outside of instances and driver domain.
     """
 
     id: str
@@ -206,6 +206,7 @@ class Host:
     probed: Mapping[str, float] = field(default_factory=lambda: _NOT_PROBED)
     cpu_ids: tuple[int, ...] = ()
     isolated_cpus: tuple[int, ...] = ()
+    own_cpus: float = 0.0
 
     def __post_init__(self) -> None:
         check_id(self.id, "host")
@@ -215,6 +216,8 @@ class Host:
             raise ValueError(f"host {self.id}: pcpus {self.pcpus} is outside 1-{MAX_CPUS}")
         if self.memory_mb <= 0:
             raise ValueError(f"host {self.id}: memory_mb {self.memory_mb} is not above 0")
+        if self.own_cpus < 0:
+            raise ValueError(f"host {self.id}: own_cpus {self.own_cpus:g} is below 0")
         if self.cpu_ids and self.cpu_ids == tuple(range(self.pcpus)):
             object.__setattr__(self, "cpu_ids", ())  # one way to say it, so that equal hosts are equal
         if self.cpu_ids and (len(self.cpu_ids) != self.pcpus or list(self.cpu_ids) != sorted(set(self.cpu_ids))):

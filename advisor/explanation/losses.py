@@ -157,6 +157,9 @@ def _of_throughput(arrays: CandidateArrays, at: int, host_losses: Sequence[Resou
         finding, because = "", "no neighbour presses on it"
         if loss.victim in arrays.changed(at):
             antagonist, because = None, "the settings that it gets here allow no more"
+        own = arrays.scenes.own_cpus[at]
+        if antagonist is None and loss.resource == "cpu" and own > 0:
+            because = f"the host itself uses {own:.1f} CPUs"
         if antagonist is not None:
             finding, how = mechanism(loss.resource, arrays.hosts[at], victim, antagonist, loss.on_siblings)
             got = " under the settings that it gets here" if loss.antagonist in arrays.changed(at) else ""
@@ -174,6 +177,9 @@ def _of_throughput(arrays: CandidateArrays, at: int, host_losses: Sequence[Resou
 
 def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
     involved, last = arrays.involved(at), arrays.scenes.slots - 1
+    own = arrays.scenes.own_cpus[at]
+    if len(involved) == 1 and own:
+        return f"No contention is expected beside the {own:.1f} CPUs that the host uses itself."
     if len(involved) == 1:
         return "No contention is expected: it would be alone on this host."
     unprofiled = [slot for slot in involved if arrays.scenes.profile[at, slot] == 0]

@@ -156,6 +156,7 @@ HOST: Mapping[str, Reader] = {
     "driver_overcommit": lambda item: item.number(0.01, 1000),
     "driver_weight": lambda item: item.whole(1, MAX_WEIGHT),
     "platform": Item.text,
+    "own_cpus": lambda item: item.number(0, MAX_CPUS),
     "probed": lambda item: {name: value.number() for name, value in item.mapping(PROBED_VALUES).items()},
 }
 NEEDED = ("kind", "pcpus", "memory_mb")  # of a host

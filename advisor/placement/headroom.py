@@ -77,7 +77,7 @@ def sums_with(question: PlacementQuestion, hosts: Ints) -> Floats:
 def _of_newcomer(question: PlacementQuestion, host: Ints) -> Floats:
     """What the newcomer adds to the sums of hosts, by its demand on this one, (1,); (1, 4, 16)."""
     scenes = base_with(question, host)[1]
-    alone = replace(scenes, present=np.arange(scenes.slots)[None] == scenes.slots - 1)
+    alone = replace(scenes, present=np.arange(scenes.slots)[None] == scenes.slots - 1, own_cpus=np.zeros(len(scenes)))
     return demand_sums(alone, demands(alone))
 
 

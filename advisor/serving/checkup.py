@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, worst_first
+from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, OwnLoad, worst_first
 from advisor.inventories.announced import DISAGREEMENT
 from advisor.serving.snapshot_cache import CloudView
 from advisor.settings import Settings
@@ -15,6 +15,7 @@ from advisor.telemetry.demands import held_back
 
 HOUR_S = 3600.0
 STOPPED_S = 900.0  # without measurements, though it is reported: three windows of five minutes
+LEAST_OWN_CPUS, LEAST_OWN_PART = 1.0, 0.1  # CPUs, and of a host's CPUs: its own work is told from there on
 LEAST_HELD_BACK = 5.0  # % of one CPU: who waits for less has no more to gain, whatever its share
 
 
@@ -41,6 +42,11 @@ def take(connection: Connection, view: CloudView, settings: Settings, *, degrade
         starved=worst_first([one for one, starved in shares.values() if starved]),
         disagreements=tuple(
             (host.id, host.labels[DISAGREEMENT]) for host in view.inventory.hosts if DISAGREEMENT in host.labels
+        ),
+        own_load=tuple(
+            OwnLoad(host.id, host.own_cpus, host.pcpus)
+            for host in snapshot.hosts
+            if host.own_cpus >= max(LEAST_OWN_CPUS, LEAST_OWN_PART * host.pcpus)
         ),
         degraded=degraded,
         elsewhere=elsewhere,

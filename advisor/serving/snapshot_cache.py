@@ -25,7 +25,7 @@ from advisor.store import alarms, counters, hosts, instances, models, pending, w
 from advisor.store.counters import Counts
 from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
-from advisor.telemetry import probe_reports
+from advisor.telemetry import own_load, probe_reports
 from advisor.validation import misfit
 from models.physics.prior import PriorPredictor
 
@@ -38,7 +38,8 @@ class CloudView:
 
     `inventory` is as the callers reported it; `snapshot` also has the answers that are still pending. When each host
     was last seen is looked up again at `look_again`. Where `alarms` stand, `measured` are the CPUs that instances count
-    as wanting, and `doubted` by how much the intervals on a host are widened, where the model is off there.
+    as wanting, and `doubted` by how much the intervals on a host are widened, where the model is off there. `own_load`
+    are the CPUs that hosts were measured to use themselves.
     """
 
     counts: Counts
@@ -50,6 +51,7 @@ class CloudView:
     alarms: tuple[Contradiction, ...] = ()
     measured: Mapping[str, float] = field(default_factory=dict)
     doubted: Mapping[str, float] = field(default_factory=dict)
+    own_load: Mapping[str, float] = field(default_factory=dict)
 
     def holds(self, counts: Counts, now: datetime) -> bool:
         """Whether the cloud is still as in this view."""
@@ -70,12 +72,12 @@ class CloudView:
             instances=(*staying, *coming.values()),
             workloads=_with_profiles(self.inventory.workloads, self.pending),
         )
-        return _as_advised(self.inventory, self.pending, self.measured).applied(expected)
+        return _as_advised(self.inventory, self.pending, self.measured, self.own_load).applied(expected)
 
 
 @dataclass(frozen=True, slots=True)
 class _Advised:
-    """Hosts and instances that pending answers change, by id, as they will be."""
+    """Hosts and instances that measurements and pending answers change, by id, as they will be."""
 
     hosts: dict[str, Host]
     instances: dict[str, Instance]
@@ -102,6 +104,7 @@ class _Moved:
     seen: Mapping[str, datetime | None] | None
     patience: Mapping[str, float] = field(default_factory=dict)
     doubts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what is kept of alarms, by host
+    own_load: Mapping[str, float] = field(default_factory=dict)  # looked up with `seen`
 
 
 class SnapshotCache:
@@ -176,7 +179,8 @@ class SnapshotCache:
         held = _possible(moved.held, inventory)
         workloads_expected = _with_profiles(inventory.workloads, held)
         measured = {name: cpus for doubt in moved.doubts.values() for name, cpus in doubt["counts"].items()}
-        advised = _as_advised(inventory, held, measured)
+        own = former.own_load if former is not None and moved.seen is None else moved.own_load
+        advised = _as_advised(inventory, held, measured, own)
         coming = [advised.instances.get(place.placed.id, place.placed) for place in held]
         expected = replace(advised.applied(inventory), workloads=workloads_expected)
         if former is None or news is None:
@@ -184,9 +188,12 @@ class SnapshotCache:
                 expected, seen=moved.seen or {}, pending=coming, taken_at=now, patience=moved.patience
             )
         else:
-            were = _as_advised(former.inventory, former.pending, former.measured)
+            were = _as_advised(former.inventory, former.pending, former.measured, former.own_load)
+            others = {
+                name for name in advised.hosts.keys() | were.hosts if advised.hosts.get(name) != were.hosts.get(name)
+            }
             snapshot = former.snapshot.changed(
-                hosts={**news.hosts, **_named(expected.hosts, advised.hosts.keys() | were.hosts)},
+                hosts={**news.hosts, **_named(expected.hosts, others | (advised.hosts.keys() & news.hosts.keys()))},
                 instances={**news.instances, **_named(expected.instances, advised.instances.keys() | were.instances)},
                 workloads=workloads_expected,
                 seen=moved.seen or {},
@@ -202,7 +209,7 @@ class SnapshotCache:
         until = min([look_again, *(place.expires_at for place in held)])
         raised = tuple(alarm for host, doubt in moved.doubts.items() for alarm in contradictions.standing(host, doubt))
         doubted = {host: doubt["wide"] for host, doubt in moved.doubts.items() if doubt["wide"] > 1}
-        return CloudView(counts, until, look_again, inventory, held, snapshot, raised, measured, doubted)
+        return CloudView(counts, until, look_again, inventory, held, snapshot, raised, measured, doubted, own)
 
     def _choose(self, version: str | None) -> ActivePredictor:
         if version is None:
@@ -226,19 +233,25 @@ def _possible(held: Sequence[Pending], inventory: Inventory) -> tuple[Pending, .
     return tuple(place for place in held if place.host in by_id and misfit(by_id[place.host], [place.placed]) is None)
 
 
-def _as_advised(inventory: Inventory, held: Sequence[Pending], measured: Mapping[str, float]) -> _Advised:
+def _as_advised(
+    inventory: Inventory, held: Sequence[Pending], measured: Mapping[str, float], own: Mapping[str, float]
+) -> _Advised:
     """What pending answers change of a host and of who is there already; of two about one the later wins.
 
     Without it a limit that the ladder keeps would look broken already, and the next answer would not mind it. Before
-    that who stands in `measured` wants what was measured of it.
+    that who stands in `measured` wants what was measured of it, and hosts use as much themselves as `own` has.
     """
     advised = _Advised({}, {})
+    for host in inventory.hosts if own else ():
+        own_cpus = min(own.get(host.id, host.own_cpus), float(host.pcpus))
+        if own_cpus != host.own_cpus:
+            advised.hosts[host.id] = replace(host, own_cpus=own_cpus)
     for instance in inventory.instances if measured else ():
         if instance.id in measured and instance.host:
             advised.instances[instance.id] = contradictions.counting_as(instance, measured[instance.id])
     if not any(place.changes or place.driver_cpus is not None for place in held):
         return advised
-    by_host = {host.id: host for host in inventory.hosts}
+    by_host = {host.id: advised.hosts.get(host.id, host) for host in inventory.hosts}
     placed_by_id = {instance.id: instance for instance in inventory.instances if instance.host}
     instances_by_id = {**{place.placed.id: place.placed for place in held}, **placed_by_id, **advised.instances}
     for pending_answer in sorted(held, key=attrgetter("expires_at", "recommendation")):
@@ -278,12 +291,13 @@ def _read_moved(
             news = news.with_instances(instances.measured_since(connection, view.counts.demand))
     if view is None or news is None:
         seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
-        return _Moved(_load_inventory(connection), None, held, seen, patience)
+        return _Moved(_load_inventory(connection), None, held, seen, patience, own_load=own_load.measured(connection))
     looks = bool(news.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
     if not looks:
         return _Moved(news.applied(view.inventory), news, held, None)
     seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
-    return _Moved(news.applied(view.inventory), news, held, seen, patience)
+    own = own_load.measured(connection)
+    return _Moved(news.applied(view.inventory), news, held, seen, patience, own_load=own)
 
 
 def _load_inventory(connection: Connection) -> Inventory:

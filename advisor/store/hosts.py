@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -48,6 +50,10 @@ hosts = sa.Table(
     sa.Column("patience_s", sa.Double),
     sa.Column("cpu_ids", VALUE, nullable=False, server_default="[]"),
     sa.Column("isolated_cpus", VALUE, nullable=False, server_default="[]"),
+    sa.Column("own_cpus", sa.Double, nullable=False, server_default="0"),
+    # CPUs that its own work used of late, None = not measured, and up to when samples were read for that.
+    sa.Column("measured_own_cpus", sa.Double),
+    sa.Column("own_until_s", sa.Double),
 )
 
 
@@ -191,6 +197,48 @@ def heard(
             longer = sa.update(hosts).where(where).values(patience_s=expected_s)
             connection.execute(longer, [{"host": host} for host in replaced])
     return renewed
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLoad:
+    """The CPUs that a host's own work used of late, by samples up to a time (s); None = not measured."""
+
+    id: str
+    pcpus: int
+    cpus: float | None
+    until_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLoad:
+    """The same where it was measured."""
+
+    id: str
+    pcpus: int
+    cpus: float
+
+
+_OWN_LOAD = (hosts.c.id, hosts.c.pcpus, hosts.c.measured_own_cpus, hosts.c.own_until_s)
+
+
+def own_load_due(connection: sa.Connection, newest: Mapping[str, float], every_s: float) -> list[OwnLoad]:
+    """Those of these hosts, by when their newest sample was taken, of which the own load is to be learned again."""
+    query = sa.select(*_OWN_LOAD).where(hosts.c.kind != "xen")
+    found = (OwnLoad(*row) for row in selected(connection, query, hosts.c.id, newest))
+    due = (row for row in found if row.until_s is None or newest[row.id] - row.until_s >= every_s)
+    return sorted(due, key=attrgetter("id"))
+
+
+def own_loads(connection: sa.Connection) -> list[MeasuredLoad]:
+    """Of all hosts of which it was measured."""
+    query = sa.select(hosts.c.id, hosts.c.pcpus, hosts.c.measured_own_cpus)
+    return [MeasuredLoad(*row) for row in connection.execute(query.where(hosts.c.measured_own_cpus.is_not(None)))]
+
+
+def put_own_load(connection: sa.Connection, host_id: str, cpus: float, until_s: float) -> None:
+    """Store what was measured by samples up to a time."""
+    new = {"measured_own_cpus": cpus, "own_until_s": until_s}
+    connection.execute(sa.update(hosts).where(hosts.c.id == host_id).values(**new))
 
 
 def _read(row: sa.RowMapping) -> Host:

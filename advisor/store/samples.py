@@ -133,6 +133,22 @@ def last_measured(connection: sa.Connection) -> dict[str, float]:
     return {host: time_s for host, time_s in connection.execute(query.group_by(series.c.host)) if time_s is not None}
 
 
+def busy(connection: sa.Connection, host: str, begin_s: float, end_s: float) -> dict[str, tuple[float, int]]:
+    """Sum and number of samples after `begin_s` and up to `end_s` (%): under `host` of how busy its CPUs were, under
+    `instance` and `driver_domain` of what its instances and its driver domain used."""
+    own = sa.and_(series.c.instance == "", series.c.scope == "host", series.c.metric == "busy")
+    of_driver = sa.and_(series.c.instance == "", series.c.scope == "driver_domain", series.c.metric == "cpu")
+    of_instances = sa.and_(series.c.instance != "", series.c.scope == "instance", series.c.metric == "cpu")
+    query = (
+        sa.select(series.c.scope, sa.func.sum(samples.c.value), sa.func.count())
+        .join(samples, samples.c.series == series.c.id)
+        .where(series.c.host == host, sa.or_(own, of_driver, of_instances))
+        .where(samples.c.time_s > begin_s, samples.c.time_s <= end_s)
+        .group_by(series.c.scope)
+    )
+    return {scope: (total, number) for scope, total, number in connection.execute(query)}
+
+
 def run_and_wait(connection: sa.Connection, since_s: float) -> dict[tuple[str, str], dict[str, float]]:
     """Means since a time of `cpu`, `waiting` and `throttled` (%) by host and instance, as far as they were measured."""
     query = (

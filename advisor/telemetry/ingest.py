@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from advisor.errors import Conflict, InvalidInput
 from advisor.settings import CLOCK_SKEW
 from advisor.store import colocations, counters, hosts, instances, rollups, samples, stays
-from advisor.telemetry import demands
+from advisor.telemetry import demands, own_load
 from advisor.telemetry.demands import News
 from advisor.validation import check_value
 from profiler.metrics import ADDITIONAL, EIGHT, SCOPES, WAITED_FOR
@@ -130,6 +130,8 @@ def ingest(
     accepted = samples.add(connection, taken)
     news = demands.learn(connection, taken) if accepted else {}
     _note_sightings(connection, taken, now, timedelta(seconds=fresh_s))
+    if accepted and own_load.learn(connection, taken):
+        counters.bump(connection, "sightings")
     return Ingested(accepted, len(taken) - accepted, tuple(dropped), news)
 
 

@@ -84,6 +84,10 @@ class HostBody(Schema):
         default=DEFAULT_WEIGHT, description="scheduler weight of Xen's Dom0, which xl leaves at 256"
     )
     platform: Platform = Field(default="", description="the measured platform it is like; empty = its own numbers only")
+    own_cpus: Annotated[float, Field(ge=0, le=MAX_CPUS)] = Field(
+        default=0.0,
+        description="CPUs that its own work uses outside of instances; what its agent measures counts first",
+    )
 
     @as_input
     def to_domain(self, host_id: str) -> Host:

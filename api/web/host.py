@@ -185,6 +185,8 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         facts.append(
             ("Driver domain on pCPUs", format_cpus(frozenset(host.driver_cpus)) if host.driver_cpus else "any")
         )
+    if host.own_cpus:
+        facts.append(("Its own work", f"{host.own_cpus:.1f} CPUs outside of instances"))
     if host.nic_mbit:
         facts.append(("NIC", f"{host.nic_mbit:,.0f} Mbit/s"))
     if host.platform:

@@ -96,6 +96,11 @@ HOST: Mapping[str, Row] = {
         "a platform of a dataset",
         "the measured platform it is like; left out = its own numbers only",
     ),
+    "own_cpus": (
+        "CPUs",
+        "0-4096",
+        "what its own work (network, storage, databases) uses outside of instances; what its agent measures goes first",
+    ),
     "probed": (
         "mapping of numbers",
         ", ".join(f"`{name}`" for name in PROBED_VALUES),

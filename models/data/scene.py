@@ -135,8 +135,8 @@ class SceneBatch:
     unknown; `shared` (S, P) where unpinned instances run: on all pCPUs but isolated ones, or on all where every one is
     isolated; `driver_cpus` (S, P) where the driver domain may run and `driver_weight` (S,) its scheduler weight; `node`
     (S, P) the NUMA node of each pCPU, which is one more than the last where no node names it; `adjacent` (S,) whether
-    the host numbers the threads of a core side by side, with a gap before the next core, as ppc64 does. Per slot, (S,
-    N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`, `prompt` whether it is
+    the host numbers the threads of a core side by side, with a gap before the next core, as ppc64 does; `own_cpus` (S,)
+    the CPUs that the host's own work uses. Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`, `prompt` whether it is
     sensitive to latency and has a setting that is rendered otherwise for that: a cap (models.physics.cap_periods) or a
     traffic class (models.physics.htb), `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no
     limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs that any vCPU of it may use. A pCPU stands at
@@ -161,6 +161,7 @@ class SceneBatch:
     driver_weight: Floats = field(metadata=over("scene"))
     node: Ints = field(metadata=over("scene"))
     adjacent: Bools = field(metadata=over("scene"))
+    own_cpus: Floats = field(metadata=over("scene"))
     present: Bools = field(metadata=over("slot", empty=False))
     profile: Ints = field(metadata=over("slot", empty=0))
     load: Floats = field(metadata=over("slot", empty=0.0))
@@ -439,5 +440,6 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         driver_weight=np.array([float(host.driver_weight) for host, _ in scenes]),
         node=node,
         adjacent=np.array([threads_adjacent(host) for host, _ in scenes], dtype=bool),
+        own_cpus=np.array([min(host.own_cpus, host.pcpus) for host, _ in scenes], dtype=np.float64),
         **columns,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,8 @@ def cpu_contention_of(
     burst its weighted part at every moment, on any CPU that idles, as simulations do.
     """
     everybody = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
+    if scenes.own_cpus.any():
+        everybody = _beside_own_work(scenes, everybody, fluid)
     there = everybody.size > 0
     flat = tuple(np.zeros(int(there.sum())) for _ in range(5))
     worst, crowded = np.ones(len(flat[0])), np.zeros(len(scenes))
@@ -65,14 +67,15 @@ def cpu_contention_of(
     )  # fmt: skip
     run, want, short, fair, asked = (_in_slots(there, one) for one in flat)
     share = np.divide(run, want, out=np.ones(there.shape), where=want > 1e-12)
+    slots = scenes.slots
     pressure = CpuPressure(
-        share=np.clip(share[:, :-1], 1e-3, 1.0),
-        worst=_in_slots(there, worst, 1.0)[:, :-1],
-        short=short[:, :-1],
-        overloaded=((everybody.loop == OPEN) & (fair < SERVED * asked))[:, :-1],
+        share=np.clip(share[:, :slots], 1e-3, 1.0),
+        worst=_in_slots(there, worst, 1.0)[:, :slots],
+        short=short[:, :slots],
+        overloaded=((everybody.loop == OPEN) & (fair < SERVED * asked))[:, :slots],
         crowded=crowded,
     )
-    return CpuContention(pressure, fair[:, :-1], fair[:, -1])
+    return CpuContention(pressure, fair[:, :slots], fair[:, slots])
 
 
 def _in_slots(there: Bools, values: Floats, empty: float = 0.0) -> Floats:
@@ -102,7 +105,8 @@ def moments() -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class _Consumers:
-    """Instances and, in the last slot, the driver domain; (S, N + 1), `day` (S, N + 1, D), `allowed` (S, N + 1, P)."""
+    """Instances, then the driver domain, then hosts' own work where any has some; (S, N + 1) or (S, N + 2), `day` with
+    D and `allowed` with P more."""
 
     size: Floats
     demand: Floats
@@ -152,6 +156,28 @@ def _consumers(
         brief=weight if fluid else np.where(weight > 0, weight, 1.0) ** trait(scenes.kind, "brief_exponent")[:, None],
         astray=np.zeros(len(scenes)) if fluid else trait(scenes.kind, "work_astray"),
         allowed=np.concatenate([scenes.affinity, scenes.driver_cpus[:, None, :]], axis=1),
+    )
+
+
+def _beside_own_work(scenes: SceneBatch, consumers: _Consumers, fluid: bool) -> _Consumers:
+    """With the work of the hosts themselves as one more consumer, which is as busy all the time and runs where
+    unpinned instances do.
+
+    It weighs as much as all instances together: Linux shares between the slices of services and of machines first.
+    """
+    own = scenes.own_cpus
+    size = np.where(own > 0, np.clip(np.ceil(own), 1.0, scenes.shared.sum(axis=1)), 0.0)
+    of_all = np.maximum(np.where(scenes.present, scenes.weight, 0.0).sum(axis=1), DEFAULT_WEIGHT) / DEFAULT_WEIGHT
+    weight = weights(scenes, of_all[:, None])[:, 0]
+    added = {
+        "size": size, "demand": np.minimum(own, size), "most": size, "growth": np.zeros(len(own)),
+        "loop": np.full(len(own), OPEN), "weight": weight, "allowed": scenes.shared,
+        "brief": weight if fluid else weight ** trait(scenes.kind, "brief_exponent"),
+        "day": np.ones((len(own), consumers.day.shape[2])),
+    }  # fmt: skip
+    return replace(
+        consumers,
+        **{name: np.concatenate([getattr(consumers, name), value[:, None]], axis=1) for name, value in added.items()},
     )
 
 

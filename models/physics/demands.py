@@ -207,7 +207,8 @@ def _spread(scenes: SceneBatch, want: Demands) -> Floats:
     size = np.maximum(scenes.affinity.sum(axis=2), 1)
     guests = (scenes.affinity * (np.minimum(want.cpu, scenes.cap) / size)[:, :, None]).sum(axis=1)
     driver = want.driver.sum(axis=1) / np.maximum(scenes.driver_cpus.sum(axis=1), 1)
-    return np.asarray(guests + scenes.driver_cpus * driver[:, None])
+    own = scenes.shared * (scenes.own_cpus / np.maximum(scenes.shared.sum(axis=1), 1))[:, None]
+    return np.asarray(guests + scenes.driver_cpus * driver[:, None] + own)
 
 
 def cpu_spread(scenes: SceneBatch) -> Floats:

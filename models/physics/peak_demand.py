@@ -22,7 +22,7 @@ NEVER = 4.0  # standard deviations above which no more vCPUs want a CPU
 def demand_sums(scenes: SceneBatch, want: Demands) -> Floats:
     """Of each host's demand for every one of RESOURCES, in its unit: the mean, the standard deviation that all have in
     common, which adds up, the variance of everybody's own, doubt included, the variance of how many vCPUs want a CPU
-    at a time, 0 of devices, and the mean in each of DAY_PARTS; (S, 4, 16).
+    at a time, 0 of devices, and the mean in each of DAY_PARTS; (S, 4, 16). The host's own work is part of it.
 
     What varies beside the day does so in proportion to the mean of the part.
     """
@@ -35,6 +35,7 @@ def demand_sums(scenes: SceneBatch, want: Demands) -> Floats:
     spread, common, doubt = variation(scenes, cpu)
     day = day_factors(scenes)
     found = [_column(cpu, (*beside_the_day(cpu, spread, common, day), doubt), _sum(bursts), day)]
+    _add_own_work(scenes, found[0])
     for device, demand in zip(DEVICES, (net, disk, memory), strict=True):
         moving = np.zeros((3, *demand.shape)) if not demand.any() else device_variation(scenes, device, demand)
         found.append(_column(demand, moving, nothing))
@@ -47,6 +48,13 @@ def _column(demand: Floats, moving: Sequence[Floats] | Floats, bursts: Floats, d
     mean, *rest = (_sum(part) for part in parts)
     by_part = [mean] * len(DAY_PARTS) if day is None else [_sum(demand * day[:, :, at]) for at in range(len(DAY_PARTS))]
     return np.stack([mean, *rest, bursts, *by_part], axis=1)
+
+
+def _add_own_work(scenes: SceneBatch, cpu: Floats) -> None:
+    """Add what hosts use themselves to their sums of CPUs (S, 16): as much all day, on CPUs that come and go."""
+    cpu[:, 0] += scenes.own_cpus
+    cpu[:, FIGURES - 1] += scenes.own_cpus * (1 - scenes.own_cpus / np.maximum(np.ceil(scenes.own_cpus), 1.0))
+    cpu[:, FIGURES:] += scenes.own_cpus[:, None]
 
 
 def _sum(values: Floats) -> Floats:
