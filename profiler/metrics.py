@@ -69,6 +69,7 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric(
         "waited_for_host", "%", _ONE, "instance", "percent", "time for which it waited while the host's own work ran"
     ),
+    Metric("ready_threads", "", _ONE, "instance", "ratio", "threads or vCPUs among which its ready time is divided"),
     Metric("cpi", "", _ONE, "instance", "ratio", "cycles per instruction"),
     Metric("llc_mb", "MB", _ONE, "instance", "ratio", "last-level cache that it occupies", "llc_occupancy"),
     Metric("mem_bw_mb_s", "MB/s", _ONE, "instance", "rate", "bytes moved to and from memory", "memory_bandwidth"),

@@ -31,7 +31,7 @@ from profiler.observed import MetricSample
 AFTER_S = 60.0
 MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources together; what is left comes next time
 ENOUGH = 12  # windows, an hour of them, before an instance tells how busy everybody is
-_OF_CPU = ("cpu", "waiting", "throttled", "execution")
+_OF_CPU = ("cpu", "waiting", "throttled", "execution", "ready_threads")
 METRICS = (*_OF_CPU, *RESOURCES[1:])
 News = Mapping[str, Measured]  # by instance: all that is measured of it
 Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is published of it now
@@ -224,7 +224,7 @@ def wanted(metrics: Mapping[str, float], resource: str, vcpus: int) -> float | N
     """Demand of one window by its means, which has this resource; None = more than anything can move."""
     value = metrics[resource]
     if resource == "cpu":
-        value = wanted_cpus(value / 100, held_back(metrics) / 100, vcpus)
+        value = wanted_cpus(value / 100, held_back(metrics) / 100, vcpus, metrics.get("ready_threads"))
     return value if value <= LARGEST.get(resource, math.inf) else None
 
 

@@ -147,17 +147,21 @@ def tally(windows: Iterable[Window], *, resource: Resource = "cpu", window_s: fl
     return found
 
 
-def wanted_cpus(run: float, wait: float, vcpus: float) -> float:
+def wanted_cpus(run: float, wait: float, vcpus: float, threads: float | None = None) -> float:
     """CPUs that an instance would use if nobody held it back, from what it ran and waited; all in CPUs.
 
     Who had time to spare has done the work that came, and who was always ready would have run all the time; who thinks
     between bursts lies between. So run / (1 - wait * ready), with the parts of its vCPUs' time in which it waited and
     in which it was ready (ran or waited). Run + wait takes all queueing for work (decision 81).
+
+    Of an instance with fewer busy `threads` than vCPUs it is the time of these: one thread that is always ready wants
+    one CPU on any number of vCPUs (decision 158). None = they were not counted.
     """
-    ready = (run + wait) / vcpus
+    most = min(threads, vcpus) if threads is not None and threads > 0 else vcpus
+    ready = (run + wait) / most
     if ready >= 1:
-        return float(vcpus)
-    return min(run / (1 - wait / vcpus * ready), float(vcpus))
+        return float(min(max(most, run), vcpus))
+    return min(run / (1 - wait / most * ready), float(vcpus))
 
 
 def from_trace(demands: Sequence[float], *, vcpus: int | None = None) -> Demand:

@@ -35,5 +35,7 @@ def further(deltas: Deltas) -> dict[str, float]:
         values["net_mbit"] = deltas.net_bytes * 8 / 1e6 / deltas.seconds
     if deltas.disk_bytes is not None:
         values["disk_mb_s"] = deltas.disk_bytes / 1e6 / deltas.seconds
+    if deltas.ready_threads is not None:
+        values["ready_threads"] = deltas.ready_threads
     values.update(deltas.gauges)
     return values

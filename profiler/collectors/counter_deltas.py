@@ -28,7 +28,8 @@ class Deltas:
     """What one instance, or the driver domain, did in `seconds`; None = unknown, with a reason in `absent`.
 
     `executions` are `switches` plus execution periods outside any task. `further_seconds` is the time over which the
-    counters in `further` grew, None = `seconds`.
+    counters in `further` grew, None = `seconds`. `ready_threads` is by how many threads, all alike, its time
+    ready to run could have been: 1 where one thread had all of it, k where k had as much each; None = never ready.
     """
 
     seconds: float
@@ -44,6 +45,7 @@ class Deltas:
     gauges: Mapping[str, float] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
     further_seconds: float | None = None
+    ready_threads: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,13 @@ class _TaskSums:
     timeslices: int
     io_bytes: int
     ended: int
+    ready_squares: float
+
+    @property
+    def ready_threads(self) -> float | None:
+        """The participation ratio of the threads' ready times."""
+        ready = float(self.run_ns + self.wait_ns)
+        return ready**2 / self.ready_squares if self.ready_squares > 0 else None
 
 
 _NEW_TASK = TaskCounters(0, 0, 0, 0)
@@ -109,6 +118,7 @@ _NEW_TASK = TaskCounters(0, 0, 0, 0)
 
 def _sum_tasks(first: Mapping[str, TaskCounters], second: Mapping[str, TaskCounters], window_ns: float) -> _TaskSums:
     run_ns = wait_ns = timeslices = io_bytes = 0
+    ready_squares = 0.0
     ended = len(first)
     for name, task in second.items():
         earlier = first.get(name)
@@ -120,11 +130,13 @@ def _sum_tasks(first: Mapping[str, TaskCounters], second: Mapping[str, TaskCount
             if task.run_ns > window_ns:
                 continue  # more run time than the window has: it was moved here with its past
             earlier = _NEW_TASK
-        run_ns += task.run_ns - earlier.run_ns
-        wait_ns += task.wait_ns - earlier.wait_ns
+        ran_ns, waited_ns = task.run_ns - earlier.run_ns, task.wait_ns - earlier.wait_ns
+        run_ns += ran_ns
+        wait_ns += waited_ns
+        ready_squares += float(ran_ns + waited_ns) ** 2
         timeslices += task.timeslices - earlier.timeslices
         io_bytes += (task.io_bytes or 0) - (earlier.io_bytes or 0)
-    return _TaskSums(run_ns, wait_ns, timeslices, io_bytes, ended)
+    return _TaskSums(run_ns, wait_ns, timeslices, io_bytes, ended, ready_squares)
 
 
 def _went_on(earlier: TaskCounters, task: TaskCounters) -> bool:
@@ -174,6 +186,7 @@ def _domain(first: DomainCounters, second: DomainCounters, seconds: float) -> De
         second.gauges,
         absent,
         further_seconds,
+        tasks.ready_threads if known else None,
     )
 
 

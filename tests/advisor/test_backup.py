@@ -180,15 +180,16 @@ def test_tables_of_an_older_version_are_brought_to_the_newest(
     fill(source)
     backup.make(source, path)
     shutil.copytree(migrate.FOLDER, tmp_path / "migrations")
-    (tmp_path / "migrations" / "versions" / "v0024_hue.py").write_text(
-        "import sqlalchemy as sa\nfrom alembic import op\nrevision, down_revision = '0024', '0023'\n"
+    newest = max(migrate.revisions())
+    (tmp_path / "migrations" / "versions" / "v9999_hue.py").write_text(
+        f"import sqlalchemy as sa\nfrom alembic import op\nrevision, down_revision = '9999', '{newest}'\n"
         "def upgrade(): op.add_column('hosts', sa.Column('hue', sa.Text, server_default='red'))\n"
     )
     monkeypatch.setattr(migrate, "FOLDER", tmp_path / "migrations")
     with pytest.raises(SchemaMismatch, match="older Cotenant"):
         backup.make(source, tmp_path / "new.backup")
     backup.restore(target, path)
-    assert migrate.upgrade(source) == "0024"
+    assert migrate.upgrade(source) == "9999"
     for database in (source, target):
         with database.read() as connection:
             assert connection.execute(sa.text("SELECT id, hue FROM hosts ORDER BY id")).all() == [

@@ -235,6 +235,29 @@ def test_who_is_always_ready_wants_all_and_who_has_time_to_spare_little_more_tha
     assert wanted_cpus(0.4, 0.0, 1) == 0.4
 
 
+@pytest.mark.parametrize("vcpus", [1, 2, 8, 64])
+def test_one_thread_that_is_always_ready_wants_one_cpu_on_any_number_of_them(vcpus: int) -> None:
+    assert wanted_cpus(0.33, 0.67, vcpus, 1.0) == pytest.approx(1.0, rel=0.01)
+    assert wanted_cpus(0.2, 0.1, vcpus, 1.0) == pytest.approx(wanted_cpus(0.2, 0.1, 1))
+
+
+@pytest.mark.parametrize(("run", "wait"), [(0.6, 0.4), (1.5, 2.5), (0.05, 0.9)])
+def test_a_pool_of_threads_that_are_rarely_ready_wants_no_more_than_without_their_number(
+    run: float, wait: float
+) -> None:
+    assert wanted_cpus(run, wait, 2, 40.0) == wanted_cpus(run, wait, 2)
+    assert wanted_cpus(run, wait, 64, 40.0) < run * 1.1
+
+
+@given(st.floats(0, 8), st.floats(0, 64), st.integers(1, 8), st.floats(1, 100))
+def test_demand_by_threads_is_between_what_ran_and_run_plus_wait(
+    run: float, wait: float, vcpus: int, threads: float
+) -> None:
+    run = min(run, vcpus)
+    wanted = wanted_cpus(run, wait, vcpus, threads)
+    assert run - 1e-9 <= wanted <= min(run + wait, vcpus) + 1e-9
+
+
 def test_demand_is_within_the_vcpus() -> None:
     assert estimated(tally(_windows([3.0, 3.0])), vcpus=2).mean == 2.0
 

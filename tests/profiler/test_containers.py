@@ -266,3 +266,34 @@ def _shop_with_tasks(tids: dict[int, int]) -> tuple[FakeHost, LxcBackend]:
     backend = LxcBackend(host, host="h")
     assert _tasks(backend) == {str(tid) for tid in tids}
     return host, backend
+
+
+@pytest.mark.parametrize(
+    ("ready", "threads"),
+    [({7: (2, 8)}, 1.0), ({7: (2, 8), 8: (0, 0)}, 1.0), ({7: (2, 8), 8: (5, 5)}, 2.0), ({7: (1, 8), 8: (1, 0)}, 1.22)],
+    ids=["one thread", "one beside a sleeper", "two alike", "one beside a little of another"],
+)
+def test_ready_time_is_divided_among_so_many_threads(ready: dict[int, tuple[int, int]], threads: float) -> None:
+    host = FakeHost()
+    host.version_2("lxc/shop", [7, 8], 0)
+    for tid in (7, 8):
+        host.task(tid, 0)
+    backend = LxcBackend(host, host="h")
+    first = backend.read_counters()
+    for tid, (run, wait) in ready.items():
+        host.task(tid, run * 10_000_000, wait * 10_000_000, run)
+    host.files["/cg/lxc/shop/cpu.stat"] = (
+        f"usage_usec {sum(run for run, _ in ready.values()) * 10_000}\nsystem_usec 0\n"
+    )
+    host.later(1.0)
+    samples = collect(first, backend.read_counters()).samples
+    (found,) = [one.value for one in samples if (one.instance, one.metric) == ("shop", "ready_threads")]
+    assert found == pytest.approx(threads, abs=0.01)
+
+
+def test_an_instance_that_is_never_ready_has_no_number_of_threads() -> None:
+    host = host_of_shop(2)
+    backend = LxcBackend(host, host="h")
+    first = backend.read_counters()
+    host.later(1.0)
+    assert "ready_threads" not in {one.metric for one in collect(first, backend.read_counters()).samples}

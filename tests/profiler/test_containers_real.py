@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from lab.processes import call, wait_until
+from models.profiling.demand_estimation import wanted_cpus
 from profiler.backends import Counters, LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.netlink import namespace_id, veths_by_namespace
@@ -277,3 +278,15 @@ def test_who_only_reads_its_disk_waits_for_it_when_it_does_not_run(
     values = _values(collect(*_two(backend, 3.0)), name)
     assert values["disk_wait"] > 10
     assert values["disk_wait"] + values["cpu"] + values["waiting"] == pytest.approx(100, abs=15)
+
+
+def test_one_busy_thread_wants_one_cpu_whatever_it_gets_of_two(containers: RealContainers, backend: LxcBackend) -> None:
+    """Always ready is always ready on a quiet and on a busy machine, so nothing here depends on how busy it is."""
+    names = [containers.add(f"loop{number}", BUSY, cpu=None) for number in range(4)]
+    for pid in containers.pids:
+        _settled(pid, "perl")
+    values = _values(collect(*_two(backend, 10.0)), names[0])
+    run, wait, vcpus = values["cpu"] / 100, values["waiting"] / 100, float(os.cpu_count() or 1)
+    assert run < 0.9 * min(1.0, vcpus / 4), "the others were to take CPU time from it"
+    assert values["ready_threads"] == pytest.approx(1.0, abs=0.1)
+    assert wanted_cpus(run, wait, vcpus, values["ready_threads"]) == pytest.approx(1.0, abs=0.1)
