@@ -136,11 +136,12 @@ class SceneBatch:
     isolated; `driver_cpus` (S, P) where the driver domain may run and `driver_weight` (S,) its scheduler weight; `node`
     (S, P) the NUMA node of each pCPU, which is one more than the last where no node names it; `adjacent` (S,) whether
     the host numbers the threads of a core side by side, with a gap before the next core, as ppc64 does; `own_cpus` (S,)
-    the CPUs that the host's own work uses. Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`, `prompt` whether it is
-    sensitive to latency and has a setting that is rendered otherwise for that: a cap (models.physics.cap_periods) or a
-    traffic class (models.physics.htb), `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no
-    limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs that any vCPU of it may use. A pCPU stands at
-    its position among those of its host, whatever its number (`Host.cpus`). `cpu_demand` (S, N, 18): its demand for
+    the CPUs that the host's own work uses. Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs
+    (inf = none), `weight`, `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for
+    that: a cap (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
+    `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs
+    that any vCPU of it may use. A pCPU stands at its position among those of its host, whatever its number
+    (`Host.cpus`). `cpu_demand` (S, N, 18): its demand for
     CPUs over time in the order of CPU_DEMAND, nan = unknown; a known mean stands instead of that of the profile.
     `device_demand` (S, N, 3, 4): the same of DEVICES in the order of DEVICE_DEMAND.
 
