@@ -47,7 +47,7 @@ def service(folder: Any) -> Iterator[Served]:
 @contextmanager
 def listening(service: Served, query: str = "", **headers: str) -> Iterator[Lines]:
     """The lines of a stream, the first two of which were read: it has begun."""
-    with httpx.stream("GET", f"{service.url}/v1/events{query}", headers=headers, timeout=30) as answer:
+    with httpx.stream("GET", f"{service.url}/v1/events{query}", headers=headers, timeout=120) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = answer.iter_lines()
@@ -56,7 +56,7 @@ def listening(service: Served, query: str = "", **headers: str) -> Iterator[Line
 
 
 def put(service: Served, name: str) -> None:
-    httpx.put(f"{service.url}/v1/hosts/{name}", json=HOST, timeout=30).raise_for_status()
+    httpx.put(f"{service.url}/v1/hosts/{name}", json=HOST, timeout=120).raise_for_status()
 
 
 def next_of(lines: Lines) -> tuple[str, str, dict[str, Any]]:
@@ -191,12 +191,12 @@ def test_who_says_for_how_long_is_let_go_then_and_head_at_once(service: Served) 
     with listening(service, **{"X-Request-Timeout": "0.2"}) as lines:
         assert list(lines) == []
     assert time.monotonic() - began >= 0.2
-    head = httpx.head(f"{service.url}/v1/events", timeout=30)
+    head = httpx.head(f"{service.url}/v1/events", timeout=120)
     assert (head.status_code, head.content) == (200, b"")
 
 
 def test_what_is_no_id_of_an_event_is_refused_before_the_stream_begins(service: Served) -> None:
-    answer = httpx.get(f"{service.url}/v1/events", headers={"Last-Event-ID": "yesterday"}, timeout=30)
+    answer = httpx.get(f"{service.url}/v1/events", headers={"Last-Event-ID": "yesterday"}, timeout=120)
     assert (answer.status_code, answer.json()["field"]) == (422, "last-event-id")
     assert service.get("/v1/events?kind=weather").status_code == 422
 
@@ -212,7 +212,7 @@ def test_who_listens_needs_a_token_and_is_let_go_when_it_is_revoked(
             _, agents = advisor.access.tokens.create("agent", "write", lasts=None, host="h1")
             assert list(unasked) == [], "there is a token now: who has none is let go"
             assert service.get("/v1/events").status_code == 401
-            refused = httpx.get(f"{service.url}/v1/events", headers={"Authorization": f"Bearer {agents}"}, timeout=30)
+            refused = httpx.get(f"{service.url}/v1/events", headers={"Authorization": f"Bearer {agents}"}, timeout=120)
             assert refused.status_code == 403
             with listening(service, Authorization=f"Bearer {text}") as lines:
                 advisor.inventory.delete_instance("mystery")

@@ -117,7 +117,7 @@ class Service:
         self.process.terminate()
         assert self.process.stderr
         rest = self.process.stderr.readlines()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=120)
         self.process.stderr.close()
         return rest
 
@@ -164,7 +164,7 @@ def test_ctrl_c_is_a_good_end_too_and_a_request_under_way_is_finished_before_it(
     head = (
         f"POST /v1/samples HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
     )
-    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), timeout=120) as connection:
         connection.sendall(head.encode() + b"\r\nExpect: 100-continue\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 100"), "it is asked for its body: it is under way"
         connection.sendall(body[:5])
@@ -175,7 +175,7 @@ def test_ctrl_c_is_a_good_end_too_and_a_request_under_way_is_finished_before_it(
         while part := connection.recv(65536):
             answer += part
     assert answer.startswith(b"HTTP/1.1 422")
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=120) == 0
 
 
 def test_a_database_of_another_program_is_told_before_anybody_asks(

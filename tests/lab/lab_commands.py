@@ -103,5 +103,5 @@ class Started:
     def end(self, number: signal.Signals) -> tuple[int, str, float]:
         begin = time.monotonic()
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=30)
+        _, errors = self.process.communicate(timeout=120)
         return self.process.returncode, errors, time.monotonic() - begin

@@ -43,7 +43,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
 
 def ended(client: subprocess.Popen[str]) -> dict[str, Any]:
     client.send_signal(signal.SIGTERM)
-    output, _ = client.communicate(timeout=20)
+    output, _ = client.communicate(timeout=120)
     report: dict[str, Any] = json.loads(output)
     return report
 
@@ -66,7 +66,7 @@ def test_a_fetcher_counts_as_many_answers_as_the_server_gave_at_the_time_it_gave
 
 def test_a_fetcher_says_what_the_server_refused(web: ThreadingHTTPServer) -> None:
     client = start(FILES / "fetch.py", "127.0.0.1", web.server_port, "/none", 1)
-    _, errors = client.communicate(timeout=20)
+    _, errors = client.communicate(timeout=120)
     assert client.returncode
     assert "404" in errors
 

@@ -168,7 +168,7 @@ def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
 def test_a_stopped_run_leaves_no_files(disk: Path, number: signal.Signals) -> None:
     with started(disk) as running:
         running.send_signal(number)
-        out, err = running.communicate(timeout=30)
+        out, err = running.communicate(timeout=120)
     assert running.returncode == 1
     assert "Traceback" not in err
     assert list(disk.iterdir()) == []
@@ -179,7 +179,7 @@ def test_a_stopped_run_leaves_no_files(disk: Path, number: signal.Signals) -> No
 def test_after_a_kill_the_next_run_removes_what_was_left(disk: Path) -> None:
     with started(disk) as running:
         running.kill()
-        running.communicate(timeout=30)
+        running.communicate(timeout=120)
     assert len(list(disk.glob(f"{PREFIX}*"))) == 1
     PROBE.run(options(disk), Progress())
     assert list(disk.iterdir()) == []

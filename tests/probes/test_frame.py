@@ -189,7 +189,7 @@ def test_a_stopped_probe_shows_what_it_has_and_marks_it(number: signal.Signals) 
     child = own_responder(running.pid)
     time.sleep(0.6)
     running.send_signal(number)
-    out, err = running.communicate(timeout=20)
+    out, err = running.communicate(timeout=120)
     document = json.loads(out)
     assert running.returncode == 1
     assert "stopped before its end" in document["marks"]
@@ -204,7 +204,7 @@ def test_a_killed_probe_leaves_no_responder() -> None:
     )
     child = own_responder(running.pid)
     running.kill()
-    running.communicate(timeout=20)
+    running.communicate(timeout=120)
     assert gone(child)
 
 
@@ -250,7 +250,7 @@ def test_without_matplotlib_a_picture_is_refused_before_the_probe_runs(tmp_path:
     code = "import sys; sys.modules['matplotlib'] = None; from profiler.cli import main; sys.exit(main(sys.argv[1:]))"
     arguments = ["probe", "cpu-share", "--seconds", "600", "--picture", str(tmp_path / "x.png")]
     command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20, cwd=ROOT, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
     assert done.returncode == 2
     assert "matplotlib" in done.stderr
     assert "Traceback" not in done.stderr

@@ -15,7 +15,7 @@ from advisor.domain import Command
 def run(*argv: str, inside: str | None = None, check: bool = True) -> str:
     """Run one command, in a network namespace where `inside` names one, and return what it printed."""
     whole = ("ip", "netns", "exec", inside, *argv) if inside else argv
-    done = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=120)
     if check and done.returncode != 0:
         raise AssertionError(f"{' '.join(argv)} ended with {done.returncode}: {done.stderr.strip()}")
     return done.stdout

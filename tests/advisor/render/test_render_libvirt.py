@@ -165,7 +165,7 @@ def test_virsh_reads_every_rendered_command_and_its_undo() -> None:
     for command in made:
         for argv in (command.argv, command.undo):
             connected = [argv[0], "-c", "test:///default", *argv[1:]]
-            done = subprocess.run(connected, capture_output=True, text=True, check=False, timeout=20)
+            done = subprocess.run(connected, capture_output=True, text=True, check=False, timeout=120)
             misread = ("doesn't support option", "unexpected data", "requires", "Malformed", "Numeric value", "unknown")
             assert not any(word in done.stderr for word in misread), (argv, done.stderr)
             handed_on = ("unsupported flags", "throttle", "not found", "not a known interface")

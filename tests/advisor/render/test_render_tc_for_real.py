@@ -94,7 +94,7 @@ class Bench:
                 stack.enter_context(_process("iperf3", "-c", OUTSIDE, "-p", port, *argv, inside=guest))
                 for guest, port in zip(guests, ports, strict=True)
             ]
-            answers = [json.loads(client.communicate(timeout=30)[0]) for client in clients]
+            answers = [json.loads(client.communicate(timeout=120)[0]) for client in clients]
             return [answer["end"]["sum_received"]["bits_per_second"] / 1e6 * FRAME / PAYLOAD for answer in answers]
 
 

@@ -274,7 +274,7 @@ def test_of_two_rollbacks_at_once_one_goes_back(
 
 def _meet(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
     """Let two callers both have finished a step before either goes on."""
-    real, barrier = getattr(owner, name), threading.Barrier(2, timeout=30)
+    real, barrier = getattr(owner, name), threading.Barrier(2, timeout=120)
 
     def together(*arguments: Any) -> Any:
         found = real(*arguments)

@@ -83,7 +83,7 @@ def during_the_search(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], obje
         found = place_jointly(*args, **more)
         with ThreadPoolExecutor() as threads:
             while happens:
-                threads.submit(happens.pop()).result(timeout=30)
+                threads.submit(happens.pop()).result(timeout=120)
         return found
 
     monkeypatch.setattr("advisor.serving.placements.place_jointly", search)
