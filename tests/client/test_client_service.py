@@ -62,7 +62,7 @@ def test_a_placement_that_holds_a_host_is_found_again_and_told_how_it_went(servi
 def test_dry_runs_batches_and_predictions_are_answered(service: Service, kind: str) -> None:
     alone = by(kind, service.url, lambda client: client.place(instance=SHOP, dry_run=True))
     assert (alone["dry_run"], alone["candidates"][0]["rank"]) == (True, 1)
-    batch = by(kind, service.url, lambda client: client.place_batch(instances=[SHOP, {"id": "b"}], dry_run=True))
+    batch = by(kind, service.url, lambda client: client.place_batch(instances=[SHOP, SHOP | {"id": "b"}], dry_run=True))
     assert len(batch["answers"]) == 2
     effects = by(kind, service.url, lambda client: client.predict(**SCENE))["effects"]
     assert [one["instance"] for one in effects] == ["a", "b"]
