@@ -146,6 +146,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
     Route("GET", "/v1/alarms", alarms.listing, "operations"),
+    Route("GET", "/v1/checkup", alarms.checkup, "operations", lane="long"),
     Route("GET", "/v1/events", events.stream, "operations", answers=EventStream, described=events.EVENT, lane="none"),
     Route("GET", "/v1/worth", worth.get, "questions", lane="long"),
     Route("GET", "/v1/models", registry.listing, "models"),

@@ -83,6 +83,7 @@ from advisor.domain.plans import (
     PINNING_POLICIES,
     PLAN_FOR,
     PLAN_KINDS,
+    PLAN_LIMITS,
     Capacity,
     ClassSizing,
     Growth,

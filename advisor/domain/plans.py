@@ -54,6 +54,26 @@ class WhatIf:
     model: str | None = None
 
 
+# The least and the most of each number of a question, at every door: REST, commands and pages.
+PLAN_LIMITS: Mapping[str, tuple[float, float]] = {
+    "keep_ratio": (0.01, 1.0),
+    "max_moves": (0, 1_000_000),
+    "move_gain": (0.0, 1.0),
+    "at_once": (1, 1000),
+    "at_once_per_host": (1, 8),
+    "at_once_per_rack": (1, 1000),
+    "migration_mbit": (1.0, 1e9),
+    "rack_mbit": (1.0, 1e9),
+    "spare_hosts": (0, 100),
+    "time_limit_s": (0.1, 3600.0),
+    "seed": (0, 2**31 - 1),
+    "growth.instances_per_month": (0.0, 1e6),
+    "growth.load_percent_per_month": (0.0, 1000.0),
+    "growth.months": (1, 240),
+    "growth.uncertain_percent": (0.0, 100.0),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
     """What should become of the whole cloud?

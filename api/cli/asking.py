@@ -29,6 +29,14 @@ Server = Annotated[
         metavar="URL", help="Ask this running service instead of a file.", show_default="COTENANT_SERVER, else the file"
     ),
 ]
+ServerOrDatabase = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Ask this running service instead of a database.",
+        show_default="COTENANT_SERVER, else the database",
+    ),
+]
 TokenFile = Annotated[
     Path | None,
     typer.Option(
@@ -71,12 +79,12 @@ class Service:
             raise InvalidInput(str(error), field="server") from error
         return cls(url, client)
 
-    def get(self, *steps: str) -> Any:
-        """The JSON at a path; NotFound and InvalidInput as the service says, ServiceFailed for all else."""
+    def get(self, *steps: str, **query: str) -> Any:
+        """The JSON at a path with these parameters; NotFound, InvalidInput as it says, else ServiceFailed."""
         from cotenant_client import path_of
 
         with self._our_errors():
-            return self.client.get(path_of("v1", *steps))
+            return self.client.get(path_of("v1", *steps), **query)
 
     def named(self, what: Literal["hosts", "instances"], name: str) -> Any:
         """The host or instance of this id, else of this name; NotFound, or InvalidInput where several have it."""
@@ -138,6 +146,18 @@ def _is_id(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def service_or_database(
+    server: str | None, token_file: Path | None, database: str | None, *, patience_s: float = 0.0
+) -> Service | None:
+    """The service to ask, None = the database; InvalidInput where both were given."""
+    if server is not None and database is not None:
+        raise InvalidInput("--database and --server are two clouds; give one", field="database")
+    url = server or (os.environ.get(SERVER) if database is None else None)
+    if not url and token_file is not None:
+        raise InvalidInput("--token-file goes with --server", field="token_file")
+    return Service.of(url, token_file, patience_s=patience_s) if url else None
 
 
 def asked_service(

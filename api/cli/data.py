@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from advisor import service
+from advisor.errors import Conflict
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, say
@@ -75,7 +76,10 @@ def restore(
 
     So this is the way from SQLite to PostgreSQL, too.
     """
-    backed_up = service.restore_database(settings(database=database), file, replace=replace)
+    try:
+        backed_up = service.restore_database(settings(database=database), file, replace=replace)
+    except Conflict as error:
+        raise Conflict(f"{error.message} (--replace)", field=error.field) from error
     if as_json:
         print_json(BackupOut.model_validate(backed_up))
     else:

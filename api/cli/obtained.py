@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from advisor.service import Advisor
+from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.schemas.obtained import InstanceObtained
@@ -17,15 +18,23 @@ def obtained(
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 90m, 24h, 7d.")] = "24h",
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Say what an instance obtained as measured: CPU time, and its stalls at disks and networks.
 
     By windows of five minutes; 95 % of them were no worse than the second figure. What its host does not measure is
     left out (cotenant-profiler check says why).
     """
-    with Advisor(settings(database=database)) as advisor:
-        name = advisor.inventory.find_instance(instance).id
-        measured = InstanceObtained.of(advisor.telemetry.obtained(name, since=since))
+    service = service_or_database(server, token_file, database)
+    if service is not None:
+        with service.read_as("answer"):
+            name = service.named("instances", instance)["id"]
+            measured = InstanceObtained.model_validate(service.get("instances", name, "obtained", since=since))
+    else:
+        with Advisor(settings(database=database)) as advisor:
+            name = advisor.inventory.find_instance(instance).id
+            measured = InstanceObtained.of(advisor.telemetry.obtained(name, since=since))
     if as_json:
         print_json(measured)
         return

@@ -8,10 +8,17 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from advisor.domain import Growth, Objective
+from advisor.domain import PLAN_LIMITS, Growth, Objective
 from advisor.errors import InvalidInput
 from advisor.settings import Settings
 from api.messages import own_words
+
+
+def bounded(name: str, **more: Any) -> Any:
+    """An option for a number of a plan's question, with the limits that it has at every door."""
+    least, most = PLAN_LIMITS[name]
+    return typer.Option(min=least, max=most, **more)
+
 
 InventoryFile = Annotated[Path, typer.Argument(metavar="INVENTORY.yaml", help="Hosts, instances and workloads.")]
 InventoryUnlessServer = Annotated[
@@ -64,21 +71,39 @@ ObjectiveName = Annotated[
     typer.Option(help="worst: best for the worst-off instance; total: best combined score; pack: fewest hosts."),
 ]
 InstanceGrowth = Annotated[
-    float | None, typer.Option(min=0.0, metavar="N", help="Instances of the mix that come each month (capacity).")
+    float | None,
+    bounded(
+        "growth.instances_per_month",
+        metavar="N",
+        help="Instances of the mix that come each month (capacity).",
+    ),
 ]
 LoadGrowth = Annotated[
-    float, typer.Option(min=0.0, metavar="PERCENT", help="How much the load of all instances grows each month.")
+    float,
+    bounded(
+        "growth.load_percent_per_month",
+        metavar="PERCENT",
+        help="How much the load of all instances grows each month.",
+    ),
 ]
 Months = Annotated[
-    int | None, typer.Option(min=1, max=240, help="How many months to look ahead.", show_default=str(Growth().months))
+    int | None,
+    bounded("growth.months", help="How many months to look ahead.", show_default=str(Growth().months)),
 ]
 GrowthUncertain = Annotated[
-    float, typer.Option(min=0.0, max=100.0, metavar="PERCENT", help="By how much of itself growth may be more or less.")
+    float,
+    bounded(
+        "growth.uncertain_percent",
+        metavar="PERCENT",
+        help="By how much of itself growth may be more or less.",
+    ),
 ]
 SpareHosts = Annotated[
     int,
-    typer.Option(
-        min=0, max=100, metavar="N", help="So many hosts may fail together and everybody still has one (capacity)."
+    bounded(
+        "spare_hosts",
+        metavar="N",
+        help="So many hosts may fail together and everybody still has one (capacity).",
     ),
 ]
 SpareLabel = Annotated[
@@ -91,22 +116,17 @@ SpareLabel = Annotated[
 ]
 KeepRatio = Annotated[
     float,
-    typer.Option(
-        min=0.01, max=1.0, help="T/B that an instance without a limit of its own must keep; less counts as below."
-    ),
+    bounded("keep_ratio", help="T/B that an instance without a limit of its own must keep; less counts as below."),
 ]
 MoveGain = Annotated[
     float,
-    typer.Option(
-        min=0.0,
-        max=1.0,
+    bounded(
+        "move_gain",
         help="What a move must gain at least: part of its speed and time that the worst-off keeps more, and 0.3 of "
         "what all others keep more.",
     ),
 ]
-Seed = Annotated[
-    int, typer.Option(min=0, max=2**31 - 1, help="Seed of random choices; the same seed gives the same answer.")
-]
+Seed = Annotated[int, bounded("seed", help="Seed of random choices; the same seed gives the same answer.")]
 ReportOut = Annotated[
     Path | None,
     typer.Option(
@@ -115,9 +135,8 @@ ReportOut = Annotated[
 ]
 TimeLimit = Annotated[
     float,
-    typer.Option(
-        min=0.1,
-        max=3600.0,
+    bounded(
+        "time_limit_s",
         metavar="SECONDS",
         help="Stop the search for a plan after this time and answer the best one found.",
     ),

@@ -31,6 +31,7 @@ from api.cli.options import (
     SpareHosts,
     SpareLabel,
     TimeLimit,
+    bounded,
     settings,
 )
 from api.cli.output import print_json, progress, say
@@ -95,20 +96,19 @@ def plan(
     ] = STANDARD.plan_for,
     keep_ratio: KeepRatio = STANDARD.keep_ratio,
     max_moves: Annotated[
-        int | None, typer.Option(min=0, help="Number of moves at most.", show_default="any number")
+        int | None,
+        bounded("max_moves", help="Number of moves at most.", show_default="any number"),
     ] = None,
     move_gain: MoveGain = STANDARD.move_gain,
-    at_once: Annotated[
-        int, typer.Option(min=1, max=1000, help="Number of moves in one stage at most.")
-    ] = STANDARD.at_once,
+    at_once: Annotated[int, bounded("at_once", help="Number of moves in one stage at most.")] = STANDARD.at_once,
     at_once_per_host: Annotated[
-        int, typer.Option(min=1, max=8, help="Number of moves in one stage to or from one host at most.")
+        int,
+        bounded("at_once_per_host", help="Number of moves in one stage to or from one host at most."),
     ] = STANDARD.at_once_per_host,
     at_once_per_rack: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=1000,
+        bounded(
+            "at_once_per_rack",
             help="Number of moves in one stage to or from the hosts of one rack at most.",
             show_default="any number",
         ),
@@ -118,8 +118,8 @@ def plan(
     ] = STANDARD.rack_label,
     migration_mbit: Annotated[
         float | None,
-        typer.Option(
-            min=1.0,
+        bounded(
+            "migration_mbit",
             metavar="MBIT/S",
             help="How much of each host's network its moves may use.",
             show_default="its label migration_mbit, else all of it",
@@ -127,8 +127,8 @@ def plan(
     ] = None,
     rack_mbit: Annotated[
         float | None,
-        typer.Option(
-            min=1.0,
+        bounded(
+            "rack_mbit",
             metavar="MBIT/S",
             help="How much all moves together may send out of a rack, or into it.",
             show_default="any amount",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from advisor import offline, service
 from advisor.domain import PlanKind, PlanRequest
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, Reported
-from api.cli.asking import SERVER, Server, TokenFile, asked_service
+from api.cli.asking import Server, TokenFile, asked_service, service_or_database
 from api.cli.options import (
     Database,
     GrowthUncertain,
@@ -79,15 +78,12 @@ def report(
         )
     if inventory is not None and database is not None:
         raise InvalidInput("--database goes without a file; leave one of them out", field="database")
-    if server is not None and database is not None:
-        raise InvalidInput("--database and --server are two clouds; give one", field="database")
     if inventory is None and model is not None:
         raise InvalidInput("--model goes with a file; else the active model answers", field="model")
-    service_asked = None
-    if server is not None or (inventory is None and database is None and os.environ.get(SERVER)):
-        service_asked = asked_service(server, token_file, inventory, model=model, patience_s=time_limit)
-    elif token_file is not None:
-        raise InvalidInput("--token-file goes with --server", field="token_file")
+    if inventory is not None:
+        service_asked = asked_service(server, token_file, inventory, model=model)
+    else:
+        service_asked = service_or_database(server, token_file, database, patience_s=time_limit)
     chosen = settings(database=database)
     request = PlanRequest(
         kind=kind,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from advisor.service import Advisor
+from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.schemas.slowing import HostSlowing, SlowingOut
@@ -17,15 +18,23 @@ def slowing(
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 90m, 24h, 7d.")] = "24h",
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Say who slows whom on a host, predicted beside measured.
 
     Measured by the run queue where the agent watches it (cotenant-profiler run --run-queue), else by correlation of
     windows: the instance waits more while a certain other one runs.
     """
-    with Advisor(settings(database=database)) as advisor:
-        name = advisor.inventory.find_host(host).id
-        shown = HostSlowing.of(advisor.telemetry.slowing(name, since=since), advisor.cloud.host(name).slowing)
+    service = service_or_database(server, token_file, database)
+    if service is not None:
+        with service.read_as("answer"):
+            name = service.named("hosts", host)["id"]
+            shown = HostSlowing.model_validate(service.get("hosts", name, "slowing", since=since))
+    else:
+        with Advisor(settings(database=database)) as advisor:
+            name = advisor.inventory.find_host(host).id
+            shown = HostSlowing.of(advisor.telemetry.slowing(name, since=since), advisor.cloud.host(name).slowing)
     if as_json:
         print_json(shown)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.routes.common import CloudDep
-from api.schemas.alarms import AlarmsOut, ContradictionOut
+from api.schemas.alarms import AlarmsOut, ContradictionOut, DoctorOut
 
 
 def listing(cloud: CloudDep) -> AlarmsOut:
@@ -12,3 +12,8 @@ def listing(cloud: CloudDep) -> AlarmsOut:
     An alarm takes several windows in a row. The audit log also says when alarms are raised and when they end.
     """
     return AlarmsOut(alarms=[ContradictionOut.like(alarm) for alarm in cloud.alarms()])
+
+
+def checkup(cloud: CloudDep) -> DoctorOut:
+    """What is wrong with the cloud and the service now, in sentences, as `cotenant doctor` says it."""
+    return DoctorOut.like(cloud.checkup())

@@ -64,4 +64,5 @@ class DoctorOut(AnswerBody):
     stopped: list[str] = Field(description="hosts that no longer send measurements, though a source reports them")
     starved: list[DeliveredOut] = Field(description="instances with less than 0.8 of their CPU time, the lowest first")
     own_load: list[OwnLoadOut] = Field(description="hosts whose own work takes a tenth of their CPUs or more")
+    looked_at: str = Field(description="what was looked at, as a sentence")
     elsewhere: bool = Field(description="true = measurements are in another store, and were not looked at")

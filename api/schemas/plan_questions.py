@@ -5,13 +5,24 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from pydantic.fields import FieldInfo
 
-from advisor.domain import Growth, Objective, PinningPolicy, PlanFor, PlanKind, PlanRequest, WhatIf
-from api.schemas.base import WHOLE, Amount, Flag, Id, Positive, Ratio, Schema, examples
+from advisor.domain import PLAN_LIMITS, Growth, Objective, PinningPolicy, PlanFor, PlanKind, PlanRequest, WhatIf
+from api.schemas.base import WHOLE, Flag, Id, Positive, Schema, examples
 from api.schemas.inventory import HostItem, InstanceItem, each_to_domain
 
+
+def _number(name: str) -> FieldInfo:
+    least, most = PLAN_LIMITS[name]
+    return Field(strict=True, allow_inf_nan=False, ge=least, le=most)
+
+
+def _count(name: str) -> FieldInfo:
+    least, most = PLAN_LIMITS[name]
+    return Field(strict=True, ge=int(least), le=int(most))
+
+
 Then = Literal["admit", "rebalance", "consolidate", "capacity"]
-Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000), WHOLE]
 Version = Annotated[str, Field(pattern=r"^[A-Za-z0-9_:-][A-Za-z0-9._:-]*$", max_length=255)]
 Ids = Annotated[list[Id], Field(max_length=100_000)]
 
@@ -19,12 +30,14 @@ Ids = Annotated[list[Id], Field(max_length=100_000)]
 class GrowthBody(Schema):
     """How demand grows."""
 
-    instances_per_month: Amount = Field(default=0.0, description="of the mix in `instances`")
-    load_percent_per_month: Amount = Field(default=0.0, description="of everybody, compounded")
-    months: Annotated[int, Field(strict=True, ge=1, le=240), WHOLE] = Field(
-        default=24, description="how far is looked ahead"
+    instances_per_month: Annotated[float, _number("growth.instances_per_month")] = Field(
+        default=0.0, description="of the mix in `instances`"
     )
-    uncertain_percent: Annotated[float, Field(strict=True, ge=0, le=100)] = Field(
+    load_percent_per_month: Annotated[float, _number("growth.load_percent_per_month")] = Field(
+        default=0.0, description="of everybody, compounded"
+    )
+    months: Annotated[int, _count("growth.months"), WHOLE] = Field(default=24, description="how far is looked ahead")
+    uncertain_percent: Annotated[float, _number("growth.uncertain_percent")] = Field(
         default=0.0, description="by how much of itself growth may be more or less"
     )
 
@@ -129,32 +142,34 @@ class PlanBody(Schema):
         default="hours",
         description="demand that counts: as it varies over the hours, or its mean or a percentile all the time",
     )
-    keep_ratio: Ratio = Field(default=0.8, description="T/B that who has no limit of its own must keep")
-    max_moves: Count | None = Field(default=None, description="most moves; null = any number")
-    move_gain: Annotated[float, Field(strict=True, ge=0, le=1)] = Field(
+    keep_ratio: Annotated[float, _number("keep_ratio")] = Field(
+        default=0.8, description="T/B that who has no limit of its own must keep"
+    )
+    max_moves: Annotated[int, _count("max_moves"), WHOLE] | None = Field(
+        default=None, description="most moves; null = any number"
+    )
+    move_gain: Annotated[float, _number("move_gain")] = Field(
         default=0.02, description="what a move must gain at least (see `gain` of a step), beside what is uncertain"
     )
-    at_once: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] = Field(
-        default=8, description="moves in one stage"
-    )
-    at_once_per_host: Annotated[int, Field(strict=True, ge=1, le=8), WHOLE] = Field(
+    at_once: Annotated[int, _count("at_once"), WHOLE] = Field(default=8, description="moves in one stage")
+    at_once_per_host: Annotated[int, _count("at_once_per_host"), WHOLE] = Field(
         default=4, description="moves in one stage to or from one host"
     )
-    at_once_per_rack: Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE] | None = Field(
+    at_once_per_rack: Annotated[int, _count("at_once_per_rack"), WHOLE] | None = Field(
         default=None, description="moves in one stage to or from the hosts of one rack; null = any number"
     )
     rack_label: Annotated[str, Field(min_length=1, max_length=63)] = Field(
         default="rack", description="the label of hosts that names their rack"
     )
-    migration_mbit: Positive | None = Field(
+    migration_mbit: Annotated[float, _number("migration_mbit")] | None = Field(
         default=None,
         description="Mbit/s of each host's network for its moves; null = its label `migration_mbit`, else all of it",
     )
-    rack_mbit: Positive | None = Field(
+    rack_mbit: Annotated[float, _number("rack_mbit")] | None = Field(
         default=None, description="Mbit/s out of, and into, each rack for all moves together; null = not limited"
     )
     growth: GrowthBody | None = Field(default=None, description="how demand grows (capacity)")
-    spare_hosts: Annotated[int, Field(strict=True, ge=0, le=100), WHOLE] = Field(
+    spare_hosts: Annotated[int, _count("spare_hosts"), WHOLE] = Field(
         default=0, description="so many hosts may fail together and everybody still has a host (capacity)"
     )
     spare_label: Annotated[str, Field(min_length=1, max_length=63)] | None = Field(
@@ -165,12 +180,10 @@ class PlanBody(Schema):
         default=None, description="asked of the imagined cloud: admit, rebalance, consolidate or capacity"
     )
     commands: Flag = Field(default=False, description="give the commands of every step")
-    time_limit_s: Annotated[float, Field(strict=True, gt=0, le=3600)] = Field(
+    time_limit_s: Annotated[float, _number("time_limit_s")] = Field(
         default=30.0, description="after it the best so far is answered; the request's own deadline ends it sooner"
     )
-    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), WHOLE] = Field(
-        default=1, description="the same seed finds the same plan"
-    )
+    seed: Annotated[int, _count("seed"), WHOLE] = Field(default=1, description="the same seed finds the same plan")
 
     def to_domain(self) -> PlanRequest:
         """The domain's request; InvalidInput names what is wrong."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from advisor.domain import PlanKind
+from advisor.domain import PLAN_LIMITS, Growth, PlanKind, PlanRequest
 
 Shape = Literal["number", "whole", "names", "choice", "text", "check"]
 
@@ -27,6 +27,17 @@ class FormField:
     help: str = ""
     must: bool = False
     listed: str = ""  # the kind of names that the browser offers a list of
+
+
+STANDARD = PlanRequest()
+
+
+def _of(name: str, label: str, shape: Shape, *, help: str = "") -> FormField:  # noqa: A002 - as the field's
+    """A number of the question, with the limits and the default that it has at every door."""
+    asked, _, part = name.rpartition(".")
+    least, most = PLAN_LIMITS[name]
+    default = getattr(Growth() if asked else STANDARD, part)
+    return FormField(label, shape, "" if default is None else f"{default:.15g}", least, most, help=help)
 
 
 MIX_ROWS = 3
@@ -50,8 +61,8 @@ FIELDS: Mapping[str, FormField] = {
         "worst",
         choices=(("worst", "best for the worst-off"), ("total", "best in sum"), ("pack", "fewest hosts")),
     ),
-    "keep_ratio": FormField(
-        "Ratio that everybody keeps", "number", "0.8", 0.01, 1, help="unless it has a limit of its own; 1 = as alone"
+    "keep_ratio": _of(
+        "keep_ratio", "Ratio that everybody keeps", "number", help="unless it has a limit of its own; 1 = as alone"
     ),
     "plan_for": FormField(
         "Demand that counts",
@@ -68,23 +79,26 @@ FIELDS: Mapping[str, FormField] = {
     "empty": FormField("Hosts to empty", "names", must=True, listed="hosts"),
     "hosts": FormField("Hosts that may be used", "names", help="empty = all", listed="hosts"),
     "movable": FormField("Who may move", "names", help="empty = all but pinned instances", listed="instances"),
-    "max_moves": FormField("Most moves", "whole", "", 0, 100_000, help="empty = as many as pay"),
-    "move_gain": FormField(
-        "A move must gain", "number", "0.02", 0, 1, help="what the worst-off gains, and 0.3 of what the others gain"
+    "max_moves": _of("max_moves", "Most moves", "whole", help="empty = as many as pay"),
+    "move_gain": _of(
+        "move_gain", "A move must gain", "number", help="what the worst-off gains, and 0.3 of what the others gain"
     ),
-    "at_once": FormField("Moves at once", "whole", "8", 1, 1000),
-    "at_once_per_host": FormField("Moves at once per host", "whole", "4", 1, 8, help="to or from it"),
-    "at_once_per_rack": FormField(
-        "Moves at once per rack", "whole", "", 1, 1000, help="empty = any number; a rack is a host's label rack"
+    "at_once": _of("at_once", "Moves at once", "whole"),
+    "at_once_per_host": _of("at_once_per_host", "Moves at once per host", "whole", help="to or from it"),
+    "at_once_per_rack": _of("at_once_per_rack", "Moves at once per rack", "whole", help="empty = any number"),
+    "rack_label": FormField("Label that names a host's rack", "text", STANDARD.rack_label),
+    "migration_mbit": _of(
+        "migration_mbit",
+        "Network of a host for moves, Mbit/s",
+        "number",
+        help="empty = its label migration_mbit, else all",
     ),
-    "migration_mbit": FormField(
-        "Network of a host for moves, Mbit/s", "number", "", 1, 1e9, help="empty = its label migration_mbit, else all"
-    ),
-    "per_month": FormField("New instances a month", "number", "", 0, 1e6),
-    "load_percent": FormField("More load a month, %", "number", "", 0, 1000),
-    "months": FormField("Months to look ahead", "whole", "24", 1, 240),
-    "uncertain_percent": FormField("Growth is uncertain by, %", "number", "0", 0, 100, help="of itself"),
-    "spare_hosts": FormField("Hosts that may fail together", "whole", "0", 0, 100, help="everybody still has a host"),
+    "rack_mbit": _of("rack_mbit", "Network of a rack for moves, Mbit/s", "number", help="empty = not limited"),
+    "per_month": _of("growth.instances_per_month", "New instances a month", "number"),
+    "load_percent": _of("growth.load_percent_per_month", "More load a month, %", "number"),
+    "months": _of("growth.months", "Months to look ahead", "whole"),
+    "uncertain_percent": _of("growth.uncertain_percent", "Growth is uncertain by, %", "number", help="of itself"),
+    "spare_hosts": _of("spare_hosts", "Hosts that may fail together", "whole", help="every instance still has a host"),
     "spare_label": FormField("Or groups of hosts by label", "text", help="such as rack; empty = single hosts"),
     "like": FormField("Add hosts like", "text", listed="hosts"),
     "add": FormField("How many hosts", "whole", "1", 0, 1000),
@@ -113,14 +127,14 @@ FIELDS: Mapping[str, FormField] = {
             ("consolidate", "how few hosts would do"),
         ),
     ),
-    "time_limit_s": FormField("Time, s", "number", "10", 0.1, 600, help="then the best so far is answered"),
-    "seed": FormField("Seed", "whole", "1", 0, 2**31 - 1),
+    "time_limit_s": _of("time_limit_s", "Time, s", "number", help="then the best so far is answered"),
+    "seed": _of("seed", "Seed", "whole"),
     "commands": FormField("With commands for each step", "check", "yes"),
 }
 
 # Of each kind its title, its question, and its fields under their headings.
 Sections = tuple[tuple[str, tuple[str, ...]], ...]
-_TOGETHER = ("at_once", "at_once_per_host", "at_once_per_rack", "migration_mbit")
+_TOGETHER = ("at_once", "at_once_per_host", "at_once_per_rack", "rack_label", "migration_mbit", "rack_mbit")
 _SEARCH = ("The search", ("time_limit_s", "seed", "commands"))
 KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
     "admit": (

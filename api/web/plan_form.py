@@ -94,14 +94,16 @@ class PlanForm:
             at_once=int(_or(numbers.get("at_once"), standard.at_once)),
             at_once_per_host=int(_or(numbers.get("at_once_per_host"), standard.at_once_per_host)),
             at_once_per_rack=_whole(numbers.get("at_once_per_rack")),
+            rack_label=self.values.get("rack_label") or standard.rack_label,
             migration_mbit=numbers.get("migration_mbit"),
+            rack_mbit=numbers.get("rack_mbit"),
             growth=self._growth(numbers),
             spare_hosts=int(_or(numbers.get("spare_hosts"), 0)),
             spare_label=self.values.get("spare_label") or None,
             what_if=imagined,
             then=_one_of(PLAN_KINDS, self.values.get("then")),
             commands=self.values["commands"] == "yes",
-            time_limit_s=_or(numbers.get("time_limit_s"), 10.0),
+            time_limit_s=_or(numbers.get("time_limit_s"), standard.time_limit_s),
             seed=int(_or(numbers.get("seed"), standard.seed)),
         )
 

@@ -16,7 +16,7 @@ from api.web.plan_form import PlanForm
 
 H1 = Host("h1", "xen", 4, 8192, numa=((0, 1), (2, 3)))
 NEW = Instance("new-1", vcpus=2, memory_mb=2048)
-ASKED: dict[str, Any] = {"commands": False, "time_limit_s": 10.0}
+ASKED: dict[str, Any] = {"commands": False, "time_limit_s": 30.0}
 
 
 def host(name: str) -> Host:
@@ -49,7 +49,7 @@ def read(**typed: str) -> PlanForm:
                     Instance("new-2-1", 4, 2048),
                 ),
                 commands=True,
-                time_limit_s=10.0,
+                time_limit_s=30.0,
             ),
         ),
         (
