@@ -149,7 +149,7 @@ class CandidateOut(TypedDict):
     headroom: NotRequired[HeadroomOut | None]
     reserved: NotRequired[float | None]
     crowded: NotRequired[float | None]
-    calibration: NotRequired[Literal["observed", "trained", "none"]]
+    calibration: NotRequired[Literal["observed", "trained", "windows", "none"]]
     evidence: NotRequired[dict[str, int]]
     combined_score: float | None
     pinning: dict[str, list[int]] | None

@@ -9,6 +9,7 @@ import numpy as np
 
 from advisor import explanation, render
 from advisor.domain import (
+    Calibration,
     Candidate,
     Command,
     CpuTime,
@@ -39,7 +40,7 @@ from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limi
 from advisor.snapshot import fingerprints
 from models.arrays import Bools, Floats
 from models.data.scene import SLOT_FIELDS, SceneBatch, affinity_on, slot_values, stack
-from models.prediction import TARGETS, CpuPressure, InterferencePrediction
+from models.prediction import TARGETS, CpuPressure, InterferencePrediction, Predictor
 from models.prediction import BandArrays as Bands
 
 EDGES = ("expected", "lower", "upper")
@@ -189,6 +190,7 @@ def _build_candidates(
     ).less(np.array([ranked.reserved for ranked in shown]))
     settings = _settings(shown, placed_newcomer)
     stands = question.snapshot.names.placed.get(request.instance.id)
+    trained = _left_out(question.predictor, scenes)
     guessed = question.predictor.origin == "prior"
     reasons = (
         explanation.explain(
@@ -238,10 +240,17 @@ def _build_candidates(
             expected=float(scores.expected[row]),
             half_width=float(scores.half_width[row]),
             crowded=crowded(after, row),
-            calibration="none" if guessed or after.outside[row, -1] else "trained",
+            calibration="none" if guessed or after.outside[row, -1] else trained[row],
         )
         for row, ranked in enumerate(shown[: request.limit])
     )
+
+
+def _left_out(predictor: Predictor, scenes: SceneBatch) -> list[Calibration]:
+    """What the training left out to calibrate the range of the newcomer in each of K scenes: pairs, or windows of hosts
+    where the share that was learned from windows answers."""
+    of_windows = getattr(predictor, "share", None) is not None
+    return ["windows" if of_windows and known else "trained" for known in ~np.isnan(scenes.cpu_demand[:, -1, 0])]
 
 
 def _take_no_gains(before: InterferencePrediction, after: InterferencePrediction, rows: Sequence[int]) -> None:

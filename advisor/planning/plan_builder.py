@@ -19,6 +19,7 @@ from advisor.domain import (
     Variant,
     listed,
 )
+from advisor.errors import InvalidInput
 from advisor.placement.evidence import class_note
 from advisor.planning import arrival_candidates, steps
 from advisor.planning.assignment.goal import Aim
@@ -251,6 +252,9 @@ def _what_if(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudE
         imagined_before, cloud, search, relocation, refused=refusals, notes=all_notes, answers=other.chosen, real=False
     )
     if request.then is None:
+        if variants[0].sums == variants[1].sums and not (refusals or relocation):
+            message = "the imagined cloud changes nothing for the instances that run; say what to ask of it: then"
+            raise InvalidInput(f"{message} capacity, admit, rebalance or consolidate", field="then")
         return replace(draft, variants=tuple(variants))
     first_half = replace(context.part(0.2, 0.6), until=context.until - context.left_s / 2)
     other = other.part(0.6, 1.0)

@@ -31,13 +31,14 @@ def write(report: ReportDocument, path: Path) -> None:
     An existing report is replaced when the new one is complete. OutOfSpace when the disk is full, InvalidInput when
     `path` cannot be written or holds something else.
     """
-    if _is_page(path):
+    if is_page(path):
         write_whole(path, page(report, beside=False).encode(), "report")
     else:
         _write_folder(path, files(report))
 
 
-def _is_page(path: Path) -> bool:
+def is_page(path: Path) -> bool:
+    """Whether a report at this path is one file; else it is a folder."""
     return path.suffix.lower() in (".html", ".htm")
 
 
@@ -113,7 +114,7 @@ def is_report(path: Path) -> bool:
 
 def check_target(path: Path) -> None:
     """Reject a path that cannot take a report, before the work is done; InvalidInput says why."""
-    if _is_page(path):
+    if is_page(path):
         check_writable(path, "report")
         return
     if path.suffix.lower() == ".pdf":

@@ -37,11 +37,16 @@ def write(
 ) -> Reported:
     """Write a cloud report to a new dated folder in `folder`, atomically, and keep the newest `keep`.
 
+    Where `folder` ends in .html, it is one page and nothing else is deleted.
+
     `ages` as in `reports.cloud`. OutOfSpace when the disk is full, InvalidInput when it cannot be written there.
     """
     from advisor import reports  # with its drawing library
+    from advisor.reports import files
 
     check_folder(folder)
+    if files.is_page(folder):
+        return Reported(folder, reports.write_cloud_report(inventory, plan, background, ages, folder), ())
     path = dated(folder, plan.created_at)
     headline = reports.write_cloud_report(inventory, plan, background, ages, path)
     return Reported(path, headline, tuple(prune(folder, keep, written=path)))
@@ -59,7 +64,12 @@ def every_s(text: str) -> float:
 
 
 def check_folder(folder: Path) -> None:
-    """Make the folder that reports go to, where it is not there; InvalidInput when it cannot be."""
+    """Make the folder that reports go to, where it is not there; InvalidInput when it cannot be. A page needs none."""
+    from advisor.reports import files
+
+    if files.is_page(folder):
+        files.check_target(folder)
+        return
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

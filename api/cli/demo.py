@@ -87,7 +87,7 @@ def _answer(*, as_json: bool) -> None:
     say()
     say(f"Question: where should {newcomer.id} go ({newcomer.vcpus} vCPUs, {newcomer.memory_mb:g} MB)?")
     say()
-    show_answer(answer, None, explain=False, commands=False)
+    show_answer(answer, explain=False, commands=False)
     for best in answer.candidates[:1]:  # reasons and commands of every host would fill several screens
         show_reasons(best)
         show_commands(best)

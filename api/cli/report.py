@@ -34,7 +34,8 @@ KEEP = 30
 
 def report(
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder for the reports; each becomes a dated folder in it.")
+        Path,
+        typer.Option(metavar="OUT", help="OUT.html, or a folder in which each report is a dated folder."),
     ],
     inventory: Annotated[
         Path | None,
@@ -117,6 +118,7 @@ def _tell(made: Reported, *, as_json: bool) -> None:
         print_json(ReportOut(report=str(made.path), headline=headline, removed=list(made.removed)))
         return
     say(headline)
-    say(f"Report written to {made.path}/index.html.")
+    page = made.path / "index.html" if made.path.is_dir() else made.path
+    say(f"Report written to {page}.")
     if made.removed:
         say(f"{len(made.removed)} older report{'' if len(made.removed) == 1 else 's'} deleted.")

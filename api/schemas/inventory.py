@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import InvalidInput
@@ -158,7 +158,10 @@ _Demand = Annotated[
     Field(json_schema_extra=_described),
 ]
 Demands = Annotated[dict[Resource, _Demand], Field(max_length=len(RESOURCES))]
-DEMAND = "what it would use alone by resource: the mean (cpu in CPUs), or an object; left out = as others of its size"
+DEMAND = (
+    "what it would use alone by resource: the mean (cpu in CPUs), or an object; left out = as others of its "
+    "size; cpu_percent (100 = one CPU) stands for demand.cpu, as in files"
+)
 
 
 def to_demands(bodies: Mapping[Resource, float | DemandBody], vcpus: int) -> Mapping[Resource, Demand]:
@@ -214,6 +217,20 @@ class InstanceNeeds(Schema):
     )
     demand: Demands = Field(default={}, description=DEMAND)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_demand(cls, given: Any) -> Any:
+        """`cpu_percent`, as files have it, is another spelling of `demand.cpu`: nothing behind knows of two."""
+        if not isinstance(given, dict) or "cpu_percent" not in given:
+            return given
+        percent, demand = given["cpu_percent"], given.get("demand", {})
+        if not isinstance(percent, int | float) or isinstance(percent, bool) or not isinstance(demand, dict):
+            raise ValueError("cpu_percent is not a number of per cent of one CPU")  # noqa: TRY004 - pydantic's word
+        if "cpu" in demand:
+            raise ValueError("cpu_percent stands beside demand.cpu; keep one of them")
+        others = {name: value for name, value in given.items() if name != "cpu_percent"}
+        return {**others, "demand": {**demand, "cpu": percent / 100}}
+
 
 class InstanceBody(InstanceNeeds):
     """A VM or a container: what it needs, where it is, what holds it back."""
@@ -252,7 +269,8 @@ class InstanceItem(InstanceBody):
     @classmethod
     def of(cls, instance: Instance) -> InstanceItem:
         """From the domain, unchecked."""
-        same = {name: getattr(instance, name) for name in cls.model_fields if name not in {"pinning", "isolation"}}
+        apart = {"pinning", "isolation"}
+        same = {name: getattr(instance, name) for name in cls.model_fields if name not in apart}
         return cls.model_construct(
             **{**same, "labels": dict(instance.labels), "demand": of_demands(instance.demand)},
             pinning=pinning_map(instance.settings.pinning),

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from pydantic.fields import FieldInfo
 
 from advisor.domain import PLAN_LIMITS, Growth, Objective, PinningPolicy, PlanFor, PlanKind, PlanRequest, WhatIf
 from api.schemas.base import WHOLE, Flag, Id, Positive, Schema, examples
 from api.schemas.inventory import HostItem, InstanceItem, each_to_domain
 
 
-def _number(name: str) -> FieldInfo:
+def _number(name: str) -> Any:
     least, most = PLAN_LIMITS[name]
     return Field(strict=True, allow_inf_nan=False, ge=least, le=most)
 
 
-def _count(name: str) -> FieldInfo:
+def _count(name: str) -> Any:
     least, most = PLAN_LIMITS[name]
     return Field(strict=True, ge=int(least), le=int(most))
 

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from api.schemas.base import WHOLE, AnswerBody, Cpu, Positive, Schema, as_input
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, IsolationSettings, NetMode, NetworkSettings, Pinning
+
+
+def _read_pinning(given: Any) -> Any:
+    """A pinning as text, such as `0:2|1:3` in files, as the mapping; anything else as it is."""
+    return pinning_map(Pinning.parse(given)) if isinstance(given, str) else given
+
 
 PinningMap = Annotated[
     dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})$")], Annotated[list[Cpu], Field(max_length=MAX_CPUS)]],
     Field(
         max_length=MAX_CPUS,
-        description="vCPU → the pCPUs it may run on; an empty list means any",
+        description="vCPU → the pCPUs it may run on; an empty list means any; also as text: `0:2|1:3`",
         examples=[{"0": [2], "1": [3]}],
     ),
+    BeforeValidator(_read_pinning),
 ]
 
 
