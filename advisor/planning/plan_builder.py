@@ -17,6 +17,7 @@ from advisor.domain import (
     PlanStep,
     Search,
     Variant,
+    WhatIf,
     listed,
 )
 from advisor.errors import InvalidInput
@@ -235,6 +236,9 @@ def _what_if(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudE
     """The current and the imagined cloud side by side, each with what the request asks of it."""
     request, what_if = context.request, context.request.what_if
     assert what_if is not None  # noqa: S101 - checked on its way in
+    if request.then is None and not _is_felt(snapshot, what_if):
+        message = "the imagined cloud changes nothing for the instances that run; say what to ask of it: then"
+        raise InvalidInput(f"{message} capacity, admit, rebalance or consolidate", field="then")
     cloud, homeless, notes = imagine(snapshot, what_if)
     other = replace(context, chosen=by_name(models(what_if.model))) if what_if.model else context
     anywhere = replace(other.part(0.0, 0.2), request=replace(request, hosts=None))
@@ -252,9 +256,6 @@ def _what_if(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudE
         imagined_before, cloud, search, relocation, refused=refusals, notes=all_notes, answers=other.chosen, real=False
     )
     if request.then is None:
-        if variants[0].sums == variants[1].sums and not (refusals or relocation):
-            message = "the imagined cloud changes nothing for the instances that run; say what to ask of it: then"
-            raise InvalidInput(f"{message} capacity, admit, rebalance or consolidate", field="then")
         return replace(draft, variants=tuple(variants))
     first_half = replace(context.part(0.2, 0.6), until=context.until - context.left_s / 2)
     other = other.part(0.6, 1.0)
@@ -299,6 +300,12 @@ def _what_if(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudE
         answers=other.chosen,
         real=False,
     )
+
+
+def _is_felt(snapshot: ClusterSnapshot, what_if: WhatIf) -> bool:
+    """Whether anything differs for an instance that runs: more room, by new hosts or overcommit, differs for no one."""
+    changed = any(host.id in snapshot.names.positions for host in what_if.hosts)
+    return changed or bool(what_if.remove or what_if.model) or what_if.pinning != "as_it_is"
 
 
 def _one_after_another(first: MigrationOrder | None, second: MigrationOrder | None) -> MigrationOrder | None:

@@ -209,8 +209,8 @@ def _show(cloud: Inventory, answer: Plan, *, undo: bool, report: Path | None) ->
     plan_words.show(answer, undo=undo)
     if unknown := sizes_only(cloud):
         say(
-            f"Known of {unknown} of {len(cloud.instances)} instances: only their sizes. Each of them counts as using "
-            "10 % of its vCPUs; what they really do to each other is not known."
+            f"Known of {unknown} of {len(cloud.instances)} instances: only their sizes. They are estimated from "
+            "similar ones where at least three are known, else as 10 % of their vCPUs."
         )
     if report:
         say(f"Report written to {report}.")

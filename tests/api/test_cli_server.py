@@ -64,6 +64,20 @@ def test_where_says_the_same_by_a_service_as_by_a_file(running: Service, argumen
     assert plain(by_service.stdout) == plain(by_file.stdout)
 
 
+@pytest.mark.parametrize("asked", [("slowing", "h3"), ("obtained", "batch-2"), ("doctor",)])
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_what_was_measured_is_said_by_a_service_as_by_its_database(
+    running: Service, asked: tuple[str, ...], more: tuple[str, ...], tmp_path: Path
+) -> None:
+    database = sqlite_with_cloud(tmp_path / "same.sqlite3", CLOUD)
+    by_database = run(*asked, "--database", database, *more)
+    by_service = run(*asked, "--server", running.url, *more)
+    assert by_service.exit_code == by_database.exit_code
+    assert (by_service.stdout, by_service.stderr) == (by_database.stdout, "")
+    both = run(*asked, "--server", running.url, "--database", database)
+    assert (both.exit_code, both.stdout) == (2, "")
+
+
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_predict_says_the_same_by_a_service_as_by_itself(running: Service, more: tuple[str, ...]) -> None:
     Path("scene.yaml").write_text(SCENE, encoding="utf-8")
@@ -85,7 +99,7 @@ def test_predict_says_the_same_by_a_service_as_by_itself(running: Service, more:
     ],
 )
 def test_a_plan_says_the_same_by_a_service_as_by_a_file(running: Service, arguments: tuple[str, ...]) -> None:
-    Path("imagined.yaml").write_text("cpu_overcommit: 2", encoding="utf-8")
+    Path("imagined.yaml").write_text("pinning: own", encoding="utf-8")
     by_file, by_service = run("plan", str(CLOUD), *arguments), run("plan", "--server", running.url, *arguments)
     assert (by_service.exit_code, by_service.stderr, by_file.exit_code) == (0, "", 0)
     assert by_service.stdout == by_file.stdout

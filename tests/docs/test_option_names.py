@@ -27,7 +27,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--limit": ("most rows of an answer", {"where", "audit", "plans list"}),
     "--listen": ("address and port of a server of one's own", {"demo", "serve", "run", "probe serve"}),
     "--max-moves": ("most moves", {"plan", "migrate"}),
-    "--out": ("directory for what is made", {"demo", "report"}),
+    "--out": ("where what is made goes", {"demo", "report"}),
     "--plan-for": ("the demand that counts, of each", {"plan", "replay"}),
     "--prometheus": ("the Prometheus-compatible store that is read", {"history", "profile"}),
     "--picture": ("a file for a picture", {"profile", "probe"}),
@@ -39,8 +39,15 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--seconds": ("how long is measured", {"run", "probe"}),
     "--seed": ("of what is drawn by lot", {"plan", "probe-plan", "replay", "probe"}),
     "--since": ("how far back is read", {"history", "profile", "slowing", "obtained", "worth"}),
+    "--server": (
+        "the running service that is asked",
+        {"plan", "predict", "report", "where", "migrate", "doctor", "slowing", "obtained"},
+    ),
     "--size": ("bytes that are sent at a time", {"probe"}),
-    "--token-file": ("a file with a token", {"plan", "predict", "report", "run", "where", "probe", "migrate"}),
+    "--token-file": (
+        "a file with a token",
+        {"plan", "predict", "report", "run", "where", "probe", "migrate", "doctor", "slowing", "obtained"},
+    ),
 }
 
 
