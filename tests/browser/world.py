@@ -142,7 +142,16 @@ def _long(name: str) -> str:
 
 def strange_pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
     """Pages of the strange service, and of the empty one, as a name and a path."""
-    common = (("where", "/"), ("cloud", "/cloud"), ("placements", "/placements?which=all"), ("models", "/models"))
+    common = (
+        ("where", "/"),
+        ("cloud", "/cloud"),
+        ("instances", "/instances?sort=-memory"),
+        ("alarms", "/alarms"),
+        ("worth", "/worth"),
+        ("audit", "/audit"),
+        ("placements", "/placements?which=all"),
+        ("models", "/models"),
+    )
     hosts, instances = advisor.inventory.hosts(limit=1).items, advisor.inventory.instances(limit=1).items
     if not hosts:
         return (*common, ("plans", "/plans"), ("answer", "/?id=a&vcpus=1&memory_mb=512"))
@@ -152,6 +161,7 @@ def strange_pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
         ("nowhere", f"/?id={_long('asked')}&vcpus=4000&memory_mb=2048"),
         ("instance-asked", f"/?instance={instances[0].id}"),
         ("filter", "/cloud?label=wrong&name=none"),
+        ("filter-instances", "/instances?label=wrong&only=none"),
         ("host", f"/hosts/{hosts[0].id}"),
         ("instance", f"/instances/{instances[0].id}"),
         ("placement", f"/placements/{advisor.outcomes.page(which='all', limit=1).items[0].recommendation.id}"),
@@ -239,6 +249,11 @@ def pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
         ("where-instance", "/?instance=render-1"),
         ("where-wrong", "/?id=a%20b&vcpus=0&memory_mb=x"),
         ("cloud", "/cloud"),
+        ("cloud-sorted", "/cloud?sort=-memory_mb"),
+        ("instances", "/instances"),
+        ("alarms", "/alarms"),
+        ("worth", "/worth"),
+        ("audit", "/audit"),
         ("host", "/hosts/h4"),
         ("instance", "/instances/media-1"),
         ("placements", "/placements"),
