@@ -11,7 +11,7 @@ from advisor.domain import Contradiction
 from api.html.render import page
 from api.routes.common import CloudDep
 from api.web.cloud import PageNumber
-from api.web.sorting import PARAMETER, Order, Part, SortColumn, Value
+from api.web.sorting import PARAMETER, Order, PageSlice, SortColumn, Value
 
 AT_ONCE = 50  # alarms on a page
 READS = (PARAMETER,)
@@ -29,7 +29,7 @@ def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLRe
     """Alarms that stand, the newest first unless `sort` names another column."""
     order = Order.read(request.query_params, COLUMNS, "-since")
     every = cloud.alarms()
-    part = Part.of(len(every), number, AT_ONCE, "/alarms", {PARAMETER: order.text})
+    part = PageSlice.of(len(every), number, AT_ONCE, "/alarms", {PARAMETER: order.text})
     alarms = order.first(part.end, every, lambda alarm: _value(order.key, alarm), lambda alarm: alarm.instance)
     return page(
         request,

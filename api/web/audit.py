@@ -19,7 +19,7 @@ _LONGEST = 200  # letters of the detail
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class AuditLine:
     """One entry, ready to be shown."""
 
     it: AuditEntry
@@ -44,11 +44,11 @@ def listing(
     )
 
 
-def _line(entry: AuditEntry) -> Line:
+def _line(entry: AuditEntry) -> AuditLine:
     detail = ", ".join(f"{key} {_text(value)}" for key, value in entry.detail.items())
     shown = entry.objects[:_MOST_OBJECTS]
     cut = f"{detail[:_LONGEST]}…" if len(detail) > _LONGEST else detail
-    return Line(entry, cut, shown, len(entry.objects) - len(shown))
+    return AuditLine(entry, cut, shown, len(entry.objects) - len(shown))
 
 
 def _text(value: object) -> str:

@@ -19,7 +19,7 @@ from api.html.render import page
 from api.routes.common import CloudDep
 from api.web import affected, bars
 from api.web.bars import Bar
-from api.web.sorting import PARAMETER, Order, Part, SortColumn
+from api.web.sorting import PARAMETER, Order, PageSlice, SortColumn
 from profiler.host_kinds import HOST_KINDS
 
 AT_ONCE = 50  # hosts on a page
@@ -33,7 +33,7 @@ COLUMNS: Mapping[str, SortColumn] = {
     "affected": SortColumn("Most affected", figure=False, largest_first=False),
     **{key: SortColumn(name, figure=False) for key, name in bars.NAMES.items()},
     "memory_mb": SortColumn("Memory", figure=False, help="Memory of the instances, over that of the host"),
-    "crowded": SortColumn("Contended", help="Part of the time with more vCPUs ready to run than CPUs"),
+    "crowded": SortColumn("Contended", help="PageSlice of the time with more vCPUs ready to run than CPUs"),
     "instances": SortColumn("Instances"),
     "age": SortColumn("Data age"),
 }
@@ -121,7 +121,7 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
     chosen, order = Filter.read(request.query_params), Order.read(request.query_params, COLUMNS, _DEFAULT)
     time, now = cloud.clock(), cloud.now()
     matching = [host for host in now.hosts if chosen.lets_through(host)]
-    part = Part.of(len(matching), number, AT_ONCE, "/cloud", chosen.fields | {PARAMETER: order.text})
+    part = PageSlice.of(len(matching), number, AT_ONCE, "/cloud", chosen.fields | {PARAMETER: order.text})
     shown = matching
     if order.text != _DEFAULT:
         shown = order.first(part.end, matching, lambda host: _value(order.key, host), lambda host: host.host.id)

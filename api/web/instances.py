@@ -15,7 +15,7 @@ from api.html.render import page
 from api.routes.common import CloudDep
 from api.web import affected, bars
 from api.web.cloud import PageNumber
-from api.web.sorting import PARAMETER, Order, Part, SortColumn, Value
+from api.web.sorting import PARAMETER, Order, PageSlice, SortColumn, Value
 
 AT_ONCE = 50  # instances on a page
 FILTERS = ("name", "host", "workload", "label", "only")  # of the address
@@ -38,7 +38,7 @@ COLUMNS: Mapping[str, SortColumn] = {
 }
 
 
-class Listed(NamedTuple):
+class ListedInstance(NamedTuple):
     """An instance with its host (empty = on none) and what is predicted of it there, None = nothing."""
 
     instance: Instance
@@ -46,7 +46,7 @@ class Listed(NamedTuple):
     now: ResidentNow | None
 
 
-_VALUES: Mapping[str, Callable[[Listed], Value]] = {  # what instances are sorted by; None = not known
+_VALUES: Mapping[str, Callable[[ListedInstance], Value]] = {  # what instances are sorted by; None = not known
     "name": lambda listed: listed.instance.id,
     "host": lambda listed: listed.host or None,
     "vcpus": lambda listed: listed.instance.vcpus,
@@ -60,7 +60,7 @@ _VALUES: Mapping[str, Callable[[Listed], Value]] = {  # what instances are sorte
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class InstanceFilter:
     """Which instances are shown; `wrong` names what is wrong with a field, which then lets every instance through."""
 
     name: str
@@ -72,7 +72,7 @@ class Filter:
     exact: bool  # `host` is the id of a host, not a part of one
 
     @classmethod
-    def read(cls, query: Mapping[str, str], hosts: Collection[str]) -> Filter:
+    def read(cls, query: Mapping[str, str], hosts: Collection[str]) -> InstanceFilter:
         """From the address; `hosts` are the ids of all hosts."""
         fields = {key: query.get(key, "").strip()[:_LONGEST] for key in FILTERS}
         wrong = {}
@@ -87,7 +87,7 @@ class Filter:
         """The fields that are set."""
         return {key: getattr(self, key) for key in FILTERS if getattr(self, key)}
 
-    def lets_through(self, listed: Listed) -> bool:
+    def lets_through(self, listed: ListedInstance) -> bool:
         """Whether an instance is to be shown; a name is a part of the id or of the label `name`."""
         it, part = listed.instance, self.name.lower()
         key, _, value = self.label.partition("=")
@@ -102,7 +102,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class InstanceEntry:
     """One instance, ready to be shown; empty figures are not known."""
 
     name: str
@@ -126,10 +126,10 @@ def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLRe
     order = Order.read(request.query_params, COLUMNS, _DEFAULT)
     now, inventory = cloud.now(), cloud.inventory()
     hosts = {host.host.id for host in now.hosts}
-    chosen = Filter.read(request.query_params, hosts)
+    chosen = InstanceFilter.read(request.query_params, hosts)
     every = list(_every(now, inventory, hosts))
     matching = [listed for listed in every if chosen.lets_through(listed)] if chosen.fields else every
-    part = Part.of(len(matching), number, AT_ONCE, _PATH, chosen.fields | {PARAMETER: order.text})
+    part = PageSlice.of(len(matching), number, AT_ONCE, _PATH, chosen.fields | {PARAMETER: order.text})
     ordered = order.first(part.end, matching, _VALUES[order.key], lambda listed: listed.instance.id)
     return page(
         request,
@@ -146,21 +146,21 @@ def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLRe
     )
 
 
-def _every(now: CloudNow, inventory: Inventory, hosts: Collection[str]) -> Iterator[Listed]:
+def _every(now: CloudNow, inventory: Inventory, hosts: Collection[str]) -> Iterator[ListedInstance]:
     """Those on hosts, pending ones included, then those of the inventory that are on none."""
     for host in now.hosts:
         for resident in host.residents:
-            yield Listed(resident.instance, host.host.id, resident)
+            yield ListedInstance(resident.instance, host.host.id, resident)
     pending = {resident.instance.id for host in now.hosts for resident in host.residents if resident.pending}
     for instance in inventory.instances:
         if instance.host not in hosts and instance.id not in pending:
-            yield Listed(instance, "", None)
+            yield ListedInstance(instance, "", None)
 
 
-def _line(listed: Listed) -> Line:
+def _line(listed: ListedInstance) -> InstanceEntry:
     it, now = listed.instance, listed.now
     alias = it.labels.get("name", "")
-    return Line(
+    return InstanceEntry(
         name=it.id,
         alias="" if alias == it.id else alias,
         host=listed.host,

@@ -95,7 +95,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PageSlice:
     """One page of a long list: which, of how many, and where the others are."""
 
     number: int
@@ -105,7 +105,7 @@ class Part:
     path: str
 
     @classmethod
-    def of(cls, total: int, wanted: int, at_once: int, path: str, query: Mapping[str, str]) -> Part:
+    def of(cls, total: int, wanted: int, at_once: int, path: str, query: Mapping[str, str]) -> PageSlice:
         """A page number beyond the last shows the last page; `query` is what its links keep."""
         last = max(-(-total // at_once), 1)
         return cls(min(wanted, last), last, at_once, total, f"{path}?{urlencode({**query, 'page': ''})}")
