@@ -31,7 +31,9 @@ LIMITED = (
 )
 
 DIRECT = "<disk type='file'><driver cache='none'/><source file='/images/a.raw'/></disk>"
-CACHED = "<disk type='file'><driver cache='writeback'/><source file='/images/a.raw'/></disk>"
+CACHED = LIMITED.replace(
+    "<target dev='vda'/>", "<driver cache='writeback'/><source file='/images/a.raw'/><target dev='vda'/>"
+)
 
 
 def stats_of(net_bytes: int, disk_bytes: int, state: int = RUNNING) -> dict[str, Any]:
@@ -64,7 +66,7 @@ class LibvirtHost(FakeHost):
         uuid = UUID.format(number)
         self.domains[name] = [number, uuid, name, stats_of(net_bytes, disk_bytes, state)]
         self.values["libvirt domstats"] = list(self.domains.values())
-        self.values[f"libvirt xml {uuid}"] = domain_xml("any", tuning=PINNED, devices=LIMITED + CACHED)
+        self.values[f"libvirt xml {uuid}"] = domain_xml("any", tuning=PINNED, devices=CACHED)
         self.values[f"libvirt scheduler {uuid}"] = dict(SCHEDULER)
         self.values.setdefault("libvirt processes", {})
         self.process(name, uuid, number * 100)
