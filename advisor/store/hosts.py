@@ -200,7 +200,7 @@ def heard(
 
 
 @dataclass(frozen=True, slots=True)
-class OwnLoad:
+class LearnedLoad:
     """The CPUs that a host's own work used of late, by samples up to a time (s); None = not measured."""
 
     id: str
@@ -221,10 +221,10 @@ class MeasuredLoad:
 _OWN_LOAD = (hosts.c.id, hosts.c.pcpus, hosts.c.measured_own_cpus, hosts.c.own_until_s)
 
 
-def own_load_due(connection: sa.Connection, newest: Mapping[str, float], every_s: float) -> list[OwnLoad]:
+def own_load_due(connection: sa.Connection, newest: Mapping[str, float], every_s: float) -> list[LearnedLoad]:
     """Those of these hosts, by when their newest sample was taken, of which the own load is to be learned again."""
     query = sa.select(*_OWN_LOAD).where(hosts.c.kind != "xen")
-    found = (OwnLoad(*row) for row in selected(connection, query, hosts.c.id, newest))
+    found = (LearnedLoad(*row) for row in selected(connection, query, hosts.c.id, newest))
     due = (row for row in found if row.until_s is None or newest[row.id] - row.until_s >= every_s)
     return sorted(due, key=attrgetter("id"))
 
