@@ -148,6 +148,8 @@ def try_out(path: Path) -> None:
 
 def load_or_prior(path: Path) -> ActivePredictor:
     """Read the artifact that should answer; the prior, degraded, when it is broken."""
+    import lightgbm  # noqa: F401 - a service answers by it, which is faster; a single question does without
+
     try:
         return ActivePredictor(load(path))
     except BrokenArtifact as error:

@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import lightgbm
 import numpy as np
 
 from models.arrays import Floats
@@ -23,6 +22,7 @@ from models.learning.intervals import HINTS, Calibration
 from models.learning.kernel_ridge import KernelRidge
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.residual_model import BASE_LEARNERS, BaseLearners, ResidualModel, StackingWeights
+from models.learning.stored_trees import Trees
 from models.learning.tree_text import read_trees
 from profiler.limited import MEGABYTE, TooLargeError, read_text, sha256
 from profiler.observed import check_id
@@ -131,7 +131,6 @@ def load(path: Path) -> LearnedPredictor:
         AttributeError,
         ValueError,
         OverflowError,
-        lightgbm.basic.LightGBMError,
     ) as error:
         raise ArtifactError(f"artifact {path.name} is not one of ours: {error}") from None
 
@@ -151,7 +150,7 @@ def newest(directory: Path) -> Path | None:
     return max(intact)[2] if intact else None
 
 
-def _boosters(target: FittedTarget) -> dict[str, lightgbm.Booster]:
+def _boosters(target: FittedTarget) -> dict[str, Trees]:
     """All boosters of a target by the name that is part of their file's name."""
     base_learners = target.model.base_learners
     found = {} if base_learners is None else base_learners.trees()
@@ -255,7 +254,7 @@ def _base_learners(path: Path, name: str, value: Mapping[str, Any], features: in
     return BaseLearners(boosters, _booster(path, f"{name}-forest", features), smooth, direct)
 
 
-def _booster(path: Path, name: str, features: int) -> lightgbm.Booster:
+def _booster(path: Path, name: str, features: int) -> Trees:
     try:
         return read_trees(read_text(path / f"{name}.txt", MOST_TREES), features)
     except ValueError as error:

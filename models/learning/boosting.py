@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Floats
+from models.learning.stored_trees import Trees
 
 FEW_ROWS, MANY_ROWS = 400, 4000
 MANY_CELLS = 1e6
@@ -75,7 +75,7 @@ def _common(rows: int, seed: int, monotone: Sequence[int] | NDArray[np.int8] | N
 
 def fit_boosters(
     x: Floats, target: Floats, weight: Floats | None, monotone: NDArray[np.int8], *, seed: int, count: int | None = None
-) -> tuple[lightgbm.Booster, ...]:
+) -> tuple[Trees, ...]:
     """Fit `count` boosters that differ in their seed; by default SEEDS on few rows and SEEDS_OF_MANY on many."""
     number = count or (SEEDS_OF_MANY if len(x) >= MANY_ROWS else SEEDS)
     return tuple(
@@ -84,21 +84,22 @@ def fit_boosters(
     )
 
 
-def fit_forest(
-    x: Floats, target: Floats, weight: Floats | None, monotone: NDArray[np.int8], *, seed: int
-) -> lightgbm.Booster:
+def fit_forest(x: Floats, target: Floats, weight: Floats | None, monotone: NDArray[np.int8], *, seed: int) -> Trees:
     """Fit one random forest."""
     return _train(x, target, weight, forest_options(len(x), seed=seed, monotone=monotone))
 
 
-def _train(x: Floats, target: Floats, weight: Floats | None, how: tuple[dict[str, Any], int]) -> lightgbm.Booster:
+def _train(x: Floats, target: Floats, weight: Floats | None, how: tuple[dict[str, Any], int]) -> Trees:
+    import lightgbm  # which takes a second of CPU time, and only trainings need
+
     options, rounds = how
     of_bins = {key: options[key] for key in ("verbosity", "max_bin", "min_data_in_bin")}
     data = lightgbm.Dataset(x, target, weight=weight, params=of_bins)
-    return lightgbm.train(options, data, num_boost_round=rounds)
+    fitted: Trees = lightgbm.train(options, data, num_boost_round=rounds)
+    return fitted
 
 
-def predict(boosters: Sequence[lightgbm.Booster], x: Floats) -> Floats:
+def predict(boosters: Sequence[Trees], x: Floats) -> Floats:
     """The mean prediction of the boosters; (R,)."""
     threads = 1 if len(x) < PARALLEL_PREDICTIONS else 0
     return np.asarray(np.mean([booster.predict(x, num_threads=threads) for booster in boosters], axis=0))

@@ -6,15 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from sklearn.linear_model import Ridge
 
 from models.arrays import Bools, Floats, Ints
 from models.features.examples import Neighbour
 from models.learning.low_rank import START, FactorPair, FactorProducts, factorise
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 PENALTIES = (0.5, 2.0, 8.0, 32.0)  # in rows: with penalty 2, the mean of ten rows is shrunken to 10/12
 PAIR_PENALTY = 1.0
@@ -90,6 +91,8 @@ class EffectDesign:
         """Fit the effects (E,) to the residuals (R,) of these rows by ridge regression."""
         if not self.names:
             return np.zeros(0)
+        from sklearn.linear_model import Ridge  # which takes a second of CPU time, and only trainings need
+
         ridge = Ridge(alpha=penalty, fit_intercept=False, solver="sparse_cg", tol=1e-8)
         return np.asarray(ridge.fit(self.shares[rows], residual[rows]).coef_)
 
@@ -152,6 +155,8 @@ def terms_of(victims: Sequence[str], neighbours: Sequence[Sequence[Neighbour]]) 
         for name, share in _terms(victim, around):
             which = int(name.startswith("pair|"))
             entries[which].append((row, numbers[which].setdefault(name, len(numbers[which])), share))
+    from scipy.sparse import csr_matrix  # which predictions do without
+
     made, table = [], np.zeros((0, 3))
     for names, several in zip(numbers, entries, strict=True):
         table = np.array(several, dtype=float).reshape(-1, 3)

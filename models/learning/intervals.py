@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
 from models.learning.boosting import PARALLEL_PREDICTIONS, PARALLEL_ROWS
+from models.learning.stored_trees import Trees
 
 LEVEL = 0.9
 TAIL = (1 + LEVEL) / 2  # each bound alone holds in 95 % of cases, so that the lower bound can be used for ranking
@@ -34,7 +34,7 @@ class Calibration:
     stands for platforms without quantiles of their own, new ones among them.
     """
 
-    difficulty: lightgbm.Booster | None
+    difficulty: Trees | None
     typical: float
     quantiles: Mapping[str, Mapping[str, tuple[float, float]]]
 
@@ -73,7 +73,7 @@ class Calibration:
         return {"typical": self.typical, "quantiles": quantiles}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], difficulty: lightgbm.Booster | None) -> Calibration:
+    def from_json(cls, value: Mapping[str, Any], difficulty: Trees | None) -> Calibration:
         """Inverse of `to_json`; KeyError, TypeError or ValueError on anything else."""
         quantiles: dict[str, dict[str, tuple[float, float]]] = {}
         for group in GROUPS:
@@ -164,7 +164,9 @@ def _of_few(scores: Floats, scale: Floats) -> float:
     return finite_quantile(np.abs(scores)) if len(scores) else UNTESTED / float(np.median(scale))
 
 
-def _fit_difficulty(x: Floats, hints: Floats, size: Floats) -> lightgbm.Booster:
+def _fit_difficulty(x: Floats, hints: Floats, size: Floats) -> Trees:
+    import lightgbm
+
     rows = len(size)
     options = {
         "objective": "regression",
@@ -183,10 +185,11 @@ def _fit_difficulty(x: Floats, hints: Floats, size: Floats) -> lightgbm.Booster:
     data = lightgbm.Dataset(
         np.concatenate([hints, x], axis=1), np.log(size + LEAST_ERROR), params={"verbosity": -1, "max_bin": 63}
     )
-    return lightgbm.train(options, data, num_boost_round=40)
+    fitted: Trees = lightgbm.train(options, data, num_boost_round=40)
+    return fitted
 
 
-def _scale(difficulty: lightgbm.Booster, x: Floats, hints: Floats) -> Floats:
+def _scale(difficulty: Trees, x: Floats, hints: Floats) -> Floats:
     threads = 1 if len(x) < PARALLEL_PREDICTIONS else 0
     return np.asarray(np.exp(difficulty.predict(np.concatenate([hints, x], axis=1), num_threads=threads)))
 

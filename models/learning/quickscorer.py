@@ -7,22 +7,21 @@ The leftmost remaining leaf is the row's leaf.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import lightgbm
 import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints
+from models.learning.stored_trees import END, NOTHING, SPLITS, StoredTrees, Tree, Trees
 
 Bits = NDArray[np.unsignedinteger[Any]]
 
 MOST_LEAVES = 16  # per tree: the cost here grows with the number of splits, that of a walk only with the depth
 CELLS = 100_000  # trees times rows per step, so that the working set stays in a core's cache
-NOTHING = float(np.float32(1e-35))  # values up to this are zero to LightGBM: kZeroThreshold, include/LightGBM/meta.h
 
 Comparison = tuple[int, float, bool]  # column, threshold, whether an unknown value passes
 
@@ -48,11 +47,11 @@ class QuickScorer:
     ends: tuple[int, ...]
 
     @classmethod
-    def of(cls, boosters: Sequence[lightgbm.Booster]) -> QuickScorer | None:
+    def of(cls, boosters: Sequence[Trees]) -> QuickScorer | None:
         """Prepare boosters; None where a tree has more than MOST_LEAVES or a split other than `value <= threshold`."""
         ensembles = [_trees(booster) for booster in boosters]
         whole = [tree for trees in ensembles for tree in trees]
-        most = max((len(tree["leaf_value"]) for tree in whole), default=MOST_LEAVES + 1)
+        most = max((len(tree.values) for tree in whole), default=MOST_LEAVES + 1)
         if most > MOST_LEAVES:
             return None
         trees = [_splits(tree) for tree in whole]
@@ -117,41 +116,54 @@ class QuickScorer:
         return np.negative(passed.view(np.int8)).astype(f"int{8 * self.kept.itemsize}", copy=False)
 
 
-def _trees(booster: lightgbm.Booster) -> list[dict[str, list[str]]]:
-    """Every tree of LightGBM's text format: the values of its splits and leaves by field name."""
-    _, *trees = booster.model_to_string().partition("\nend of trees")[0].split("\nTree=")
-    return [
-        {name: values.split() for name, found, values in (line.partition("=") for line in tree.splitlines()) if found}
-        for tree in trees
-    ]
+def _trees(trees: Trees) -> Sequence[Tree]:
+    """Every tree of an ensemble."""
+    if isinstance(trees, StoredTrees):
+        return trees.trees
+    _, *texts = trees.model_to_string().partition(f"\n{END}")[0].split("\nTree=")
+    return [_tree(text) for text in texts]
 
 
-def _splits(tree: Mapping[str, Sequence[str]]) -> tuple[list[tuple[Comparison | None, int]], list[float]]:
+def _tree(text: str) -> Tree:
+    """A tree of LightGBM's text format."""
+    fields = {name: values.split() for name, _, values in (line.partition("=") for line in text.splitlines())}
+    feature, threshold, decision, left, right = (fields.get(name, []) for name in SPLITS)
+    return Tree(
+        values=list(map(float, fields["leaf_value"])),
+        feature=list(map(int, feature)),
+        threshold=list(map(float, threshold)),
+        decision=list(map(int, decision)),
+        left=list(map(int, left)),
+        right=list(map(int, right)),
+    )
+
+
+def _splits(tree: Tree) -> tuple[list[tuple[Comparison | None, int]], list[float]]:
     """The splits of a tree, each with the leaves on its left as bits, and the leaves' values from left to right."""
     splits: list[tuple[Comparison | None, int]] = []
     values: list[float] = []
 
     def walk(node: int) -> None:
         if node < 0:
-            values.append(float(tree["leaf_value"][~node]))
+            values.append(tree.values[~node])
             return
         first = len(values)
-        walk(int(tree["left_child"][node]))
+        walk(tree.left[node])
         splits.append((_comparison(tree, node), (1 << len(values)) - (1 << first)))
-        walk(int(tree["right_child"][node]))
+        walk(tree.right[node])
 
-    walk(0 if len(tree["leaf_value"]) > 1 else -1)
+    walk(0 if len(tree.values) > 1 else -1)
     return splits, values
 
 
-def _comparison(tree: Mapping[str, Sequence[str]], node: int) -> Comparison | None:
+def _comparison(tree: Tree, node: int) -> Comparison | None:
     """The comparison of a split; None where it is not of the form `value <= threshold`.
 
     LightGBM's decision_type: bit 0 = categorical, bit 1 = missing values go left, bits 2-3 = what counts as missing
     (0 nothing, nan is zero; 1 zero; 2 nan); include/LightGBM/tree.h.
     """
-    kind, threshold = int(tree["decision_type"][node]), float(tree["threshold"][node])
+    kind, threshold = tree.decision[node], tree.threshold[node]
     if kind & 1 or kind >> 2 not in {0, 2}:
         return None
     passes = bool(kind & 2) if kind >> 2 else threshold >= 0
-    return int(tree["split_feature"][node]), threshold, passes
+    return tree.feature[node], threshold, passes

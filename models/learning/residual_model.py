@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import product
 
-import lightgbm
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
@@ -19,9 +18,11 @@ from models.learning.boosting import fit_boosters, fit_forest, predict
 from models.learning.effects import Effects
 from models.learning.kernel_ridge import KernelRidge, fit_kernel_ridge
 from models.learning.quickscorer import QuickScorer
+from models.learning.stored_trees import Trees
 
 LEAST_ROWS = 8  # with fewer rows nothing is learned, and the prior's prediction is used
 BASE_LEARNERS = ("boosters", "forest", "smooth", "direct")
+FEW_ANSWERS = 500
 STEPS = 4  # stacking weights are compared in steps of 1/4: finer differences are noise
 INNER_FOLDS = 4  # for the choice of the kernel ridge's penalties
 HIGHEST = {"throughput": 1.1, "latency": 1000.0, "jitter": 1000.0, "share": 1.0}
@@ -37,17 +38,23 @@ class BaseLearners:
     Where the prior is far off and there are many rows, they tell more (decision 111). None = they have no weight.
     """
 
-    boosters: tuple[lightgbm.Booster, ...]
-    forest: lightgbm.Booster
+    boosters: tuple[Trees, ...]
+    forest: Trees
     smooth: KernelRidge
-    direct: tuple[lightgbm.Booster, ...] = ()
+    direct: tuple[Trees, ...] = ()
+    _answered: list[int] = field(default_factory=lambda: [0], init=False, repr=False, compare=False)  # rows so far
 
     def predict(self, x: Floats, base: Floats) -> Floats:
         """The correction of log `base` (R,) by each base learner, in the order of BASE_LEARNERS; (R, 4)."""
         return self._parts(x, base, predict(self.boosters, x), predict(self.direct, x) if self.direct else None)
 
     def answer(self, x: Floats, base: Floats) -> Floats:
-        """The same values as `predict`, bit by bit, but faster from the second call on: small trees use QuickScorer."""
+        """The same values as `predict`, bit by bit, but faster after FEW_ANSWERS rows: small trees use QuickScorer then.
+
+        To prepare that takes as long as some hundreds of rows take without it."""
+        if self._answered[0] < FEW_ANSWERS:
+            self._answered[0] += len(x)
+            return self.predict(x, base)
         boosted = predict(self.boosters, x) if self._leaves is None else np.mean(self._leaves(x), axis=0)
         ratio = None
         if self.direct:
@@ -58,7 +65,7 @@ class BaseLearners:
         direct = np.zeros(len(x)) if ratio is None else np.log(unlevelled(ratio)) - np.log(base)
         return np.stack([boosted, predict([self.forest], x), self.smooth.predict(x), direct], axis=1)
 
-    def trees(self) -> dict[str, lightgbm.Booster]:
+    def trees(self) -> dict[str, Trees]:
         """Every booster by a name of its own, as the artifact calls its file; in the order of BASE_LEARNERS."""
         return {
             **{f"booster{number}": booster for number, booster in enumerate(self.boosters)},

@@ -124,6 +124,8 @@ def _sums(artifact: Path) -> str | None:
 
 def predict_once(artifact: Path) -> None:
     """The same in this process."""
+    import lightgbm  # noqa: F401 - trees answer by it where it is there, as in a service
+
     from models.learning.artifact import load
     from models.learning.held_out import held_out_of
 

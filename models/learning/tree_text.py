@@ -9,50 +9,25 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import lightgbm
+from models.learning.stored_trees import END, FIXED, SPLITS, StoredTrees, Tree
 
-END = "end of trees"
 _FIELD = re.compile(r"(?P<name>[a-z_]+)=(?P<value>.*)")
 _PLAIN = re.compile(r"[\n -~]*")
-_HEAD = {"version": "v4", "num_class": "1", "num_tree_per_iteration": "1", "objective": "regression"}
 _HEAD_NAMES = {
-    *_HEAD, "label_index", "max_feature_idx", "feature_names", "feature_infos", "tree_sizes", "monotone_constraints",
+    *FIXED, "label_index", "max_feature_idx", "feature_names", "feature_infos", "tree_sizes", "monotone_constraints",
 }  # fmt: skip
 _FLAGS = {"tree", "average_output"}
-_SPLITS = ("split_feature", "threshold", "decision_type", "left_child", "right_child")
 # Bit 0 of categories, bit 1 unknown goes left, bits 2-3 what is unknown (0 nothing, 1 zero, 2 nan);
 # include/LightGBM/tree.h. LightGBM follows a category into a table that is not there.
 _DECISIONS = {0, 2, 4, 6, 8, 10}
 # Statistics that LightGBM writes and that predictions do not need.
 _STATISTICS = {"split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count"}
-_TREE_NAMES = {"num_leaves", "num_cat", "leaf_value", "is_linear", "shrinkage", *_SPLITS, *_STATISTICS}
+_TREE_NAMES = {"num_leaves", "num_cat", "leaf_value", "is_linear", "shrinkage", *SPLITS, *_STATISTICS}
 
 
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """One tree with L leaves and L - 1 splits. Children are numbers of splits, or ~leaf (below 0) for leaves."""
-
-    values: Sequence[float]
-    feature: Sequence[int]
-    threshold: Sequence[float]
-    decision: Sequence[int]
-    left: Sequence[int]
-    right: Sequence[int]
-
-    def text(self, number: int) -> str:
-        """The tree in LightGBM's format; 17 digits keep every float exact."""
-        lines = [f"Tree={number}", f"num_leaves={len(self.values)}", "num_cat=0"]
-        if self.feature:
-            splits = zip(_SPLITS, (self.feature, self.threshold, self.decision, self.left, self.right), strict=True)
-            lines += [f"{name}={' '.join(map(_digits, values))}" for name, values in splits]
-        lines += [f"leaf_value={' '.join(map(_digits, self.values))}", "is_linear=0", "shrinkage=1"]
-        return "\n".join(lines) + "\n\n\n"
-
-
-def read_trees(text: str, features: int) -> lightgbm.Booster:
-    """A booster on `features` features from the text of `Booster.model_to_string`; ValueError says what is wrong.
+def read_trees(text: str, features: int) -> StoredTrees:
+    """Trees on `features` features from the text of `Booster.model_to_string`; ValueError says what is wrong.
 
     Every field must occur once. The number of leaves determines how many children, features and thresholds a tree has.
     Splits must be numeric and leaf values finite. Each split and leaf has exactly one parent, which comes before it
@@ -75,16 +50,7 @@ def read_trees(text: str, features: int) -> lightgbm.Booster:
             raise ValueError(f"tree {number} is damaged: {error}") from None
     if not trees:
         raise ValueError("it has no trees")
-    return lightgbm.Booster(model_str=_written(trees, features, averaged=averaged))
-
-
-def _written(trees: Sequence[_Tree], features: int, *, averaged: bool) -> str:
-    names = " ".join(f"Column_{number}" for number in range(features))
-    head = ["tree", *(f"{name}={value}" for name, value in _HEAD.items())]
-    head += ["label_index=0", f"max_feature_idx={features - 1}", *(["average_output"] if averaged else [])]
-    head += [f"feature_names={names}", f"feature_infos={' '.join(['none'] * features)}"]
-    whole = "".join(tree.text(number) for number, tree in enumerate(trees))
-    return "\n".join(head) + f"\n\n{whole}{END}\n\npandas_categorical:null\n"
+    return StoredTrees(trees, features, averaged)
 
 
 def _check_head(head: str, features: int) -> bool:
@@ -96,7 +62,7 @@ def _check_head(head: str, features: int) -> bool:
     fields = _fields([line for line in lines if "=" in line], _HEAD_NAMES)
     if fields.get("max_feature_idx") != str(features - 1):
         raise ValueError("it has another number of features than the model")
-    for name, value in _HEAD.items():
+    for name, value in FIXED.items():
         if fields.get(name) != value:
             raise ValueError(f"its {name} is not {value}")
     return "average_output" in flags
@@ -115,7 +81,7 @@ def _fields(lines: Sequence[str], known: set[str]) -> dict[str, str]:
     return fields
 
 
-def _tree(block: str, number: int, features: int) -> _Tree:
+def _tree(block: str, number: int, features: int) -> Tree:
     title, *lines = block.split("\n")
     if title != f"Tree={number}":
         raise ValueError(f"it begins with {title[:40]!r}")
@@ -128,8 +94,8 @@ def _tree(block: str, number: int, features: int) -> _Tree:
     if any(map(math.isinf, values)):  # as a threshold LightGBM writes it itself: all that is known goes left
         raise ValueError("leaf_value is not finite")
     if not splits:
-        return _Tree(values, (), (), (), (), ())
-    tree = _Tree(
+        return Tree(values, (), (), (), (), ())
+    tree = Tree(
         values,
         feature=_whole(fields, "split_feature", splits),
         threshold=_numbers(fields, "threshold", splits),
@@ -145,7 +111,7 @@ def _tree(block: str, number: int, features: int) -> _Tree:
     return tree
 
 
-def _check_children(tree: _Tree, leaves: int) -> None:
+def _check_children(tree: Tree, leaves: int) -> None:
     """Check that each split but the first, and each leaf, has exactly one parent, which comes before it."""
     led_to = set()
     for name, side in (("left_child", tree.left), ("right_child", tree.right)):
@@ -171,7 +137,3 @@ def _numbers(fields: dict[str, str], name: str, count: int) -> list[float]:
     if any(map(math.isnan, numbers)):
         raise ValueError(f"{name} holds what is no number")
     return numbers
-
-
-def _digits(value: float) -> str:
-    return f"{value:.17g}"
