@@ -49,7 +49,7 @@ class BaseLearners:
         return self._parts(x, base, predict(self.boosters, x), predict(self.direct, x) if self.direct else None)
 
     def answer(self, x: Floats, base: Floats) -> Floats:
-        """The same values as `predict`, bit by bit, but faster after FEW_ANSWERS rows: small trees use QuickScorer then.
+        """The same as `predict`, bit by bit, but faster after FEW_ANSWERS rows: small trees then use QuickScorer.
 
         To prepare that takes as long as some hundreds of rows take without it."""
         if self._answered[0] < FEW_ANSWERS:
