@@ -163,7 +163,7 @@ class IsolationSettings:
             raise ValueError(f"disk_limit_mb_s {self.disk_limit_mb_s} is not above 0")
 
 
-CpuKey = tuple[int, tuple[int, ...], tuple[int, ...]]
+CpuKey = tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +172,14 @@ class Host:
 
     A pCPU is named by the number that the host gives it. `cpu_ids` are the numbers of its `pcpus` pCPUs, in ascending
     order, where they have gaps (siblings switched off, CPUs offline); empty = 0 to pcpus - 1. On `isolated_cpus` runs
-    nothing that is not pinned there. `numa[n]` are the pCPUs of node n; empty = one node. `driver_cpus` are the pCPUs
-    of the driver domain (Dom0, or vhost and emulator threads); empty = it may run anywhere, and then it has as many
-    vCPUs (dom0_max_vcpus of xen-command-line). `driver_weight` is its scheduler weight; xl gives Dom0 256 as everybody
-    (xl(1)). `*_overcommit` is how much may be promised per unit there; `driver_overcommit` how much work guests may ask
-    of the driver domain per unit of what its pCPUs can do. `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its
-    disk and its memory for all instances together, in MB/s. `probed` are values that probes found, by name (some of
-    PROBED_VALUES). `own_cpus` are the CPUs that its own work uses, outside of instances and driver domain.
+    nothing that is not pinned there; `dedicated_cpus` serve dedicated vCPUs only, one each. `numa[n]` are the pCPUs of
+    node n; empty = one node. `driver_cpus` are the pCPUs of the driver domain (Dom0, or vhost and emulator threads);
+    empty = it may run anywhere, and then it has as many vCPUs (dom0_max_vcpus of xen-command-line). `driver_weight` is
+    its scheduler weight; xl gives Dom0 256 as everybody (xl(1)). `*_overcommit` is how much may be promised per unit
+    there; `driver_overcommit` how much work guests may ask of the driver domain per unit of what its pCPUs can do.
+    `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its disk and its memory for all instances together, in
+    MB/s. `probed` are values that probes found, by name (some of PROBED_VALUES). `own_cpus` are the CPUs that its own
+    work uses, outside of instances and driver domain.
     """
 
     id: str
@@ -207,6 +208,7 @@ class Host:
     cpu_ids: tuple[int, ...] = ()
     isolated_cpus: tuple[int, ...] = ()
     own_cpus: float = 0.0
+    dedicated_cpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_id(self.id, "host")
@@ -224,7 +226,7 @@ class Host:
             raise ValueError(f"host {self.id}: cpu_ids name {len(set(self.cpu_ids))} CPUs, pcpus is {self.pcpus}")
         if self.cpu_ids and not 0 <= self.cpu_ids[0] <= self.cpu_ids[-1] < MAX_CPUS:
             raise ValueError(f"host {self.id}: cpu_ids {format_cpus(self.cpu_ids)} are not within 0-{MAX_CPUS - 1}")
-        for name in ("driver_cpus", "isolated_cpus"):
+        for name in ("driver_cpus", "isolated_cpus", "dedicated_cpus"):
             absent = self.lacks(getattr(self, name))
             if absent:
                 raise ValueError(f"host {self.id}: {name} name CPU {format_cpus(absent)}; it has {self.shown_cpus}")
@@ -241,13 +243,13 @@ class Host:
 
     @property
     def shared_cpus(self) -> tuple[int, ...]:
-        """The pCPUs of who is not pinned: all but the isolated ones."""
-        return tuple(cpu for cpu in self.cpus if cpu not in self.isolated_cpus)
+        """The pCPUs of who is not pinned: all but isolated and dedicated ones."""
+        return tuple(cpu for cpu in self.cpus if cpu not in {*self.isolated_cpus, *self.dedicated_cpus})
 
     @property
     def cpu_key(self) -> CpuKey:
         """What decides where a pinning puts an instance among its pCPUs."""
-        return self.pcpus, self.cpu_ids, self.isolated_cpus
+        return self.pcpus, self.cpu_ids, self.isolated_cpus, self.dedicated_cpus
 
     def isolates(self, pinning: Pinning | None) -> bool:
         """Whether an instance with these pins runs on isolated pCPUs only."""
@@ -276,8 +278,9 @@ class Instance:
     """A VM or a container; `host` None = not placed. `load` is offered load over what it can do alone.
 
     It accepts no throughput ratio below `min_throughput_ratio`, no latency ratio above `max_latency_ratio`, and no more
-    than the share `max_time_short` (0-1) of the time in which it gets less CPU than it wants. An `exclusive` instance
-    shares its host with no other. `demand` is what is known of its demand over time, by resource.
+    than the share `max_time_short` (0-1) of the time in which it gets less CPU than it wants. `dedicated_vcpus`
+    of its vCPUs have a pCPU each that no other instance uses. An `exclusive` instance shares its host with no other.
+    `demand` is what is known of its demand over time, by resource.
     """
 
     id: str
@@ -295,6 +298,7 @@ class Instance:
     exclusive: bool = False
     demand: Mapping[Resource, Demand] = field(default_factory=lambda: _NO_DEMAND)
     max_time_short: float | None = None
+    dedicated_vcpus: int = 0
 
     def __post_init__(self) -> None:
         check_id(self.id, "instance")
@@ -310,11 +314,18 @@ class Instance:
             raise ValueError(f"instance {self.id}: max_latency_ratio {self.max_latency_ratio} is below 1")
         if self.max_time_short is not None and not 0 <= self.max_time_short < 1:
             raise ValueError(f"instance {self.id}: max_time_short {self.max_time_short} is outside [0, 1)")
+        if not 0 <= self.dedicated_vcpus <= self.vcpus:
+            raise ValueError(f"instance {self.id}: dedicated_vcpus {self.dedicated_vcpus} is outside 0-{self.vcpus}")
         for resource, demand in self.demand.items():
             if demand.resource != resource:
                 raise ValueError(f"instance {self.id}: demand for {demand.resource} stands under {resource}")
             if resource == "cpu" and demand.mean > self.vcpus:
                 raise ValueError(f"instance {self.id}: demand of {demand.mean:g} CPUs is above its {self.vcpus} vCPUs")
+
+    @property
+    def shared_vcpus(self) -> int:
+        """Its vCPUs that share pCPUs with those of others."""
+        return self.vcpus - self.dedicated_vcpus
 
     @property
     def anti_affinity_group(self) -> str | None:

@@ -53,6 +53,7 @@ def changed(instance: Instance, given: Mapping[str, Any]) -> Instance:
     vcpus, settings, demand = int(fields.get("vcpus", instance.vcpus)), instance.settings, dict(instance.demand)
     if settings.pinning is not None and len(settings.pinning.cpus) > vcpus:
         settings = replace(settings, pinning=None)
+    fields.setdefault("dedicated_vcpus", min(instance.dedicated_vcpus, vcpus))
     if vcpus < instance.vcpus:
         demand |= {name: known.within(vcpus) for name, known in demand.items() if known.origin == "measured"}
     fields["settings"] = _made(replace, settings, **fields.get("settings", {}))

@@ -15,7 +15,7 @@ from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.layout import lay_out
 from models.prediction import Predictor
 
-RESOURCES = ("vCPUs", "memory", "disk", "driver domain")
+RESOURCES = ("vCPUs", "memory", "disk", "driver domain", "dedicated CPUs")
 STATES_PER_PREDICTION = 4096  # host states in one prediction
 HostState = tuple[int, Sequence[Instance]]  # host position, and everybody there
 _StateKey = tuple[int, frozenset[int]]
@@ -98,10 +98,13 @@ class FeasibilityChecker:
             latency_limited = bool(np.isfinite(rows.max_latency).any())
             targets = ("throughput", "latency") if latency_limited else ("throughput",)
             below = beyond_limits(rows, self.predictor.predict(rows.scenes, targets), self.keep_ratio)
-        promised = np.stack(
-            [rows.used_vcpus, rows.used_memory_mb, rows.used_disk_gb, rows.driver_asked.sum(axis=1)], axis=1
-        )
-        room = np.stack([rows.room_vcpus, rows.room_memory_mb, rows.room_disk_gb, rows.room_driver_cpus], axis=1)
+        used = (
+            rows.used_vcpus, rows.used_memory_mb, rows.used_disk_gb, rows.driver_asked.sum(axis=1), rows.used_own,
+        )  # fmt: skip
+        rooms = (
+            rows.room_vcpus, rows.room_memory_mb, rows.room_disk_gb, rows.room_driver_cpus, rows.room_own,
+        )  # fmt: skip
+        promised, room = np.stack(used, axis=1), np.stack(rooms, axis=1)
         overcommitted = np.where(promised > with_slack(room), promised, 0.0)
         exclusive_shared = rows.exclusive & (count > 1)
         return [

@@ -27,12 +27,16 @@ def repeat_mix(mix: Sequence[Instance], taken: frozenset[str]) -> Iterator[Insta
 
 
 def free_room(snapshot: ClusterSnapshot, hosts: frozenset[str] | None) -> Floats:
-    """Free vCPUs, MB of memory and GB of disk of each host, with slack for rounding, (H, 3); 0 on closed hosts."""
+    """Free vCPUs, MB of memory, GB of disk and pCPUs for dedicated vCPUs of each host, (H, 4); 0 on closed hosts.
+
+    With slack for rounding.
+    """
     left = np.stack(
         [
             with_slack(snapshot.room_vcpus) - snapshot.used_vcpus,
             with_slack(snapshot.room_memory_mb) - snapshot.used_memory_mb,
             with_slack(snapshot.room_disk_gb) - snapshot.used_disk_gb,
+            snapshot.room_own - snapshot.used_own,
         ],
         axis=1,
     )
@@ -82,4 +86,6 @@ def _alone_fit(left: Floats, need: Floats) -> int:
 
 
 def _needs(instance: Instance) -> Floats:
-    return np.array([instance.vcpus, instance.memory_mb, instance.disk_gb], dtype=np.float64)
+    return np.array(
+        [instance.shared_vcpus, instance.memory_mb, instance.disk_gb, instance.dedicated_vcpus], dtype=float
+    )

@@ -10,7 +10,7 @@ import numpy as np
 from advisor.domain import Instance, PlacementRequest, Rejection
 from advisor.rounding import with_slack
 from advisor.scheduling.newcomer import newcomer_slot, profile_row, rows_by_host
-from advisor.snapshot import ClusterSnapshot
+from advisor.snapshot import ClusterSnapshot, promised_vcpus
 from models.arrays import Bools, Floats
 from models.physics.demands import demands
 from models.physics.kinds import holds
@@ -25,14 +25,16 @@ _EXACT_FORMAT = ".10g"  # sizes in full, so that a need never looks like the fre
 class FilterInput:
     """A request to a cloud of H hosts, and what everybody but the requested instance holds there.
 
-    The instance may run on a host already; it is not counted. `vcpus`, `memory_mb`, `disk_gb`, `driver_cpus` and the
-    number of `others` are (H,) each; `exclusive` (H,) = another instance requires the host for itself.
+    The instance may run on a host already; it is not counted. `vcpus`, `own` (pCPUs of dedicated vCPUs), `memory_mb`,
+    `disk_gb`, `driver_cpus` and the number of `others` are (H,) each; `exclusive` (H,) = another instance requires the
+    host for itself.
     """
 
     snapshot: ClusterSnapshot
     request: PlacementRequest
     fresh_s: float
     vcpus: Floats
+    own: Floats
     memory_mb: Floats
     disk_gb: Floats
     driver_cpus: Floats
@@ -41,9 +43,8 @@ class FilterInput:
 
     @classmethod
     def of(cls, snapshot: ClusterSnapshot, request: PlacementRequest, fresh_s: float) -> FilterInput:
-        vcpus, memory_mb, disk_gb = (
-            values.copy() for values in (snapshot.used_vcpus, snapshot.used_memory_mb, snapshot.used_disk_gb)
-        )
+        used = (snapshot.used_vcpus, snapshot.used_own, snapshot.used_memory_mb, snapshot.used_disk_gb)
+        vcpus, own, memory_mb, disk_gb = (values.copy() for values in used)
         driver_asked, exclusive = snapshot.driver_asked, snapshot.exclusive
         other_count = snapshot.scenes.present.sum(axis=1).astype(np.float64)
         own_places = snapshot.where(request.instance.id)
@@ -51,14 +52,15 @@ class FilterInput:
             driver_asked, exclusive = driver_asked.copy(), exclusive.copy()
         for host, slot in own_places:
             others_here = [resident for resident in snapshot.residents[host] if resident.id != request.instance.id]
-            vcpus[host] = sum(resident.vcpus for resident in others_here)
+            vcpus[host] = sum(promised_vcpus(snapshot.hosts[host], resident) for resident in others_here)
+            own[host] = sum(resident.dedicated_vcpus for resident in others_here)
             memory_mb[host] = sum(resident.memory_mb for resident in others_here)
             disk_gb[host] = sum(resident.disk_gb for resident in others_here)
             exclusive[host] = any(resident.exclusive for resident in others_here)
             other_count[host] = len(others_here)
             driver_asked[host, slot] = 0.0
         driver_cpus = driver_asked.sum(axis=1)
-        return cls(snapshot, request, fresh_s, vcpus, memory_mb, disk_gb, driver_cpus, other_count, exclusive)
+        return cls(snapshot, request, fresh_s, vcpus, own, memory_mb, disk_gb, driver_cpus, other_count, exclusive)
 
     @property
     def instance(self) -> Instance:
@@ -163,19 +165,29 @@ def _exclusive(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
 
 
 def _vcpus(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
-    needs, room, hosts = inputs.instance.vcpus, inputs.snapshot.room_vcpus, inputs.snapshot.hosts
-    pinning, scenes = inputs.instance.settings.pinning, inputs.snapshot.scenes
-    pcpus = scenes.pcpus if pinning is not None else scenes.shared.sum(axis=1)
+    room, hosts, scenes = inputs.snapshot.room_vcpus, inputs.snapshot.hosts, inputs.snapshot.scenes
+    instance, pinning = inputs.instance, inputs.instance.settings.pinning
+    needs = np.where(scenes.dedicated.any(axis=1), instance.shared_vcpus, instance.vcpus)
+    pcpus = scenes.pcpus if pinning is not None else inputs.snapshot.shared_pcpus
     on_shared = np.array([not host.isolates(pinning) for host in hosts], dtype=bool) if pinning is not None else True
 
     def says(host: int) -> str:
-        if needs > pcpus[host]:
-            of_all = "" if pcpus[host] == hosts[host].pcpus else f", {hosts[host].pcpus} with isolated ones"
-            return f"needs {needs} vCPUs, the host has {pcpus[host]:g} pCPUs{of_all}"
-        limit = f"at overcommit {inputs.snapshot.hosts[host].cpu_overcommit:g}"
-        return f"needs {needs} vCPUs, {_left(room[host], inputs.vcpus[host])} {limit}"
+        shared = " shared" if hosts[host].dedicated_cpus else ""
+        if needs[host] > pcpus[host]:
+            is_all = bool(shared) or pcpus[host] == hosts[host].pcpus
+            of_all = "" if is_all else f", {hosts[host].pcpus} with isolated ones"
+            return f"needs {needs[host]}{shared} vCPUs, the host has {pcpus[host]:g}{shared} pCPUs{of_all}"
+        limit = f"at overcommit {hosts[host].cpu_overcommit:g}"
+        return f"needs {needs[host]}{shared} vCPUs, {_left(room[host], inputs.vcpus[host])} {limit}"
 
-    return (needs > pcpus) | (on_shared & (inputs.vcpus + needs > with_slack(room))), says
+    too_many = (needs > pcpus) | (on_shared & (inputs.vcpus + needs > with_slack(room)))
+    return (needs > 0) & too_many, says
+
+
+def _own_cpus(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    needs, used, room = inputs.instance.dedicated_vcpus, inputs.own, inputs.snapshot.room_own
+    refused = (needs > 0) & (used + needs > room)
+    return refused, lambda host: f"needs {needs} pCPUs of its own, {max(room[host] - used[host], 0):g} are free"
 
 
 def _memory(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
@@ -255,6 +267,7 @@ CHECKS: tuple[tuple[str, FilterCheck], ...] = (
     ("constraint.anti_affinity", _anti_affinity),
     ("constraint.exclusive", _exclusive),
     ("capacity.vcpus", _vcpus),
+    ("capacity.dedicated", _own_cpus),
     ("capacity.memory", _memory),
     ("capacity.disk", _disk),
     ("capacity.pinning", _pins),

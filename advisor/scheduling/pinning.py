@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Hashes, Ints
+from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import SceneBatch
 from models.data.topology import cores_of
 from models.physics.demands import cpu_spread
@@ -44,9 +45,9 @@ def options(scenes: SceneBatch, newcomer: Instance, hosts: Sequence[Host]) -> tu
     least CPU demand (LATENCY section 4, N11); `whole cores`: the quietest cores with all threads, for latency-sensitive
     instances; `one node`: the quietest NUMA node that is large enough; `guest CPUs`: all pCPUs except the driver
     domain's, where it has its own. Only `unpinned` includes the driver domain's pCPUs, and only it and `guest CPUs`
-    include pCPUs that a pinned resident has to itself. None includes isolated pCPUs: what they are kept free for is not
-    known. Of options that differ only in equivalent pCPUs the first is
-    kept.
+    include pCPUs that a pinned resident has to itself. None includes isolated and dedicated pCPUs: what the former are
+    kept free for is not known. An instance with dedicated vCPUs is not pinned here: whoever runs the host gives it
+    pCPUs of its own. Of options that differ only in equivalent pCPUs the first is kept.
 
     pCPUs c and c + pCPUs / threads are siblings, as Linux numbers them. Only where these are on different nodes and
     adjacent numbers on the same, adjacent numbers are siblings.
@@ -56,9 +57,12 @@ def options(scenes: SceneBatch, newcomer: Instance, hosts: Sequence[Host]) -> tu
     if pinning is not None and any(pinning.cpus):
         fixed = np.stack([_as_asked(host, pinning, shared) for host, shared in zip(hosts, scenes.shared, strict=True)])
         return (PinningOption("as asked", fixed, np.ones(count, dtype=bool), pins=True, given=pinning),)
+    if newcomer.dedicated_vcpus:  # whoever runs the host chooses pCPUs of its own for it
+        return (PinningOption(FREE, scenes.shared, np.ones(count, dtype=bool), pins=False),)
+    scenes = given_own_cpus(scenes)
     places = _PcpuPlaces.of(scenes)
     minds_latency = newcomer.service == "latency" or newcomer.max_latency_ratio is not None
-    choices = [PinningOption("unpinned", scenes.shared, np.ones(count, dtype=bool), pins=False)]
+    choices = [PinningOption(FREE, scenes.shared, np.ones(count, dtype=bool), pins=False)]
     for name, affinity in (
         ("quiet CPUs", places.quiet(newcomer.vcpus)),
         *((("whole cores", places.whole_cores(newcomer.vcpus)),) if minds_latency else ()),

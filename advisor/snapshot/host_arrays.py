@@ -19,21 +19,26 @@ Bytes = NDArray[np.bytes_]
 class HostArrays:
     """H hosts with up to N residents each.
 
-    `residents[h]` are in the slot order of scene h: by workload, profile, vCPUs, load, settings and limits, then by
-    id, so that equal hosts have equal arrays. `used_*` (H,) is what residents hold, `room_*` (H,) what may be
-    promised, inf = unknown. `driver_asked` (H, N) is each resident's demand on the driver domain alone, in CPUs, 0 =
-    none or unknown. `demand_sums` (H, 4, 16) is what all together ask for (models.physics.peak_demand), and
-    `rooms` (H, 4) what there is of it. `node_cpus` and `node_memory_mb` (H,) are of the largest NUMA node, inf where
-    there is only one. `restrained` (H,) = somebody has a cap, pins or a weight of its own. `min_ratio`,
-    `max_latency` and `max_short` (H, N) are limits, nan = none. Equal `fingerprints` (H,) mean equal predictions.
+    `residents[h]` are in the slot order of scene h: by workload, profile, vCPUs, load, settings and limits, then by id,
+    so that equal hosts have equal arrays. `used_*` (H,) is what residents hold, `room_*` (H,) what may be promised, inf
+    = unknown; `own` are pCPUs of dedicated vCPUs, which count among the vCPUs only where the host sets no pCPUs apart
+    for them (`shared_pcpus` (H,) are the others). `driver_asked` (H, N) is each resident's demand on the driver domain
+    alone, in CPUs, 0 = none or unknown. `demand_sums` (H, 4, 16) is what all together ask for
+    (models.physics.peak_demand), and `rooms` (H, 4) what there is of it. `node_cpus` and `node_memory_mb` (H,) are of
+    the largest NUMA node, inf where there is only one. `restrained` (H,) = somebody has a cap, pins or a weight of its
+    own. `min_ratio`, `max_latency` and `max_short` (H, N) are limits, nan = none. Equal `fingerprints` (H,) mean equal
+    predictions.
     """
 
     residents: tuple[tuple[Instance, ...], ...]
     scenes: SceneBatch
     used_vcpus: Floats = field(metadata=over("host"))
+    used_own: Floats = field(metadata=over("host"))
+    shared_pcpus: Floats = field(metadata=over("host"))
     used_memory_mb: Floats = field(metadata=over("host"))
     used_disk_gb: Floats = field(metadata=over("host"))
     room_vcpus: Floats = field(metadata=over("host"))
+    room_own: Floats = field(metadata=over("host"))
     room_memory_mb: Floats = field(metadata=over("host"))
     room_disk_gb: Floats = field(metadata=over("host"))
     room_driver_cpus: Floats = field(metadata=over("host"))

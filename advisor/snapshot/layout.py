@@ -15,6 +15,7 @@ from advisor.domain import Host, Instance
 from advisor.snapshot import fingerprints
 from advisor.snapshot.host_arrays import HostArrays
 from models.arrays import Bools, Floats, Ints
+from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import (
     CPU_DEMAND,
     DEVICE_DEMAND,
@@ -40,7 +41,7 @@ _ADMINISTERED = frozenset(  # fields that restrict placement but do not affect p
 )
 _host_kind = attrgetter(*(field.name for field in fields(Host) if field.name not in _ADMINISTERED), "probed_key")
 # Not vcpus, load and demand: they differ too often to be part of a template.
-_instance_kind = attrgetter("workload", "settings", "service")
+_instance_kind = attrgetter("workload", "settings", "service", "dedicated_vcpus")
 
 
 def lay_out(
@@ -60,6 +61,8 @@ def lay_out(
         return np.array([getattr(instance, name) for instance in everybody], dtype=np.float64)
 
     vcpus, load = of_everybody("vcpus"), of_everybody("load")
+    own = of_everybody("dedicated_vcpus")
+    apart = np.array([bool(host.dedicated_cpus) for host in hosts], dtype=bool)
     min_ratio, max_latency = of_everybody("min_throughput_ratio"), of_everybody("max_latency_ratio")
     max_short = of_everybody("max_time_short")
     demand = np.array([cpu_demand(instance) for instance in everybody]).reshape(-1, len(CPU_DEMAND))
@@ -82,22 +85,27 @@ def lay_out(
         return np.array(values, dtype=np.float64)
 
     templates_by_slot = spread(templates.slot, -1)
-    scenes = replace(
-        templates.scenes(templates_by_slot),
-        vcpus=spread(vcpus, 0.0),
-        load=spread(load, 0.0),
-        cpu_demand=spread(demand, np.nan),
-        device_demand=spread(of_devices.reshape(len(everybody), len(DEVICES), len(DEVICE_DEMAND)), np.nan),
+    scenes = given_own_cpus(
+        replace(
+            templates.scenes(templates_by_slot),
+            vcpus=spread(vcpus, 0.0),
+            load=spread(load, 0.0),
+            cpu_demand=spread(demand, np.nan),
+            device_demand=spread(of_devices.reshape(len(everybody), len(DEVICES), len(DEVICE_DEMAND)), np.nan),
+        )
     )
     wanted = demands(scenes)
     in_slot_order = iter([everybody[position] for position in order.tolist()])
     return HostArrays(
         residents=tuple(tuple(islice(in_slot_order, count)) for count in counts.tolist()),
         scenes=scenes,
-        used_vcpus=held(vcpus),
+        used_vcpus=held(np.where(apart[host], vcpus - own, vcpus)),
+        used_own=held(own),
+        shared_pcpus=of_hosts([_shared_pcpus(host) for host in hosts]),
         used_memory_mb=held(of_everybody("memory_mb")),
         used_disk_gb=held(of_everybody("disk_gb")),
         room_vcpus=of_hosts([_room_vcpus(host, there) for host, there in zip(hosts, by_id, strict=True)]),
+        room_own=of_hosts([len(host.dedicated_cpus) or host.pcpus for host in hosts]),
         room_memory_mb=of_hosts([host.memory_mb * host.memory_overcommit for host in hosts]),
         room_disk_gb=of_hosts([np.inf if host.disk_gb is None else host.disk_gb for host in hosts]),
         room_driver_cpus=scenes.driver_cpus.sum(axis=1) * of_hosts([host.driver_overcommit for host in hosts]),
@@ -137,12 +145,23 @@ def _node_cpus(host: Host) -> float:
     return max(len(shared.intersection(node)) for node in host.numa)
 
 
+def _shared_pcpus(host: Host) -> int:
+    """How many pCPUs serve shared vCPUs; all where every one is isolated, for something runs there."""
+    return len(host.shared_cpus) or (0 if host.dedicated_cpus else host.pcpus)
+
+
 def _room_vcpus(host: Host, residents: Sequence[Instance]) -> float:
     """The vCPUs that may be promised: those on shared pCPUs, and what is pinned to isolated ones already."""
-    if not host.isolated_cpus:
+    if not host.isolated_cpus and not host.dedicated_cpus:
         return host.pcpus * host.cpu_overcommit
-    apart = sum(one.vcpus for one in residents if host.isolates(one.settings.pinning))
+    apart = sum(promised_vcpus(host, one) for one in residents if host.isolates(one.settings.pinning))
     return len(host.shared_cpus) * host.cpu_overcommit + apart
+
+
+def promised_vcpus(host: Host, instance: Instance) -> int:
+    """What an instance takes of the vCPUs that a host promises: dedicated ones nothing where the host sets pCPUs apart
+    for them."""
+    return instance.shared_vcpus if host.dedicated_cpus else instance.vcpus
 
 
 def _restrained(scenes: SceneBatch) -> Bools:

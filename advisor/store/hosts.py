@@ -54,6 +54,7 @@ hosts = sa.Table(
     # CPUs that its own work used of late, None = not measured, and up to when samples were read for that.
     sa.Column("measured_own_cpus", sa.Double),
     sa.Column("own_until_s", sa.Double),
+    sa.Column("dedicated_cpus", VALUE, nullable=False, server_default=sa.text("'[]'")),
 )
 
 

@@ -35,6 +35,7 @@ instances = sa.Table(
     sa.Column("max_latency_ratio", sa.Double),
     sa.Column("max_time_short", sa.Double),
     sa.Column("exclusive", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("dedicated_vcpus", sa.Integer, nullable=False, server_default="0"),
     sa.Column("demand", VALUE, nullable=False, server_default=sa.text("'{}'")),
     # What our own windows say, which no `put` changes, and where the counter `demand` stood when that was news.
     sa.Column("measured", VALUE, nullable=False, server_default=sa.text("'{}'")),

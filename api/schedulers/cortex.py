@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.domain import Instance
+from advisor.domain import Instance, dedicated_vcpus
 from advisor.errors import InvalidInput
 from advisor.service import InventoryService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
@@ -47,11 +47,14 @@ def _instance(body: ExternalBody, inventory: InventoryService) -> Instance:
     if flavor.vcpus is not None and not 1 <= flavor.vcpus <= MAX_CPUS:
         raise InvalidInput(f"{flavor.vcpus} vcpus are outside 1-{MAX_CPUS}", field="flavor.vcpus")
     disks = [size for size in (flavor.root_gb, flavor.ephemeral_gb) if size is not None]
+    specs = {name: str(value) for name, value in (flavor.extra_specs or {}).items()}
     given = opinion.described(
-        {name: str(value) for name, value in (flavor.extra_specs or {}).items()},
+        specs,
         lambda field: PREFIX + field,
         vcpus=flavor.vcpus,
         memory_mb=flavor.memory_mb,
         disk_gb=sum(disks) if disks else None,
     )
+    if flavor.vcpus is not None:
+        given["dedicated_vcpus"] = dedicated_vcpus(specs, flavor.vcpus) or 0
     return opinion.asked(inventory, spec.instance_uuid, given)

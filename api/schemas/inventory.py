@@ -39,7 +39,7 @@ from profiler.demand import RESOURCES, Demand, DemandOrigin, Resource
 from profiler.host_kinds import HostKind
 from profiler.observed import DEFAULT_WEIGHT, MAX_CPUS, MAX_WEIGHT, DiskKind
 
-CPU_LISTS = ("driver_cpus", "cpu_ids", "isolated_cpus")
+CPU_LISTS = ("driver_cpus", "cpu_ids", "isolated_cpus", "dedicated_cpus")
 CpuList = Annotated[list[Cpu], Field(max_length=MAX_CPUS)]
 Service = Literal["latency", "throughput"]
 T = TypeVar("T")
@@ -73,6 +73,7 @@ class HostBody(Schema):
     driver_cpus: CpuList = Field(default=[], description="pCPUs of the driver domain; empty = it may run anywhere")
     cpu_ids: CpuList = Field(default=[], description="numbers of its pCPUs where they have gaps; empty = from 0 on")
     isolated_cpus: CpuList = Field(default=[], description="pCPUs on which only what is pinned there runs")
+    dedicated_cpus: CpuList = Field(default=[], description="pCPUs that serve dedicated vCPUs only, one each")
     labels: Labels = Field(default={}, description="free texts; some name bridges, domains or racks")
     enabled: Flag = Field(default=True, description="whether new instances may go there")
     cpu_overcommit: Positive = Field(default=4.0, description="vCPUs that may be promised for each pCPU")
@@ -211,6 +212,9 @@ class InstanceNeeds(Schema):
         default=None, description="the part of the time, 0-1, for which it may be short of CPU; null = any"
     )
     exclusive: Flag = Field(default=False, description="shares its host with nobody")
+    dedicated_vcpus: Annotated[int, Field(strict=True, ge=0, le=MAX_CPUS), WHOLE] = Field(
+        default=0, description="how many of its vCPUs have a pCPU each that no other instance uses"
+    )
     labels: Labels = Field(
         default={},
         description="free texts; anti_affinity names a group of which no two share a host; some name domains or taps",

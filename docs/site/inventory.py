@@ -77,6 +77,11 @@ HOST: Mapping[str, Row] = {
         "CPUs of the host",
         "CPUs on which only what is pinned there runs (`isolcpus`); left out = none",
     ),
+    "dedicated_cpus": (
+        "CPU list",
+        "CPUs of the host",
+        "CPUs that serve dedicated vCPUs only, one each (Nova's `cpu_dedicated_set`); left out = none",
+    ),
     "labels": (
         "mapping of texts",
         "labels that are rendered into commands are checked",
@@ -145,6 +150,11 @@ INSTANCE: Mapping[str, Row] = {
         "for how much of the time it may get less CPU time than it wants, 0.01 = 1 %; left out = any",
     ),
     "exclusive": ("yes or no", "true, false", "whether it must have its host to itself"),
+    "dedicated_vcpus": (
+        "whole number",
+        "0 to its vCPUs",
+        "how many of its vCPUs have a CPU each that no other instance uses; which ones is assumed, unless it is pinned",
+    ),
     "labels": (
         "mapping of texts",
         "as of a host",

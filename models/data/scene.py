@@ -132,17 +132,18 @@ class SceneBatch:
     Per scene: `host_numbers` (S, 7) in the order of HOST_NUMBERS, nan = unknown; `kind` (S,) index into HOST_KINDS;
     `disk_kind` (S,); `disk_mb_s` and `mem_bw_mb_s` (S,) what disk and memory were measured to do there, nan = unknown;
     `platform` (S,) its name, "" = unknown; `probed` (S, 9) what probes found there in the order of PROBED_VALUES, nan =
-    unknown; `shared` (S, P) where unpinned instances run: on all pCPUs but isolated ones, or on all where every one is
-    isolated; `driver_cpus` (S, P) where the driver domain may run and `driver_weight` (S,) its scheduler weight; `node`
-    (S, P) the NUMA node of each pCPU, which is one more than the last where no node names it; `adjacent` (S,) whether
-    the host numbers the threads of a core side by side, with a gap before the next core, as ppc64 does; `own_cpus` (S,)
-    the CPUs that the host's own work uses. Per slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs
-    (inf = none), `weight`, `prompt` whether it is sensitive to latency and has a setting that is rendered otherwise for
-    that: a cap (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index into NET_MODES,
-    `net_rate` and `net_ceil` in Mbit/s (inf = no limit), `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs
-    that any vCPU of it may use. A pCPU stands at its position among those of its host, whatever its number
-    (`Host.cpus`). `cpu_demand` (S, N, 18): its demand for
-    CPUs over time in the order of CPU_DEMAND, nan = unknown; a known mean stands instead of that of the profile.
+    unknown; `shared` (S, P) where unpinned instances run: on all pCPUs but isolated and dedicated ones, or on all where
+    there are no others; `dedicated` (S, P) pCPUs for dedicated vCPUs alone; `driver_cpus` (S, P) where the driver
+    domain may run and `driver_weight` (S,) its scheduler weight; `node` (S, P) the NUMA node of each pCPU, which is one
+    more than the last where no node names it; `adjacent` (S,) whether the host numbers the threads of a core side by
+    side, with a gap before the next core, as ppc64 does; `own_cpus` (S,) the CPUs that the host's own work uses. Per
+    slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`, `own` how many of
+    its vCPUs have a pCPU each (models.data.dedicated_cpus), `prompt` whether it is sensitive to latency and has a
+    setting that is rendered otherwise for that: a cap (models.physics.cap_periods) or a traffic class
+    (models.physics.htb), `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no limit),
+    `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs that any vCPU of it may use. A pCPU stands at its
+    position among those of its host, whatever its number (`Host.cpus`). `cpu_demand` (S, N, 18): its demand for CPUs
+    over time in the order of CPU_DEMAND, nan = unknown; a known mean stands instead of that of the profile.
     `device_demand` (S, N, 3, 4): the same of DEVICES in the order of DEVICE_DEMAND.
 
     Each array is declared `over` its axes; those per slot with what an `empty` slot has, and those that say how an
@@ -160,6 +161,7 @@ class SceneBatch:
     shared: Bools = field(metadata=over("scene"))
     driver_cpus: Bools = field(metadata=over("scene"))
     driver_weight: Floats = field(metadata=over("scene"))
+    dedicated: Bools = field(metadata=over("scene"))
     node: Ints = field(metadata=over("scene"))
     adjacent: Bools = field(metadata=over("scene"))
     own_cpus: Floats = field(metadata=over("scene"))
@@ -170,6 +172,7 @@ class SceneBatch:
     cap: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
     prompt: Bools = field(metadata=over("slot", empty=False, setting=True))
     weight: Floats = field(metadata=over("slot", empty=1.0, setting=True))
+    own: Floats = field(metadata=over("slot", empty=0.0, setting=True))
     net_mode: Ints = field(metadata=over("slot", empty=0, setting=True))
     net_rate: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
     net_ceil: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
@@ -291,7 +294,7 @@ def shared_on(host: Host, width: int) -> Bools:
     """Where runs who is not pinned, in a batch of `width` pCPUs; (P,)."""
     shared = np.zeros(width, dtype=bool)
     shared[: host.pcpus] = True
-    isolated = host.places(host.isolated_cpus)
+    isolated = host.places({*host.isolated_cpus, *host.dedicated_cpus})
     if len(isolated) < host.pcpus:
         shared[isolated] = False
     return shared
@@ -337,6 +340,7 @@ def slot_values(instance: Instance, profile: int, affinity: Bools) -> dict[str, 
         "cap": np.float64(settings.cap_percent / 100 if settings.cap_percent else np.inf),
         "prompt": np.bool_(instance.service == "latency" and (mode != "none" or settings.cap_percent is not None)),
         "weight": np.float64(settings.weight or DEFAULT_WEIGHT),
+        "own": np.float64(instance.dedicated_vcpus),
         "net_mode": np.int64(NET_MODES.index(mode)),
         "net_rate": np.float64(rate),
         "net_ceil": np.float64(ceil),
@@ -415,11 +419,12 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
     slots = max([len(instances) for _, instances in scenes], default=0)
     width = max([host.pcpus for host, _ in scenes], default=1)
     columns = empty_slots((count, slots), width)
-    shared, driver = (np.zeros((count, width), dtype=bool) for _ in range(2))
+    shared, dedicated, driver = (np.zeros((count, width), dtype=bool) for _ in range(3))
     node = np.zeros((count, width), dtype=np.int64)
     for scene, (host, instances) in enumerate(scenes):
         shared[scene] = shared_on(host, width)
         driver[scene, host.places(host.driver_cpus) if host.driver_cpus else shared[scene]] = True
+        dedicated[scene, host.places(host.dedicated_cpus)] = True
         node[scene] = len(host.numa)
         for number, cpus in enumerate(host.numa):
             node[scene, host.places(cpus)] = number
@@ -439,6 +444,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         shared=shared,
         driver_cpus=driver,
         driver_weight=np.array([float(host.driver_weight) for host, _ in scenes]),
+        dedicated=dedicated,
         node=node,
         adjacent=np.array([threads_adjacent(host) for host, _ in scenes], dtype=bool),
         own_cpus=np.array([min(host.own_cpus, host.pcpus) for host, _ in scenes], dtype=np.float64),

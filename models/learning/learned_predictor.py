@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
+from models.data.dedicated_cpus import given_own_cpus
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.topology import cpu_overlap
@@ -85,7 +86,7 @@ class LearnedPredictor:
         return joined(parts, (len(scenes), scenes.slots))
 
     def _predict(self, scenes: SceneBatch, targets: Collection[str]) -> InterferencePrediction:
-        prepared = self._of_table(scenes.table)
+        prepared, scenes = self._of_table(scenes.table), given_own_cpus(scenes)
         scenes = scenes if prepared.table is scenes.table else replace(scenes, table=prepared.table)
         whole = build_matrix(scenes, self.metrics)
         answered = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}

@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from models.arrays import Bools, Floats
+from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import CPU_DEMAND, DEVICES, SceneBatch, stack
 from models.physics import htb
 from models.physics.contention import SURE, cpu_contention_of, doubted
@@ -85,6 +86,7 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     busier than it is where CPUs hold its users back. Needs solo profiles only (NEIGHBOR sections 3.4, 4).
     `deviations` as in `cpu_contention_of`.
     """
+    scenes = given_own_cpus(scenes)
     want = demands(scenes)
     held = _share(scenes.cap, want.cpu)  # by its own cap, whatever others do
     pressures = _devices(scenes, want, held, deviations)
@@ -178,6 +180,7 @@ class PriorPredictor:
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict with intervals that widen with contention and are widest for unknown workloads."""
+        scenes = given_own_cpus(scenes)
         here = scenes.present
         unknown = here & ((scenes.profile == 0) | mean_only(scenes))
         result, crowded = _solved(scenes)

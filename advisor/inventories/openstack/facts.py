@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +11,7 @@ from advisor.inventories.openstack.flavors import described
 from advisor.inventories.openstack.listings import Row
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from profiler.host_kinds import HostKind
-from profiler.observed import ANTI_AFFINITY_LABEL, NetworkSettings
+from profiler.observed import ANTI_AFFINITY_LABEL, MAX_CPUS, NetworkSettings
 
 KINDS: Mapping[str, HostKind] = {"QEMU": "kvm", "KVM": "kvm", "XEN": "xen", "LXC": "lxc"}  # nova's hypervisor_type
 STOPPED = (3, 4, 6, 7)  # nova's power states paused, shutdown, crashed, suspended: the server holds its place only
@@ -17,6 +19,7 @@ OWN_LABELS = frozenset(
     {"source", "render", "zone", "aggregate.", "disabled_reason", "name", "domain", "project", "flavor_name"}
 )
 LABEL_LENGTH = 255
+ASSUMED = "assumed"  # label: what is not told and was chosen here
 
 
 def zones_of(zones: Sequence[Row] | None, aggregates: Sequence[Row]) -> dict[str, str]:
@@ -70,38 +73,46 @@ def host_facts(
     reason = _disabled(row, service)
     if reason:
         labels["disabled_reason"] = reason
+    cpus = _cpus(row, inventories)
+    if cpus.get("dedicated_cpus"):
+        labels[ASSUMED] = "dedicated_cpus"  # Nova tells how many there are, and not which
     facts = {
         "id": name,
         "kind": kind,
-        "pcpus": int(row["vcpus"]),
+        **cpus,
         "memory_mb": float(row["memory_mb"]),
         "enabled": not reason,
         "labels": _labels(labels),
     }
-    threads = _threads(row.get("cpu_info"))
-    if threads:
-        facts["threads_per_core"] = threads
     return {**facts, **_overcommit(facts, inventories)}
 
 
 def instance_facts(
-    row: Row, *, source: str, current_specs: Mapping[str, Mapping[str, str]], anti_affinity: Mapping[str, str]
+    row: Row,
+    *,
+    source: str,
+    current_specs: Mapping[str, Mapping[str, str]],
+    anti_affinity: Mapping[str, str],
+    cpu_policies: Mapping[str, str] | None = None,
 ) -> Facts:
     """A server as facts of an Instance; `current_specs` are the extra specs of flavors by name, as they are now, and
-    `anti_affinity` are servers with their group.
+    `anti_affinity` are servers with their group, `cpu_policies` images with theirs, None = not
+    known.
 
     Nova keeps a copy of the flavor as it was when the server was made: its limits are those that hold. What stands
     under `cotenant:` is about Cotenant alone, so the flavor as it is now counts.
     """
     flavor = row["flavor"]
     name = str(flavor.get("original_name", ""))
-    specs = dict(flavor.get("extra_specs") or {})
+    image = row.get("image")
+    policy = (cpu_policies or {}).get(str(image.get("id"))) if isinstance(image, Mapping) else None
+    specs = {**({"hw:cpu_policy": policy} if policy else {}), **(flavor.get("extra_specs") or {})}
     specs |= {key: value for key, value in current_specs.get(name, {}).items() if key.startswith("cotenant:")}
     metadata = row.get("metadata") or {}
     if "cotenant:workload" in metadata:  # the only word of a tenant's that counts: what it runs, not what it may claim
         specs["cotenant:workload"] = metadata["cotenant:workload"]
     vcpus = int(flavor["vcpus"])
-    from_specs = described(specs, vcpus)
+    from_specs = {**({} if cpu_policies is None else {"dedicated_vcpus": 0}), **described(specs, vcpus)}
     settings = from_specs.pop("isolation", {})
     if "network" in settings:
         settings["network"] = NetworkSettings(**settings["network"])
@@ -134,20 +145,61 @@ def _disabled(row: Row, service: Mapping[str, Any]) -> str:
     return "" if row.get("state") == "up" else "its compute service is down"
 
 
-def _threads(cpu_info: object) -> int | None:
+def _cpus(row: Row, inventories: Mapping[str, Row] | None) -> dict[str, Any]:
+    """The CPUs of a hypervisor, and which of them are dedicated, as far as that is known.
+
+    `vcpus` counts the shared ones only where cpu_dedicated_set is configured, 0 where all are dedicated (Nova's
+    cpu-topologies.rst); then all are told by the topology, or else by Placement. Of PCPUs only the number is known:
+    the last ones in order of cores are taken to be them, and the first ones to be those that serve no guest.
+    """
+    shared, topology = int(row["vcpus"]), _topology(row.get("cpu_info"))
+    threads = topology.get("threads", 0)
+    told = {"threads_per_core": threads} if 1 <= threads <= 16 else {}
+    promises = inventories or {}
+    totals = {name: int(promises[name]["total"]) for name in ("PCPU", "VCPU") if name in promises}
+    dedicated = totals.get("PCPU", 0)
+    if shared > 0 and not dedicated:
+        return {"pcpus": shared, **told, **({} if inventories is None else {"dedicated_cpus": ()})}
+    parts = ("cells", "sockets", "cores", "threads")
+    whole = math.prod(topology.get(name, 1) for name in parts) if "cores" in topology else 0
+    pcpus = max(whole, sum(totals.values()), shared)
+    if not pcpus:
+        raise ValueError("it has no shared CPUs, and neither its topology nor Placement tells of dedicated ones")
+    usable = dedicated - int(promises["PCPU"]["reserved"]) if dedicated else pcpus - shared
+    kept = max(pcpus - usable - totals.get("VCPU", shared), 0)  # for the host itself, or reserved
+    cores = pcpus // threads if told and pcpus % threads == 0 else pcpus
+    in_order = sorted(range(pcpus), key=lambda cpu: (cpu % cores, cpu))
+    return {
+        "pcpus": pcpus,
+        **told,
+        "isolated_cpus": tuple(sorted(in_order[:kept])),
+        "dedicated_cpus": tuple(sorted(in_order[pcpus - usable :])),
+    }
+
+
+def _topology(cpu_info: object) -> dict[str, int]:
+    """Numbers of cells, sockets, cores and threads, each of the one before; as JSON in a text before Nova 2.28."""
+    if isinstance(cpu_info, str):
+        try:
+            cpu_info = json.loads(cpu_info)
+        except (ValueError, RecursionError):
+            return {}
     topology = cpu_info.get("topology") if isinstance(cpu_info, Mapping) else None
-    threads = topology.get("threads") if isinstance(topology, Mapping) else None
-    return threads if isinstance(threads, int) and 1 <= threads <= 16 else None
+    if not isinstance(topology, Mapping):
+        return {}
+    return {name: value for name, value in topology.items() if type(value) is int and 1 <= value <= MAX_CPUS}
 
 
 def _overcommit(facts: Facts, inventories: Mapping[str, Row] | None) -> Facts:
-    """What Placement promises over what there is; reserved amounts are not promised, dedicated CPUs once each."""
+    """What Placement promises over what there is; reserved amounts are not promised, and dedicated CPUs only to who
+    asks for such."""
     if not inventories:
         return {}
     overcommit = {}
-    cpus = [_promised(inventories[name]) for name in ("VCPU", "PCPU") if name in inventories]
-    if sum(cpus) > 0 and facts["pcpus"] > 0:
-        overcommit["cpu_overcommit"] = sum(cpus) / facts["pcpus"]
+    shared = facts["pcpus"] - len(facts.get("isolated_cpus", ())) - len(facts.get("dedicated_cpus", ()))
+    promised = _promised(inventories["VCPU"]) if "VCPU" in inventories else 0.0
+    if shared > 0 and promised > 0:
+        overcommit["cpu_overcommit"] = promised / shared
     if "MEMORY_MB" in inventories and facts["memory_mb"] > 0 and _promised(inventories["MEMORY_MB"]) > 0:
         overcommit["memory_overcommit"] = _promised(inventories["MEMORY_MB"]) / facts["memory_mb"]
     return overcommit

@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.domain import dedicated_vcpus
+
 SERVICES = ("latency", "throughput")
 DEFAULT_PERIOD_US = 100_000  # libvirt's, where a quota names none
 # Weights are on Xen's scale with 256 as default, cpu.weight of control groups v2 has 100 (cgroup-v2.rst).
@@ -28,6 +30,7 @@ def described(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any]:
         "max_latency_ratio": _number(specs, "cotenant:max_latency_ratio", 1.0, 1e6, least=True),
         "max_time_short": _number(specs, "cotenant:max_time_short", 0.0, 0.999, least=True),
         "exclusive": {"true": True, "false": None}.get(str(specs.get("cotenant:exclusive", "")).lower()),
+        "dedicated_vcpus": dedicated_vcpus(specs, vcpus),
         "isolation": _isolation(specs, vcpus),
     }
     return {name: value for name, value in fields.items() if value is not None}

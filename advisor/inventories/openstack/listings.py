@@ -73,6 +73,14 @@ class Listings:
 
         return self._rows("server groups", pages)
 
+    def cpu_policies(self) -> dict[str, str] | None:
+        """Images by id whose property says how their servers use CPUs."""
+        rows = self._rows("images", lambda: self._connection.image.images())  # noqa: PLW0108 - asked for inside
+        if rows is None:
+            return None
+        texts = {str(row["id"]): {**(row.get("properties") or {}), **row}.get("hw_cpu_policy") for row in rows}
+        return {name: str(text) for name, text in texts.items() if text}
+
     def providers(self) -> list[Row] | None:
         """Placement's resource providers."""
         return self._rows("placement", lambda: self._placement.resource_providers())  # noqa: PLW0108 - asked for inside

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from advisor.inventories.openstack.facts import (
+    ASSUMED,
     OWN_LABELS,
     anti_affinity_of,
     changed_or_gone,
@@ -62,6 +63,9 @@ class OpenStack:
         zones = zones_of(listings.zones(), aggregates)
         flavors = listings.flavors() or []
         capacity = self._capacity(listings)
+        # Only where some CPUs are dedicated does it matter what images say.
+        apart = any("PCPU" in promises for promises in capacity.values())
+        cpu_policies = listings.cpu_policies() if apart else ({} if capacity else None)
         groups = listings.server_groups()
         anti_affinity = anti_affinity_of(groups or [])
         servers = listings.servers(None if whole else self._since)
@@ -85,7 +89,13 @@ class OpenStack:
         servers_there = {str(row["id"]): row for row in placed}
         instances = taken(
             servers_there,
-            lambda _, row: instance_facts(row, source=self.name, current_specs=specs, anti_affinity=anti_affinity),
+            lambda _, row: instance_facts(
+                row,
+                source=self.name,
+                current_specs=specs,
+                anti_affinity=anti_affinity,
+                cpu_policies=cpu_policies,
+            ),
             left_out,
             lambda name, _: name,
         )
@@ -104,7 +114,9 @@ class OpenStack:
             every_instance=whole and servers is not None,
             gone=gone,
             unclear=unclear | (servers_there.keys() - instances.keys()),
-            own_labels=OWN_LABELS if groups is None else OWN_LABELS | {ANTI_AFFINITY_LABEL},
+            own_labels=OWN_LABELS
+            | (frozenset() if groups is None else {ANTI_AFFINITY_LABEL})
+            | ({ASSUMED} if capacity else frozenset()),
             left_out=tuple(left_out),
         )
 

@@ -56,7 +56,7 @@ def _without_room(state: SearchState) -> int:
     left = np.maximum(with_slack(problem.room) - fixed, 0.0)
     for resource in range(DRIVER):
         free = left[:, resource].sum()
-        needs = np.sort([problem.needs[kind, 0, resource] for kind in allowed_kinds])
+        needs = np.sort([problem.needs[kind, :, resource].min() for kind in allowed_kinds])
         placeable = min(placeable, int((np.cumsum(needs) <= free).sum()))
     return len(problem.waiting) - min(placeable, len(allowed_kinds))
 
@@ -107,7 +107,7 @@ def _fewest_hosts(state: SearchState, stay: Sequence[Kinds] | None = None, extra
     lower_bound = int(in_use.sum()) if in_use.any() else int(bool(moving))
     room = with_slack(problem.room)
     for resource in range(VCPUS, DRIVER):
-        needs = sum(float(problem.needs[kind, 0, resource]) for kind in moving)
+        needs = sum(float(problem.needs[kind, :, resource].min()) for kind in moving)
         left = needs - np.maximum(room[in_use, resource] - used[in_use, resource], 0.0).sum()
         if left > 0:
             rooms = np.sort(room[~in_use, resource])[::-1]

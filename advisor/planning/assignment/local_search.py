@@ -116,7 +116,7 @@ def best_host(state: SearchState, kind: int, hosts: Sequence[int]) -> int | None
         if state.objective == "worst":
             return round(after.harm, 9), round(after.total_loss - before.total_loss, 9), host
         if state.objective == "pack":
-            share = state.used[host, VCPUS] / state.problem.room[host, VCPUS]
+            share = state.used[host, VCPUS] / max(state.problem.room[host, VCPUS], 1e-9)
             return float(not before.kinds), -round(share, 9), round(after.total_loss - before.total_loss, 9), host
         return round(after.total_loss - before.total_loss, 9), host
 

@@ -13,14 +13,14 @@ from advisor.planning.assignment.allowed_hosts import allowed_hosts
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.required_ratios import required_ratios_of
 from advisor.rounding import with_slack
-from advisor.snapshot import ClusterSnapshot
+from advisor.snapshot import ClusterSnapshot, promised_vcpus
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import demands
 
 Kinds = tuple[int, ...]  # a multiset of kinds, sorted
 
-VCPUS, MEMORY, DISK, DRIVER = range(4)
+VCPUS, MEMORY, DISK, DRIVER, OWN = range(5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,8 @@ class PackingProblem:
     movable instances to their host, None = to be placed. `fixed` and `initial` (H,) are the fixed and the movable
     instances of each host as kinds; `waiting` are those to be placed. `classes` (C,) has one host of each class,
     `class_of_host` (H,) the class of each host. `allowed` (K, H) is what the filters allow once all movable instances
-    are gone. `room` (H, 4) and `needs` (K, C, 4) are vCPUs, MB of memory, GB of disk and CPUs of the driver domain.
+    are gone. `room` (H, 5) and `needs` (K, C, 5) are vCPUs, MB of memory, GB of disk, CPUs of the driver domain and
+    pCPUs of dedicated vCPUs.
     `min_ratio` (C, K) is the lowest T/B that a kind must keep (`required_ratios_of`), `max_latency` (K,) its highest
     accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any. `exclusive_kinds`
     require a host for themselves. `anti_affinity` has the group of each kind that is in one: no two of a group may
@@ -65,7 +66,7 @@ class PackingProblem:
         return len(self.fixed)
 
     def used(self, host: int, kinds: Kinds) -> Floats:
-        """What these kinds need on a host, (4,)."""
+        """What these kinds need on a host, (5,)."""
         return np.asarray(self.needs[list(kinds), self.class_of_host[host]].sum(axis=0))
 
     def fits(self, host: int, movers: Kinds) -> bool:
@@ -87,9 +88,9 @@ class PackingProblem:
         if len(everybody) > 1 and not self.exclusive_kinds.isdisjoint(everybody):
             return False
         needs = self.needs_by_class[self.class_of_host[host]]
-        vcpus, memory, disk, driver = map(sum, zip(*(needs[kind] for kind in everybody), strict=True))
+        vcpus, memory, disk, driver, own = map(sum, zip(*(needs[kind] for kind in everybody), strict=True))
         room = self.room_with_slack[host]
-        if vcpus > room[VCPUS] or memory > room[MEMORY] or disk > room[DISK]:
+        if vcpus > room[VCPUS] or memory > room[MEMORY] or disk > room[DISK] or own > room[OWN]:
             return False
         return not (driver > room[DRIVER] and any(needs[kind][DRIVER] > 0 for kind in came))
 
@@ -119,7 +120,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         host_kind = kind_of_host.get(instance.host or "") if resident else None
         key = (
             moves, host_kind, instance.workload, instance.vcpus, instance.memory_mb, instance.disk_gb,
-            instance.load, instance.settings, instance.service,
+            instance.load, instance.settings, instance.service, instance.dedicated_vcpus,
             instance.min_throughput_ratio, instance.max_latency_ratio, instance.max_time_short, instance.exclusive,
             instance.anti_affinity_group, instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
         )  # fmt: skip
@@ -153,9 +154,11 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
             allowed[at] &= np.array([host.id in goal.targets_of[ids[0]] for host in snapshot.hosts])
     classes, class_of_host = _classes(snapshot.hosts)
     needs = _needs(kinds, classes, snapshot.scenes.table)
-    room = np.stack(
-        [snapshot.room_vcpus, snapshot.room_memory_mb, snapshot.room_disk_gb, snapshot.room_driver_cpus], axis=1
-    )
+    rooms = (
+        snapshot.room_vcpus, snapshot.room_memory_mb, snapshot.room_disk_gb, snapshot.room_driver_cpus,
+        snapshot.room_own,
+    )  # fmt: skip
+    room = np.stack(rooms, axis=1)
     return PackingProblem(
         snapshot=snapshot,
         table=snapshot.scenes.table,
@@ -230,8 +233,9 @@ def _limits(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTa
 
 
 def _needs(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTable) -> Floats:
-    needs = np.zeros((len(kinds), len(classes), 4))
-    for resource, name in ((VCPUS, "vcpus"), (MEMORY, "memory_mb"), (DISK, "disk_gb")):
+    needs = np.zeros((len(kinds), len(classes), 5))
+    needs[:, :, VCPUS] = [[promised_vcpus(host, instance) for host in classes] for instance in kinds]
+    for resource, name in ((MEMORY, "memory_mb"), (DISK, "disk_gb"), (OWN, "dedicated_vcpus")):
         needs[:, :, resource] = np.array([getattr(instance, name) for instance in kinds], dtype=np.float64)[:, None]
     unpinned = [replace(instance, settings=replace(instance.settings, pinning=None)) for instance in kinds]
     for number, host in enumerate(classes):

@@ -173,8 +173,11 @@ def _one_slot_scenes(problem: PackingProblem) -> tuple[SceneBatch, SceneBatch, d
     width = max(host.pcpus for host in problem.classes)
     wide = Host("wide", "lxc", pcpus=width, memory_mb=1.0)
     scenes: list[tuple[Host, tuple[Instance, ...]]] = []
-    for (pcpus, cpu_ids, isolated), platform in places:
-        there = Host("any", "kvm", pcpus, memory_mb=1.0, platform=platform, cpu_ids=cpu_ids, isolated_cpus=isolated)
+    for (pcpus, cpu_ids, isolated, dedicated), platform in places:
+        there = Host(
+            "any", "kvm", pcpus, memory_mb=1.0, platform=platform, cpu_ids=cpu_ids, isolated_cpus=isolated,
+            dedicated_cpus=dedicated,
+        )  # fmt: skip
         for instance in problem.kinds:
             pinning = instance.settings.pinning
             absent = there.lacks(pinning.named) if pinning else ()

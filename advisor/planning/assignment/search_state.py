@@ -55,7 +55,7 @@ class SearchState:
         everybody = [(*problem.fixed[host], *problem.initial[host]) for host in hosts]
         for host, kinds in enumerate(everybody):
             np.add.at(workload_counts[host], workload_of[list(kinds)], 1)
-        used = np.array([problem.used(host, kinds) for host, kinds in enumerate(everybody)]).reshape(-1, 4)
+        used = np.array([problem.used(host, kinds) for host, kinds in enumerate(everybody)]).reshape(-1, 5)
         pair_loss = evaluator.pairs(workload_of, len(names)) if len(names) <= MAX_WORKLOADS else np.ones((1, 1))
         holds_exclusive = np.array([not problem.exclusive_kinds.isdisjoint(kinds) for kinds in everybody], dtype=bool)
         return cls(
@@ -136,7 +136,7 @@ class SearchState:
         if len(self.pair_loss) > 1 or len(self.workload_counts[0]) == 1:
             pressure = self.workload_counts[hosts] @ self.pair_loss[self.workload_of[kind]]
         if self.objective == "pack":
-            share = self.used[hosts, VCPUS] / self.problem.room[hosts, VCPUS]
+            share = self.used[hosts, VCPUS] / np.maximum(self.problem.room[hosts, VCPUS], 1e-9)
             return hosts[np.lexsort((pressure, -share, self.workload_counts[hosts].sum(axis=1) == 0))]
         return hosts[np.argsort(pressure, kind="stable")]
 

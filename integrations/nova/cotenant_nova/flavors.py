@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ SERVICES = ("latency", "throughput")
 DEFAULT_PERIOD_US = 100_000  # libvirt's, where a quota names none
 # Weights are on Xen's scale with 256 as default, cpu.weight of control groups v2 has 100 (cgroup-v2.rst).
 DEFAULT_WEIGHT, DEFAULT_V2_WEIGHT, MAX_WEIGHT = 256, 100, 65_535
+_PCPU = re.compile(r"resources\d*:PCPU\Z")
+_MASK_PART = re.compile(r"(?P<not>\^?)(?P<first>\d{1,4})(?:-(?P<last>\d{1,4}))?\Z")
 
 
 def described(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any]:
@@ -28,6 +31,7 @@ def described(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any]:
         "max_latency_ratio": _number(specs, "cotenant:max_latency_ratio", 1.0, 1e6, least=True),
         "max_time_short": _number(specs, "cotenant:max_time_short", 0.0, 0.999, least=True),
         "exclusive": {"true": True, "false": None}.get(str(specs.get("cotenant:exclusive", "")).lower()),
+        "dedicated_vcpus": dedicated_vcpus(specs, vcpus),
         "isolation": _isolation(specs, vcpus),
     }
     return {name: value for name, value in fields.items() if value is not None}
@@ -89,3 +93,33 @@ def _number(specs: Mapping[str, Any], name: str, above: float, most: float, *, l
         return None
     fits = math.isfinite(value) and value <= most and (value >= above if least else value > above)
     return value if fits else None
+
+
+def dedicated_vcpus(specs: Mapping[str, Any], vcpus: int) -> int | None:
+    """How many of a server's vCPUs are dedicated, None = none (Nova's cpu-topologies.rst and hw.py of its validators).
+
+    All with `hw:cpu_policy` dedicated, those of `hw:cpu_dedicated_mask` with mixed, and as many as PCPUs are asked of
+    Placement. A mask that makes no sense counts as all: Nova refuses it.
+    """
+    policy = str(specs.get("hw:cpu_policy", "")).lower()
+    if policy == "dedicated":
+        return vcpus
+    if policy == "mixed":
+        return _masked(str(specs.get("hw:cpu_dedicated_mask") or specs.get("hw:cpu_realtime_mask") or ""), vcpus)
+    asked = [str(value) for name, value in specs.items() if _PCPU.match(str(name))]
+    whole = sum(int(value) for value in asked if value.isascii() and value.isdecimal() and len(value) <= 4)
+    return min(whole, vcpus) or None
+
+
+def _masked(mask: str, vcpus: int) -> int:
+    """vCPUs of a mask such as `0-3,^1`; one that only takes away does so from all."""
+    chosen: set[int] = set()
+    without: set[int] = set()
+    for part in mask.replace(" ", "").split(","):
+        match = _MASK_PART.match(part)
+        if match is None:
+            return vcpus
+        cpus = range(int(match["first"]), int(match["last"] or match["first"]) + 1)
+        (without if match["not"] else chosen).update(cpus)
+    here = set(range(vcpus))
+    return len(((chosen or here) - without) & here) or vcpus

@@ -25,7 +25,7 @@ def question(spec: Any, hosts: Sequence[str], objective: str) -> dict[str, Any]:
         "id": spec.instance_uuid,
         "vcpus": flavor.vcpus,
         "memory_mb": flavor.memory_mb,
-        **described(dict(flavor.extra_specs or {}), flavor.vcpus),
+        **described({**_of_image(spec), **(flavor.extra_specs or {})}, flavor.vcpus),
     }
     workload = spec.get_scheduler_hint(HINT) if "scheduler_hints" in spec and spec.scheduler_hints else None
     if isinstance(workload, str) and 1 <= len(workload) <= 255 and workload.isprintable():
@@ -38,3 +38,11 @@ def question(spec: Any, hosts: Sequence[str], objective: str) -> dict[str, Any]:
         "explain": False,
         "mitigate": False,
     }
+
+
+def _of_image(spec: Any) -> dict[str, str]:
+    """What its image says of dedicated CPUs, as the extra spec that means the same."""
+    image = spec.image if "image" in spec else None
+    properties = image.properties if image is not None and "properties" in image else None
+    policy = properties.get("hw_cpu_policy") if properties is not None else None
+    return {"hw:cpu_policy": policy} if isinstance(policy, str) else {}

@@ -39,6 +39,11 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
     ids = {resident.id for resident in others}
     pins = [cpu for cpus in one.settings.pinning.cpus for cpu in cpus] if one.settings.pinning else []
     mine = driver(there, one, asked.profile)
+    apart = len(there.dedicated_cpus)
+
+    def promised(each: Instance) -> int:
+        return each.vcpus - each.dedicated_vcpus if apart else each.vcpus
+
     checks = {
         "host.disabled": not there.enabled,
         "constraint.kind": wanted.kind is not None and wanted.kind != there.kind,
@@ -48,8 +53,13 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
         "constraint.anti_affinity": bool(set(wanted.anti_affinity) & ids)
         or any(one.labels.get("anti_affinity") == resident.labels.get("anti_affinity", "") for resident in others),
         "constraint.exclusive": any(resident.exclusive for resident in others) or (one.exclusive and bool(others)),
-        "capacity.vcpus": one.vcpus > there.pcpus
-        or exactly(each.vcpus for each in everybody) > exact(there.pcpus) * exact(there.cpu_overcommit),
+        "capacity.vcpus": promised(one) > 0
+        and (
+            promised(one) > there.pcpus - apart
+            or exactly(map(promised, everybody)) > exact(there.pcpus - apart) * exact(there.cpu_overcommit)
+        ),
+        "capacity.dedicated": one.dedicated_vcpus > 0
+        and sum(each.dedicated_vcpus for each in everybody) > (apart or there.pcpus),
         "capacity.memory": exactly(each.memory_mb for each in everybody)
         > exact(there.memory_mb) * exact(there.memory_overcommit),
         "capacity.disk": there.disk_gb is not None
@@ -83,11 +93,13 @@ def driver(there: Host, one: Instance, profile: WorkloadProfile | None) -> Fract
 
 @st.composite
 def instances(draw: st.DrawFn, name: str, at: str | None) -> Instance:
+    vcpus = draw(st.sampled_from([1, 2, 3, 4, 21]))
     return vm(
         name,
         draw(st.sampled_from(["spin", "web", "web", None, "none such"])),
         on=at,
-        vcpus=draw(st.sampled_from([1, 2, 3, 4, 21])),
+        vcpus=vcpus,
+        dedicated_vcpus=draw(st.sampled_from([0, 0, 1, vcpus])),
         load=draw(st.sampled_from([0.5, 1.0, 2.0])),
         memory_mb=draw(st.sampled_from([0.0, 512.0, 4096.0, 2048.1])),
         disk_gb=draw(st.sampled_from([0.0, 0.1, 0.2, 8.0])),
@@ -99,11 +111,13 @@ def instances(draw: st.DrawFn, name: str, at: str | None) -> Instance:
 
 @st.composite
 def questions(draw: st.DrawFn) -> tuple[ClusterSnapshot, PlacementRequest]:
+    sizes = {name: draw(st.sampled_from([2, 4, 45])) for name in NAMES}
     hosts = [
         host(
             name,
             kind=draw(st.sampled_from(["xen", "kvm", "lxc"])),
-            pcpus=draw(st.sampled_from([2, 4, 45])),
+            pcpus=sizes[name],
+            dedicated_cpus=draw(st.sampled_from([(), (), (1,), tuple(range(sizes[name]))])),
             memory_mb=draw(st.sampled_from([1024.0, 6144.3, 16_384.0])),
             cpu_overcommit=draw(st.sampled_from([1.0, 1.4, 4.0])),
             driver_overcommit=draw(st.sampled_from([0.45, 0.53, 0.8, 1.07, 1.2])),

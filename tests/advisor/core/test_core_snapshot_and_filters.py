@@ -86,6 +86,14 @@ CASES: dict[str, Case] = {
     "overcommitted": (
         host(cpu_overcommit=1.0), {}, vm(vcpus=4), "capacity.vcpus", "needs 4 vCPUs, 3 free at overcommit 1",
     ),
+    "more own CPUs than are set apart": (
+        host(dedicated_cpus=(2, 3)), {}, vm(vcpus=3, dedicated_vcpus=3), "capacity.dedicated",
+        "needs 3 pCPUs of its own, 2 are free",
+    ),
+    "shared vCPUs beside dedicated ones": (
+        host(dedicated_cpus=(2, 3)), {}, vm(vcpus=3), "capacity.vcpus",
+        "needs 3 shared vCPUs, the host has 2 shared pCPUs",
+    ),
     "memory": (
         host(memory_mb=2000.0), {}, vm(memory_mb=1000.0), "capacity.memory", "needs 1000 MB, 976 MB free",
     ),

@@ -16,6 +16,7 @@ from tests.servers.local_http import QuietHandler, on_loopback
 
 RECORDING = Path(__file__).resolve().parents[2] / "recordings" / "openstack" / "cloud.json"
 # Groups were not recorded: rows are those of Nova's API reference (microversion 2.64), two on a page.
+IMAGES_PATH = "standins/image"
 GROUPS_PATH = "nova/v2.1/os-server-groups"
 SERVICES = ("keystone", "nova", "placement", "standins")
 Answer = tuple[int, Any]
@@ -30,6 +31,7 @@ class Replay:
         self.recording: Mapping[str, Any] = json.loads(RECORDING.read_text(encoding="utf-8"))
         self.changed: Changed = lambda _, answer: answer
         self.asked: list[str] = []
+        self.images: list[Mapping[str, Any]] = []  # which were not recorded either
         self.show("whole")
 
     def show(self, scene: str) -> None:
@@ -44,6 +46,8 @@ class Replay:
         key = _key(method, f"{{{service}}}/{rest}")
         missing = 404, {"error": {"message": f"not recorded: {key}", "code": 404, "title": "Not Found"}}
         recorded = self._answers.get(key, missing)
+        if f"{service}/{rest}".startswith(IMAGES_PATH):
+            recorded = self._images(rest)
         if f"{service}/{rest}".startswith(GROUPS_PATH):
             recorded = self._groups(parse_qs(urlsplit(path).query))
         status, body = self.changed(f"{service}/{rest}", recorded)
@@ -52,6 +56,13 @@ class Replay:
         for name in SERVICES:
             text = text.replace(f"{{{name}}}", f"{self.url}/{name}")
         return status, text
+
+    def _images(self, rest: str) -> Answer:
+        """Glance's versions, and its images (Image API v2: properties stand beside other fields)."""
+        if rest.endswith("/images"):
+            return 200, {"images": self.images}
+        link = {"rel": "self", "href": f"{self.url}/{IMAGES_PATH}/v2/"}
+        return 200, {"versions": [{"id": "v2.9", "status": "CURRENT", "links": [link]}]}
 
     def _groups(self, query: Mapping[str, list[str]]) -> Answer:
         """A page of server groups: two servers are to be apart, others only if it can be had, others together."""

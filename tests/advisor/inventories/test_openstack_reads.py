@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from advisor.inventories.openstack import OpenStack
+from advisor.inventories.openstack.facts import host_facts, instance_facts
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import open_source
 from profiler.observed import NetworkSettings
@@ -22,7 +23,9 @@ pytestmark = [
     pytest.mark.skipif(not RECORDING.exists(), reason="nothing is recorded"),
     pytest.mark.filterwarnings("ignore:::openstack"),
 ]
-ALL = ["hypervisors", "services", "aggregates", "zones", "flavors", "placement", "server groups", "servers"]
+ALL = [
+    "hypervisors", "services", "aggregates", "zones", "flavors", "placement", "images", "server groups", "servers",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -87,13 +90,95 @@ def test_a_host_is_what_nova_and_placement_say_and_where_it_is_off_says_why(sour
     hosts = by_id(source.read().hosts)
     assert hosts["h01"] == {
         "id": "h01", "kind": "kvm", "pcpus": 16, "memory_mb": 65536.0, "threads_per_core": 2, "enabled": True,
-        "cpu_overcommit": 4.0, "memory_overcommit": (65536 - 512) / 65536,
+        "dedicated_cpus": (), "cpu_overcommit": 4.0, "memory_overcommit": (65536 - 512) / 65536,
         "labels": {"source": "openstack", "render": "openstack", "zone": "az1", "aggregate.rack 1": "true"},
     }  # fmt: skip
     assert hosts["h05"]["labels"] == {"source": "openstack", "render": "openstack", "zone": "nova"}
-    assert hosts["h09"]["cpu_overcommit"] == (24 * 4 + 8) / 32, "dedicated CPUs are promised once"
+    assert (hosts["h09"]["pcpus"], len(hosts["h09"]["dedicated_cpus"]), hosts["h09"]["cpu_overcommit"]) == (32, 8, 4.0)
     off = {name: one["labels"]["disabled_reason"] for name, one in hosts.items() if not one["enabled"]}
     assert off == {"h03": "disabled: new disk", "h04": "its compute service is down"}
+
+
+def inventory(total: int, reserved: int = 0, ratio: float = 1.0) -> dict[str, Any]:
+    return {"total": total, "reserved": reserved, "allocation_ratio": ratio}
+
+
+TOPOLOGY = {"cells": 2, "sockets": 1, "cores": 12, "threads": 2}
+
+
+@pytest.mark.parametrize(
+    ("vcpus", "topology", "promises", "pcpus", "dedicated", "overcommit"),
+    [
+        (0, TOPOLOGY, {"PCPU": inventory(44)}, 48, 44, None),  # what is left is the host's own
+        (12, TOPOLOGY, {"PCPU": inventory(32), "VCPU": inventory(12, ratio=4.0)}, 48, 32, 4.0),
+        (12, TOPOLOGY, {"PCPU": inventory(32, 2), "VCPU": inventory(12, 4, 2.0)}, 48, 30, 16 / 12),
+        (0, None, {"PCPU": inventory(20)}, 20, 20, None),
+        (4, None, {"PCPU": inventory(20), "VCPU": inventory(4)}, 24, 20, 1.0),
+        (0, json.dumps({"topology": TOPOLOGY}), None, 48, 48, None),  # Nova before 2.28, and no word of Placement
+        (16, TOPOLOGY, {"VCPU": inventory(16, ratio=2.0)}, 16, 0, 2.0),  # cpu_shared_set alone
+    ],
+)
+def test_a_host_with_dedicated_cpus_has_all_of_them(
+    vcpus: int,
+    topology: object,
+    promises: dict[str, Any] | None,
+    pcpus: int,
+    dedicated: int,
+    overcommit: float | None,
+) -> None:
+    cpu_info = {"topology": topology} if isinstance(topology, dict) else topology
+    row = {
+        "hypervisor_hostname": "nfv7", "hypervisor_type": "QEMU", "vcpus": vcpus, "memory_mb": 4096, "state": "up",
+        "cpu_info": cpu_info,
+    }  # fmt: skip
+    facts = host_facts(row, source="openstack", zones={}, aggregates=[], inventories=promises)
+    assert (facts["pcpus"], len(facts.get("dedicated_cpus", ()))) == (pcpus, dedicated)
+    assert facts.get("cpu_overcommit") == pytest.approx(overcommit)
+    assert ("assumed" in facts["labels"]) == (dedicated > 0)
+    if isinstance(topology, dict) and dedicated:  # whole cores first: c and c + 24 are siblings
+        assert {cpu % 24 for cpu in facts["dedicated_cpus"]} == set(range(24 - (dedicated + 1) // 2, 24))
+
+
+def test_a_host_without_shared_cpus_of_which_nothing_else_is_told_is_left_out_with_the_reason() -> None:
+    row = {"hypervisor_hostname": "n", "hypervisor_type": "QEMU", "vcpus": 0, "memory_mb": 1, "state": "up"}
+    with pytest.raises(ValueError, match="neither its topology nor Placement"):
+        host_facts(row, source="openstack", zones={}, aggregates=[], inventories=None)
+
+
+@pytest.mark.parametrize(
+    ("specs", "image", "dedicated"),
+    [
+        ({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "isolate"}, None, 4),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-1"}, None, 2),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0"}, None, 3),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_realtime_mask": "1-3,^2"}, None, 2),
+        ({"resources:PCPU": "3", "resources:VCPU": "1"}, None, 3),
+        ({"resources1:PCPU": "2", "resources2:PCPU": "1"}, None, 3),
+        ({"hw:cpu_policy": "shared"}, None, 0),
+        ({"hw:cpu_policy": "shared"}, "dedicated", 0),
+        ({}, "dedicated", 4),
+        ({}, None, 0),
+    ],
+)
+def test_a_server_with_dedicated_cpus_says_how_many(specs: dict[str, str], image: str | None, dedicated: int) -> None:
+    row = {
+        "id": "s", "image": {"id": "i"}, "OS-EXT-SRV-ATTR:host": "nfv7",
+        "flavor": {"vcpus": 4, "ram": 512, "original_name": "f", "extra_specs": specs},
+    }  # fmt: skip
+    policies = {"i": image} if image else {}
+    told = {"source": "openstack", "current_specs": {}, "anti_affinity": {}}
+    assert instance_facts(row, **told, cpu_policies=policies)["dedicated_vcpus"] == dedicated
+    if image is None and not dedicated:  # what is not known is not told
+        assert "dedicated_vcpus" not in instance_facts(row, **told)
+
+
+def test_what_an_image_says_of_cpus_is_read_where_some_are_dedicated(cloud: Replay, source: OpenStack) -> None:
+    web, *_ = cloud.recording["servers"]
+    cloud.changed = edited(servers=lambda row: {**row, "image": {"id": "img-7"}} if row["id"] == web else row)
+    cloud.images = [{"id": "img-7", "hw_cpu_policy": "dedicated"}, {"id": "img-8"}]
+    found = by_id(source.read().instances)
+    assert [one["dedicated_vcpus"] for name, one in found.items() if name == web] == [2]
+    assert {one["dedicated_vcpus"] for name, one in found.items() if name != web} <= {0, 2, 4}
 
 
 def test_a_server_is_what_its_flavor_says(cloud: Replay, source: OpenStack) -> None:
@@ -107,7 +192,7 @@ def test_a_server_is_what_its_flavor_says(cloud: Replay, source: OpenStack) -> N
     assert labels["domain"] == "instance-00000001", "as libvirt and its exporters know it"
     assert one == {
         "id": web, "vcpus": 2, "memory_mb": 2048.0, "disk_gb": 10.0, "workload": "web-1k", "service": "latency",
-        "min_throughput_ratio": 0.9,
+        "min_throughput_ratio": 0.9, "dedicated_vcpus": 0,
         "settings": {
             "cap_percent": 100.0, "weight": 512, "disk_limit_mb_s": 20.0,
             "network": NetworkSettings("dedicated", 100.0),
@@ -171,7 +256,7 @@ def test_an_account_without_rights_is_told_nothing_and_removes_nothing(cloud: Re
 PATHS = {
     "hypervisors": "os-hypervisors", "services": "os-services", "aggregates": "os-aggregates",
     "zones": "os-availability-zone", "flavors": "flavors", "placement": "resource_providers",
-    "server groups": "os-server-groups", "servers": "servers/detail",
+    "images": "standins/image/v2/images", "server groups": "os-server-groups", "servers": "servers/detail",
 }  # fmt: skip
 
 
@@ -179,7 +264,8 @@ PATHS = {
 def test_one_part_that_is_refused_costs_that_part_only(cloud: Replay, source: OpenStack, part: str) -> None:
     cloud.changed = refuse(PATHS[part])
     reading = source.read()
-    assert states(reading) == {name: "refused" if name == part else "read" for name in ALL}
+    asked = [name for name in ALL if (part, name) != ("placement", "images")]  # which matter where CPUs are dedicated
+    assert states(reading) == {name: "refused" if name == part else "read" for name in asked}
     assert reading.every_instance == (part != "servers")
     assert reading.every_host == (part not in {"hypervisors", "services"})
 
@@ -190,7 +276,7 @@ def test_each_part_says_in_one_line_why_it_was_refused_or_failed(
 ) -> None:
     cloud.changed = refuse(*PATHS.values(), status=status)
     reading = source.read()
-    assert states(reading) == dict.fromkeys(ALL, expected)
+    assert states(reading) == dict.fromkeys([name for name in ALL if name != "images"], expected)
     assert all(part.reason and "\n" not in part.reason for part in reading.parts)
 
 

@@ -64,6 +64,26 @@ def test_extra_specs_are_limits_and_what_is_accepted() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("specs", "image", "dedicated"),
+    [
+        ({"hw:cpu_policy": "dedicated"}, None, 4),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "2-3"}, None, 2),
+        ({"resources:PCPU": "3"}, None, 3),
+        ({}, "dedicated", 4),
+        ({"hw:cpu_policy": "shared"}, "dedicated", None),
+        ({}, None, None),
+    ],
+)
+def test_dedicated_cpus_of_flavor_and_image_are_asked_for(
+    specs: dict[str, str], image: str | None, dedicated: int | None
+) -> None:
+    properties = Spec(get={"hw_cpu_policy": image}.get)
+    asked = question(spec(specs, image=Spec(properties=properties)), ["h1"], "worst")
+    assert asked["instance"].get("dedicated_vcpus") == dedicated
+    PlacementBody.model_validate(asked).to_domain()
+
+
 def test_a_hint_wins_over_the_flavor() -> None:
     asked = question(spec(SPECS, scheduler_hints={"cotenant:workload": ["batch"]}), ["h1"], "worst")
     assert asked["instance"]["workload"] == "batch"
@@ -101,8 +121,14 @@ def test_a_property_that_makes_no_sense_does_not_keep_a_server_from_being_placed
     PlacementBody.model_validate(question(spec({name: value}), ["h1"], "worst")).to_domain()
 
 
-KEYS = st.sampled_from([*SPECS, "quota:disk_total_bytes_sec", "hw:cpu_policy"])
-VALUES = st.one_of(st.sampled_from([*SPECS.values(), "0.001", "-0", "1e308", "TRUE"]), st.text(max_size=4), st.none())
+KEYS = st.sampled_from(
+    [*SPECS, "quota:disk_total_bytes_sec", "hw:cpu_policy", "hw:cpu_dedicated_mask", "resources:PCPU"]
+)
+VALUES = st.one_of(
+    st.sampled_from([*SPECS.values(), "0.001", "-0", "1e308", "TRUE", "dedicated", "mixed", "0-1,^1"]),
+    st.text(max_size=4),
+    st.none(),
+)
 
 
 @given(st.dictionaries(KEYS, VALUES), st.integers(1, 64))
