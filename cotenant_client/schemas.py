@@ -249,6 +249,7 @@ class NewInstance(TypedDict):
     max_latency_ratio: NotRequired[float | None]
     max_time_short: NotRequired[float | None]
     exclusive: NotRequired[bool]
+    dedicated_vcpus: NotRequired[int]
     labels: NotRequired[dict[str, str]]
     demand: NotRequired[dict[str, float | DemandBody]]
     id: str
@@ -309,6 +310,7 @@ class HostItem(TypedDict):
     driver_cpus: NotRequired[list[int]]
     cpu_ids: NotRequired[list[int]]
     isolated_cpus: NotRequired[list[int]]
+    dedicated_cpus: NotRequired[list[int]]
     labels: NotRequired[dict[str, str]]
     enabled: NotRequired[bool]
     cpu_overcommit: NotRequired[float]
@@ -332,6 +334,7 @@ class InstanceItem(TypedDict):
     max_latency_ratio: NotRequired[float | None]
     max_time_short: NotRequired[float | None]
     exclusive: NotRequired[bool]
+    dedicated_vcpus: NotRequired[int]
     labels: NotRequired[dict[str, str]]
     demand: NotRequired[dict[str, float | DemandBody]]
     id: str

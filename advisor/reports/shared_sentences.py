@@ -11,6 +11,7 @@ from profiler.observed import NetworkSettings
 
 REFUSED = {
     "capacity.vcpus": "too few CPUs free",
+    "capacity.dedicated": "too few dedicated CPUs free",
     "capacity.memory": "too little memory free",
     "capacity.disk": "too little disk free",
     "capacity.pinning": "lacks a CPU that it is pinned to",

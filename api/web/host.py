@@ -179,6 +179,9 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         facts.append(("Numbers of pCPUs", host.shown_cpus))
     if host.isolated_cpus:
         facts.append(("Isolated pCPUs", format_cpus(host.isolated_cpus)))
+    if host.dedicated_cpus:
+        assumed = " (assumed)" if host.labels.get("assumed") == "dedicated_cpus" else ""
+        facts.append(("Dedicated pCPUs", f"{format_cpus(host.dedicated_cpus)}{assumed}"))
     if now.crowded is not None:
         facts.append(("More vCPUs ready than CPUs", f"{time_part(now.crowded)} of the time"))
     if TRAITS[host.kind].has_driver_domain:
