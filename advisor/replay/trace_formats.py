@@ -200,7 +200,7 @@ def _planetlab_files(files: Sequence[tuple[Path, str, int]]) -> Iterator[TraceRo
         yield TraceRows(
             names=(name,),
             who=np.zeros(count, dtype=np.int64),
-            time_s=(day * PLANETLAB_DAY + np.arange(count)) * PLANETLAB_STEP_S,
+            time_s=np.arange(day * PLANETLAB_DAY, day * PLANETLAB_DAY + count, dtype=np.float64) * PLANETLAB_STEP_S,
             demands=np.array(values).reshape(-1, 1) / 100,
             vcpus=np.ones(count),
             memory_mb=np.zeros(count),

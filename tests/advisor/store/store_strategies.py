@@ -92,6 +92,7 @@ plain_hosts = every(
     driver_cpus=cpu_sets,
     cpu_ids=st.just(()),
     isolated_cpus=cpu_sets,
+    dedicated_cpus=cpu_sets,
     cpu_overcommit=positive,
     memory_overcommit=positive,
     driver_overcommit=positive,
@@ -136,6 +137,7 @@ instances = every(
     min_throughput_ratio=st.none() | st.floats(0.001, 1),
     max_latency_ratio=st.none() | st.floats(1, 1e3),
     max_time_short=st.none() | st.floats(0, 0.99),
+    dedicated_vcpus=st.integers(0, 3),
     demand=demands(),
 )
 profiles = every(WorkloadProfile, name=texts.filter(bool), metrics=st.dictionaries(ids, amounts, max_size=4))
