@@ -65,7 +65,7 @@ def size_bound(left: Floats, mix: Sequence[Instance]) -> int:
     needs = np.array([_needs(instance) for instance in mix])
     by_single_kind = min(_alone_fit(left, need) * len(mix) + which for which, need in enumerate(needs))
     mix_needs, total = needs.sum(axis=0), left.sum(axis=0)
-    rounds = np.divide(total, mix_needs, out=np.full(3, np.inf), where=mix_needs > 0).min()
+    rounds = np.divide(total, mix_needs, out=np.full(total.shape, np.inf), where=mix_needs > 0).min()
     if min(rounds * len(mix), by_single_kind) >= MAX_INSTANCES:
         return MAX_INSTANCES
     full_rounds = int(rounds)
