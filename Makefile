@@ -205,7 +205,7 @@ test-floors:  ## the lowest versions that pyproject.toml allows: unit tests of m
 	var/floors/bin/python -m pytest -o filterwarnings=default -m "not measured" tests/models tests/advisor/core tests/api
 
 wheels: setup  ## build the wheels of the server, the profiler and the client, in build/wheels
-	@rm -rf build/lib packaging/*/build build/wheels/cotenant*.whl  # setuptools would pack what an earlier build left there
+	@rm -rf build/lib build/lib.* packaging/*/build build/wheels/cotenant*.whl  # setuptools would pack what an earlier build left there
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --wheel-dir build/wheels ./packaging/client ./packaging/profiler .
 
