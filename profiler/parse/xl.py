@@ -22,7 +22,8 @@ _LIST = re.compile(
     r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<mem>\d{1,12}) +(?P<vcpus>\d{1,5})"
     r" +(?P<state>[r-][b-][p-][s-][rscwS?-][d-]) +(?P<time>\d{1,12}\.\d)(?P<rest>\D.*)?\Z"
 )
-_UUID = re.compile(r"(?a) ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) +(?:-|[0-9a-f]{1,8}) +\S")
+_UUID = re.compile(r"(?a) (?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) +(?:-|[0-9a-f]{1,8}) +\S")
+_NO_UUID = "00000000-0000-0000-0000-000000000000"  # Xen's handle of a domain that its toolstack gave none, as of Dom0
 _VCPU = re.compile(
     r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<vcpu>\d{1,5}) +(?P<cpu>\d{1,5}|-) +(?P<state>[r-][b-][p-])"
     r" +(?P<time>\d{1,12}\.\d) +(?P<hard>[0-9,-]+|all|none) / (?P<soft>[0-9,-]+|all|none)\Z"
@@ -31,7 +32,10 @@ _VCPU = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ListedDomain:
-    """A row of `xl list`; `cpu_ns` resolves 0.1 s, `state` is xl's (`r-----`)."""
+    """A row of `xl list`; `cpu_ns` resolves 0.1 s, `state` is xl's (`r-----`).
+
+    `uuid` is "" where xl does not list it (without -v) and where the domain has none.
+    """
 
     name: str
     domid: int
@@ -39,6 +43,7 @@ class ListedDomain:
     vcpus: int
     state: str
     cpu_ns: int
+    uuid: str = ""
 
     @property
     def gone(self) -> bool:
@@ -102,7 +107,8 @@ def parse_xl_list(text: str, where: str = "") -> dict[int, ListedDomain]:
     for number, line in _rows(text, what, where, r"Name +ID +Mem +VCPUs\s+State\s+Time\(s\)"):
         match = row(_LIST, line, what, where, number)
         domid = domid_of(match["domid"], what, where, number)
-        if verbose and not _UUID.match(match["rest"] or ""):
+        shown = _UUID.match(match["rest"] or "") if verbose else None
+        if verbose and shown is None:
             raise ParseError(what, where, number, "there is no UUID: the line is not whole")
         listed = ListedDomain(
             match["name"].rstrip(" "),
@@ -111,6 +117,7 @@ def parse_xl_list(text: str, where: str = "") -> dict[int, ListedDomain]:
             count(match["vcpus"], what, where, number),
             match["state"],
             _ns(match["time"], what, where, number),
+            "" if shown is None or shown["uuid"] == _NO_UUID else shown["uuid"],
         )
         add(domains, domid, listed, what, where, number)
     if 0 not in domains:

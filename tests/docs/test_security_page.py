@@ -97,6 +97,9 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/advisor/service/test_host_tokens.py::test_samples_and_probes_speak_for_the_own_host_only",
         "tests/advisor/service/test_host_tokens.py::test_an_instance_that_was_written_down_on_another_host_stays_there",
         "tests/advisor/service/test_host_tokens.py::test_a_silent_hosts_guest_is_taken_over_by_its_uuid_only",
+        "tests/advisor/service/test_host_tokens.py::test_a_stopped_guest_is_not_taken_over_by_its_name_alone",
+        "tests/profiler/test_xen_backend.py::"
+        "test_guests_are_announced_with_the_uuid_by_which_another_host_may_take_them_over",
         "tests/advisor/service/test_host_tokens.py::test_reserved_labels_of_hosts_and_instances_are_dropped",
     ),
     "What two hosts claim is shown": (

@@ -115,6 +115,17 @@ def test_a_domain_that_emulates_devices_for_another_is_no_instance(host: XenHost
     assert [instance.id for instance in backend_on(host).list_instances()] == ["lonely-dm", "vm2", WEB]
 
 
+def test_guests_are_announced_with_the_uuid_by_which_another_host_may_take_them_over(host: XenHost) -> None:
+    host.guests |= {3: Guest("bare", uuid="00000000-0000-0000-0000-000000000000")}
+    host.refresh()
+    uuids = {instance.id: instance.labels.get("uuid") for instance in backend_on(host).list_instances()}
+    assert uuids == {
+        "bare": None,
+        WEB: "00000000-0000-0000-0000-000000000001",
+        "vm2": "00000000-0000-0000-0000-000000000002",
+    }
+
+
 def test_without_xentrace_the_scheduler_is_absent_and_cpu_comes_from_xl(host: XenHost) -> None:
     host.problem = "xentrace cannot be started: No such file or directory"
     backend = backend_on(host)

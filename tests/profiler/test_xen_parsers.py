@@ -22,7 +22,7 @@ from profiler.parse.xl import parse_vcpu_list, parse_xl_list
 from profiler.parse.xl_host import parse_sched, parse_xl_fields, parse_xl_info
 from tests.examples import examples
 from tests.profiler.test_xen_recordings import RECORDINGS
-from tests.profiler.xen_host import Guest, XenHost, two_guests
+from tests.profiler.xen_host import HEADER, Guest, XenHost, two_guests
 
 Parser = Callable[[str], object]
 HOST = two_guests()
@@ -69,6 +69,23 @@ def test_columns_are_found_whatever_the_name_is(name: str) -> None:
     assert parse_vcpu_list(str(host.values["xl vcpu-list"]))[7, 1].domid == 7
     share = parse_sched(str(host.values["xl sched-credit"]))[7]
     assert (share.name, share.weight, share.cap_percent) == (name, 99, 5)
+
+
+@pytest.mark.parametrize(
+    ("columns", "uuid"),
+    [
+        (" 24d74c32-4aec-4c04-9243-4f98c8725b0e        -                -", "24d74c32-4aec-4c04-9243-4f98c8725b0e"),
+        (" 24d74c32-4aec-4c04-9243-4f98c8725b0e        3 system_u:vm_r:g", "24d74c32-4aec-4c04-9243-4f98c8725b0e"),
+        (" 00000000-0000-0000-0000-000000000000        -                -", ""),
+    ],
+    ids=["guest", "labelled", "none given"],
+)
+def test_a_guest_has_the_uuid_that_its_toolstack_gave_it(columns: str, uuid: str) -> None:
+    row = "5f0c0a51-0000-4000-8000-000000000009         3   192     1     -b----      10.0"
+    text = HEADER + "Domain-0 0 640 1 r----- 158.0 00000000-0000-0000-0000-000000000000 - -\n" + row + columns + "\n"
+    assert [domain.uuid for domain in parse_xl_list(text).values()] == ["", uuid]
+    plain = parse_xl_list(f"{HEADER.partition('UUID')[0]}\nDomain-0 0 640 1 r----- 158.0\n{row}\n")
+    assert [domain.uuid for domain in plain.values()] == ["", ""]
 
 
 def test_what_older_versions_and_other_schedulers_lack_is_unknown_and_not_zero() -> None:

@@ -25,6 +25,10 @@ def _cpu_s(text: str) -> list[float]:
     return [row.cpu_ns / 1e9 for row in parse_xl_list(text).values()]
 
 
+def _uuids(text: str) -> list[str]:
+    return [row.uuid for row in parse_xl_list(text).values()]
+
+
 def _refused(parser: Callable[[str], object]) -> Callable[[str], bool]:
     def refuses(text: str) -> bool:
         with pytest.raises(ParseError):
@@ -49,7 +53,10 @@ PINNED = {(0, 0): (0,), (1, 0): (1,), (2, 0): (1,)}
 # File → what reads it, and what must come out.
 FACTS: dict[str, tuple[Callable[[str], object], object]] = {
     "credit2-boot-xl-info.txt": (lambda t: parse_xl_info(t).scheduler, "credit2"),
-    "credit2-boot-xl-list-v.txt": (_cpu_s, [76.4, 15.1, 17.2]),
+    "credit2-boot-xl-list-v.txt": (
+        lambda t: (_cpu_s(t), _uuids(t)),
+        ([76.4, 15.1, 17.2], ["", "24d74c32-4aec-4c04-9243-4f98c8725b0e", "e74c478f-a64a-4dcb-ac1e-7c41dbb84769"]),
+    ),
     "credit2-boot-xl-sched-credit-d1.txt": (_refused(parse_sched), True),
     "credit2-boot-xl-sched-credit-s.txt": (_refused(parse_sched), True),
     "credit2-boot-xl-sched-credit.txt": (_shares, []),
@@ -68,7 +75,10 @@ FACTS: dict[str, tuple[Callable[[str], object], object]] = {
     "xl-info.txt": (lambda t: (parse_xl_info(t).pcpus, parse_xl_info(t).cpu_mhz), (2, MHZ)),
     "xl-list-cpupool.txt": (_cpu_s, [192.6, 136.8, 56.1]),
     "xl-list-n.txt": (_cpu_s, [193.6, 137.2, 56.6]),
-    "xl-list-v.txt": (_cpu_s, [158.0, 119.8, 43.4]),
+    "xl-list-v.txt": (
+        lambda t: (_cpu_s(t), _uuids(t)),
+        ([158.0, 119.8, 43.4], ["", "d5ef019f-771b-4000-a946-bd0d7b8cf831", "29f66efa-45f2-41fc-821f-df14a50c01d3"]),
+    ),
     "xl-list.txt": (lambda t: [row.memory_mb for row in parse_xl_list(t).values()], [640, 192, 192]),
     "xl-sched-credit-d1.txt": (_shares, [Share("vm1", 256, 0)]),
     "xl-sched-credit-s.txt": (_shares, []),

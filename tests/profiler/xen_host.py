@@ -77,6 +77,7 @@ class Guest:
     rate: str | None = None
     backend: int = 0
     upcalls: int = 100
+    uuid: str = ""  # "" = one of its number
     vif: str | None = ""  # name of its interface, "" = Xen's own, None = it has none
 
 
@@ -127,7 +128,7 @@ class XenHost(FakeHost):
 
     @staticmethod
     def _listed(domid: int, guest: Guest) -> str:
-        uuid = f"00000000-0000-0000-0000-{domid:012x}"
+        uuid = guest.uuid or f"00000000-0000-0000-0000-{domid:012x}"
         return (
             f"{guest.name:<40} {domid:5d} {guest.memory:5d} {guest.vcpus:5d}     {guest.state}  {guest.cpu_s:8.1f}"
             f" {uuid} {'-':>8} {'-':>16}\n"

@@ -81,7 +81,7 @@ class XenBackend:
                 vcpus=max(1, row.vcpus),
                 memory_mb=row.memory_mb,
                 host=self.host,
-                labels=name_label(row.name),
+                labels={**({"uuid": row.uuid} if row.uuid else {}), **name_label(row.name)},
             )
             for identifier, row in self._guests.items()
         ]
