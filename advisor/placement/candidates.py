@@ -249,7 +249,7 @@ def _build_candidates(
 def _left_out(predictor: Predictor, scenes: SceneBatch) -> list[Calibration]:
     """What the training left out to calibrate the range of the newcomer in each of K scenes: pairs, or windows of hosts
     where the share that was learned from windows answers."""
-    of_windows = getattr(predictor, "share", None) is not None
+    of_windows = bool(getattr(predictor, "of_windows", False))
     return ["windows" if of_windows and known else "trained" for known in ~np.isnan(scenes.cpu_demand[:, -1, 0])]
 
 

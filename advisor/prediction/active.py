@@ -55,6 +55,11 @@ class PredictorProxy:
     def metrics(self) -> Sequence[str]:
         return self.predictor.metrics
 
+    @property
+    def of_windows(self) -> bool:
+        """Whether windows of hosts taught it the share that instances get of their demand."""
+        return bool(getattr(self.predictor, "of_windows", False))
+
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         return self.predictor.predict(scenes, targets)
 

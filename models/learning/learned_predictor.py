@@ -68,6 +68,11 @@ class LearnedPredictor:
         fitted = {name: getattr(self, name) for name in ("throughput", "latency", "jitter", "share")}
         return {name: target for name, target in fitted.items() if target is not None}
 
+    @property
+    def of_windows(self) -> bool:
+        """Whether windows of hosts taught it the share that instances get of their demand."""
+        return self.share is not None
+
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict every instance of every scene; nan in empty slots. Identical neighbouring rows are predicted once.
 
