@@ -130,6 +130,8 @@ def test_the_shape_is_the_contract_s_and_strict_json() -> None:
             {"host": "h10", "code": "limit.newcomer", "reason": "too slow", "mitigation": [move]},
         ],
         "notes": ["a note"],
+        "advised": "place",
+        "present": None,
         "evidence": {
             "level": "class", "advice": "do this", "held": {"windows": 120, "coverage": 0.93, "error": 0.04},
         },
