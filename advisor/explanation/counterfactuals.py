@@ -12,6 +12,7 @@ from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.losses import ResourceLoss
 from advisor.explanation.mechanisms import NAMES
 from advisor.scheduling.scoring import EQUAL, PIN_GAIN, Scores, ceilings, more_short, score
+from advisor.snapshot import share_promised
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch, stack
 from models.physics.prior import PriorPredictor
@@ -179,10 +180,12 @@ def _limits(arrays: CandidateArrays, at: Ints, name: str) -> Floats:
 
 
 def _used(arrays: CandidateArrays, changes: Sequence[_Removal]) -> Floats:
-    """vCPUs promised over pCPUs on the host of every removal."""
+    """`share_promised` of the host of every removal."""
     used = [
-        sum(instance.vcpus for slot, instance in arrays.involved(change.at).items() if slot != change.slot)
-        / arrays.hosts[change.at].pcpus
+        share_promised(
+            arrays.hosts[change.at],
+            [instance for slot, instance in arrays.involved(change.at).items() if slot != change.slot],
+        )
         for change in changes
     ]
     return np.array(used)

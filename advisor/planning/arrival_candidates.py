@@ -10,7 +10,7 @@ from advisor.domain import Candidate, Host, Instance, Objective
 from advisor.planning.migration_order import ScheduledChange
 from advisor.prediction.effects import crowded, effect
 from advisor.scheduling import scoring
-from advisor.snapshot import ClusterSnapshot
+from advisor.snapshot import ClusterSnapshot, share_promised
 from models.arrays import Floats
 from models.data.scene import affinity_on, build_batch, slot_values, stack
 from models.prediction import Predictor
@@ -67,10 +67,7 @@ def _predicted(
     limits = _limits(arrivals, scenes.slots, "min_throughput_ratio")
     waits, shorts = (_limits(arrivals, scenes.slots, name) for name in ("max_latency_ratio", "max_time_short"))
     ceilings = scoring.ceilings(after, before, present_before, waits, shorts)
-    vcpu_use = [
-        sum(resident.vcpus for resident in (*residents, newcomer)) / host.pcpus
-        for host, residents, newcomer in arrivals
-    ]
+    vcpu_use = [share_promised(host, (*residents, newcomer)) for host, residents, newcomer in arrivals]
     scores = scoring.score(
         after,
         scenes.present,

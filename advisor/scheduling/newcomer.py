@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from advisor.domain import Instance, PlacementRequest
-from advisor.snapshot import ClusterSnapshot
+from advisor.snapshot import ClusterSnapshot, share_promised
 from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, slot_values
 
@@ -90,8 +90,13 @@ def _with_newcomer(
 
 
 def used_share(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints) -> Floats:
-    """vCPUs promised over pCPUs with the newcomer on each host, which may run there already; (H,)."""
+    """`share_promised` with the newcomer on each host, which may run there already; (H,)."""
     used = snapshot.used_vcpus[hosts] + request.instance.vcpus
     for host, slot in snapshot.where(request.instance.id):
         used[hosts == host] -= snapshot.residents[host][slot].vcpus
-    return np.asarray(used / snapshot.scenes.pcpus[hosts])
+    shares = np.asarray(used / snapshot.scenes.pcpus[hosts])
+    for row, at in enumerate(hosts.tolist()):
+        if snapshot.hosts[at].isolated_cpus:
+            others = [one for one in snapshot.residents[at] if one.id != request.instance.id]
+            shares[row] = share_promised(snapshot.hosts[at], [*others, request.instance])
+    return shares

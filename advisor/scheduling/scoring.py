@@ -109,8 +109,9 @@ def score(
     `present` (S, N); `before` (S, N) expected T/B of each resident without the newcomer, 1 for the newcomer itself,
     so that after/before is what this placement does to each; `half_before` (S, N) half the interval of that, 0 for
     the newcomer: doubt that was there already does not count against a placement; `limits` (S, N) lowest T/B each
-    accepts, nan = none; `used_share` (S,) vCPUs promised over pCPUs after the placement, for `pack`; `ceilings` are
-    their other limits; `more_short` (S, N) by how much the part of the time grows in which each is short of CPU.
+    accepts, nan = none; `used_share` (S,) vCPUs promised over pCPUs after the placement, without isolated ones, for
+    `pack`; `ceilings` are their other limits; `more_short` (S, N) by how much the part of the time grows in which each
+    is short of CPU.
 
     worst: the most harmed of all decides, by a lower bound, and of what the others lose OTHERS_COUNT.
     total: what the cloud gains, the newcomer's ratio minus everybody's loss.

@@ -164,6 +164,13 @@ def promised_vcpus(host: Host, instance: Instance) -> int:
     return instance.shared_vcpus if host.dedicated_cpus else instance.vcpus
 
 
+def share_promised(host: Host, instances: Sequence[Instance]) -> float:
+    """vCPUs promised over pCPUs, both without isolated pCPUs and what is pinned there."""
+    apart = [one for one in instances if host.isolated_cpus and host.isolates(one.settings.pinning)]
+    promised = sum(one.vcpus for one in instances) - sum(one.vcpus for one in apart)
+    return promised / ((host.pcpus - len(host.isolated_cpus)) or host.pcpus)
+
+
 def _restrained(scenes: SceneBatch) -> Bools:
     """Where somebody has a cap, pins or a weight of its own, (H,)."""
     one = scenes.pinned | np.isfinite(scenes.cap) | (scenes.weight != DEFAULT_WEIGHT)

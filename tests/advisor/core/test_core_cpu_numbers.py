@@ -124,6 +124,14 @@ def test_who_is_not_pinned_has_no_room_where_every_cpu_is_isolated() -> None:
     assert hosts_of(ask(asked, request(vm("new", pins="0:2")))) == ["iso"]
 
 
+def test_pack_fills_the_host_whose_shared_cpus_are_fuller() -> None:
+    isolated, plain = host("iso", pcpus=6, isolated_cpus=(2, 3, 4, 5)), host("plain", pcpus=6)
+    residents = [vm("a", "calm", on="iso", vcpus=1), vm("b", "calm", on="plain", vcpus=2)]
+    pinned = vm("own", "calm", on="iso", vcpus=2, pins="0:4|1:5")
+    found = ask(cloud([plain, isolated], [*residents, pinned]), request(vm("new", "calm"), objective="pack"))
+    assert [(one.host, one.score) for one in found.candidates] == [("iso", 2.0), ("plain", 1.5)]
+
+
 def test_a_pin_to_a_cpu_that_a_host_lacks_is_refused_there() -> None:
     asked = cloud([host("a", cpu_ids=(0, 2, 4, 6)), host("b"), host("c", cpu_ids=(2, 3, 5, 6))])
     found = ask(asked, request(vm("new", pins="0:6")))
