@@ -12,6 +12,7 @@ from advisor.domain.announcements import (
     UUID,
     Announced,
     Announcement,
+    Malformed,
 )
 from advisor.domain.answer_json import recommendation_as_json, time_as_json, waiting_told
 from advisor.domain.answer_reading import plan_from_json, recommendation_from_json, scene_effects_from_json

@@ -16,11 +16,30 @@ ANNOUNCED = ("new", "changed", "moved", "stopped", "gone")  # what may happen to
 
 
 @dataclass(frozen=True, slots=True)
+class Malformed:
+    """A field of an announcement that cannot be read, with the id and the UUID of its instance as far as these can."""
+
+    field: str
+    reason: str
+    id: str = ""
+    uuid: str = ""
+    of_host: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What is left out for it, and why."""
+        what = f"{self.field} of {self.id}" if self.of_host else f"instance {self.id[:60]}".rstrip()
+        where = "" if self.of_host else f"{self.field}: "
+        text = f"{what} is left out, {where}{self.reason}"
+        return "".join(char if char.isprintable() else "�" for char in text)[:300]
+
+
+@dataclass(frozen=True, slots=True)
 class Announcement:
     """What the agent of one host tells: facts of it and of all that run there, what is not known left out.
 
     `machine` tells two machines of one name apart, empty = unknown. News come every `every_s` seconds. `bound`: the
-    sender's token speaks for this host only.
+    sender's token speaks for this host only. `malformed` is what cannot be read; whatever is stored of it stays.
     """
 
     host: Mapping[str, Any]
@@ -29,6 +48,7 @@ class Announcement:
     every_s: float
     time: datetime
     bound: bool = False
+    malformed: Sequence[Malformed] = ()
 
     @property
     def host_id(self) -> str:

@@ -49,6 +49,7 @@ class Checkup:
     starved: tuple[Delivered, ...] = ()
     own_load: tuple[OwnLoad, ...] = ()
     disagreements: tuple[tuple[str, str], ...] = ()
+    malformed: tuple[tuple[str, str], ...] = ()
     degraded: bool = False
     elsewhere: bool = False
 
@@ -84,6 +85,7 @@ class Checkup:
             for one in self.own_load
         ]
         found += [f"Sources disagree on {host}: {text}." for host, text in self.disagreements]
+        found += [f"Of what {host} reports, {text}." for host, text in self.malformed]
         if self.degraded:
             found.append("The active model cannot be read, and the analytic model stands in: look at cotenant models.")
         return tuple(found)

@@ -35,7 +35,8 @@ from advisor.validation import check_value, fitted
 from profiler.observed import format_cpus
 
 T = TypeVar("T", Host, Instance)
-MACHINE, DISAGREEMENT = "machine", "disagreement"
+MACHINE, DISAGREEMENT, LEFT_OUT = "machine", "disagreement", "left_out"
+MOST_MALFORMED = 100  # sentences of one answer about what cannot be read
 GONE_AFTER = timedelta(hours=1)  # an instance that is not seen keeps its place for so long; a move takes less
 _BARE_HOST, _BARE_INSTANCE = Host("h", "kvm", 1, 1.0), Instance("i")  # what a field is that nobody has said
 _OF_CONTAINERS = 1000.0  # vCPUs for each CPU: a container without a limit may use every CPU, and is promised none
@@ -43,7 +44,7 @@ _ALIKE = 0.1  # two sources may differ by so much of the larger: firmware keeps 
 _ALWAYS_SAID = ("kind", "pcpus", "vcpus")  # no source leaves them open …
 _COMPARED = (*_ALWAYS_SAID, "memory_mb")  # … and a difference of these is told
 # Labels that the service sets itself, or that say who may change what; no agent may.
-_RESERVED = frozenset({SOURCE, STOPPED_AT, MACHINE, DISAGREEMENT, DOMAIN})
+_RESERVED = frozenset({SOURCE, STOPPED_AT, MACHINE, DISAGREEMENT, LEFT_OUT, DOMAIN})
 _OF_CPUS = ("cpu_ids", "isolated_cpus", "numa")  # what is said of single CPUs of a host
 _OWN_HOST_LABELS = frozenset(
     {"kernel", "cpu_model", "sockets", "links", "disks", "xen", "scheduler", "cgroup_version", "agent", MACHINE}
@@ -80,6 +81,8 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
         raise InvalidInput(message, field="instances")
     _check_machine(announcement, around)
     notes = _Notes()
+    malformed = _told([one.sentence for one in announcement.malformed])
+    notes.left_out += malformed
     announcement = _without_reserved(announcement, notes)
     bare = _host(announcement, around.host, notes)
     kinds: dict[str, list[str]] = {name: [] for name in ANNOUNCED}
@@ -87,7 +90,8 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
     refused = 0
     names: set[str] = set()
     all_facts = [_known_as(told_facts, around) for told_facts in announcement.instances]
-    evicted, room = _room(bare.id, {str(facts["id"]) for facts in all_facts}, around)
+    unclear = _unclear(announcement, around)
+    evicted, room = _room(bare.id, {str(facts["id"]) for facts in all_facts} | unclear, around)
     for facts in all_facts:
         name = str(facts["id"])
         if name in names:
@@ -109,22 +113,18 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
         put.append(instance)
         room -= arrives
         kinds["new" if former is None else "moved" if former.host not in {None, bare.id} else "changed"].append(name)
+    known = names | unclear
     for instance in around.instances.values():
-        if instance.host == bare.id and instance.id not in names:
-            now_stopped = None if instance.id in evicted else _missing(instance, now, notes)
-            if now_stopped is None:
-                kinds["gone"].append(instance.id)
-                continue
-            left, note = fitted(bare, now_stopped)
-            notes.left_out += [note] if note else []
-            if left != instance:
-                kinds["changed" if now_stopped == instance else "stopped"].append(instance.id)
+        if instance.host == bare.id and instance.id not in known:
+            kind, left = _no_longer_told(bare, instance, now, notes, at_once=instance.id in evicted)
+            kinds[kind] += [] if left == instance else [instance.id]
+            if left is not None and left != instance:
                 put.append(left)
     if refused:
         notes.left_out.append(
             f"{refused} more on {bare.id} are left out: at most {MOST_ANNOUNCED} on one host are kept"
         )
-    host = _with_disagreement(bare, notes.differing)
+    host = _marked(_marked(bare, DISAGREEMENT, notes.differing), LEFT_OUT, malformed)
     diff = SyncDiff(
         hosts=() if host == around.host else (host,),
         instances=tuple(put),
@@ -139,6 +139,25 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
 def owners(instances: Iterable[Instance]) -> dict[str, str]:
     """Ids of these by the UUID that their label has."""
     return {instance.labels[UUID]: instance.id for instance in instances if instance.labels.get(UUID)}
+
+
+def _told(sentences: list[str]) -> list[str]:
+    more = len(sentences) - MOST_MALFORMED
+    return sentences if more <= 0 else [*sentences[:MOST_MALFORMED], f"{more} more cannot be read"]
+
+
+def _unclear(announcement: Announcement, around: Around) -> frozenset[str]:
+    """Ids of those on the host that a malformed instance may be: they are as they are stored, and not stopped. One
+    without an id and a UUID may be any of them."""
+    malformed = [one for one in announcement.malformed if not one.of_host]
+    named = {one.id for one in malformed} | {one.uuid for one in malformed}
+    any_of_them = any(not (one.id or one.uuid) for one in malformed)
+    return frozenset(
+        one.id
+        for one in around.instances.values()
+        if one.host == announcement.host_id
+        and (any_of_them or named & {one.id, one.labels.get(DOMAIN, one.id), one.labels.get(UUID, one.id)})
+    )
 
 
 def _without_reserved(announcement: Announcement, notes: _Notes) -> Announcement:
@@ -323,6 +342,18 @@ def _may_move(
     return True
 
 
+def _no_longer_told(
+    host: Host, instance: Instance, now: datetime, notes: _Notes, *, at_once: bool
+) -> tuple[str, Instance | None]:
+    """What becomes of one that its host does not report, and how it is then; None = it is gone, `at_once` or by now."""
+    now_stopped = None if at_once else _missing(instance, now, notes)
+    if now_stopped is None:
+        return "gone", None
+    left, note = fitted(host, now_stopped)
+    notes.left_out += [note] if note else []
+    return ("changed" if now_stopped == instance else "stopped"), left
+
+
 def _missing(instance: Instance, now: datetime, notes: _Notes) -> Instance | None:
     """An instance that its host no longer tells of: stopped at first, None = gone.
 
@@ -378,11 +409,12 @@ def _is_agents(item: Host | Instance, name: str) -> bool:
     return item.labels.get(SOURCE) == AGENT or (bool(name) and item.labels.get(f"{SOURCE}.{name}") == AGENT)
 
 
-def _with_disagreement(host: Host, differing: Sequence[str]) -> Host:
-    labels = {name: text for name, text in host.labels.items() if name != DISAGREEMENT}
-    if differing:
-        more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
-        labels[DISAGREEMENT] = (min(differing)[: 250 - len(more)]) + more
+def _marked(host: Host, label: str, sentences: Sequence[str]) -> Host:
+    """With one of the sentences, and how many more there are, in a label; without the label where there is none."""
+    labels = {name: text for name, text in host.labels.items() if name != label}
+    if sentences:
+        more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
+        labels[label] = (min(sentences)[: 250 - len(more)]) + more
     return replace(host, labels=labels)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, OwnLoad, worst_first
-from advisor.inventories.announced import DISAGREEMENT
+from advisor.inventories.announced import DISAGREEMENT, LEFT_OUT
 from advisor.serving.snapshot_cache import CloudView
 from advisor.settings import Settings
 from advisor.store import samples
@@ -43,6 +43,7 @@ def take(connection: Connection, view: CloudView, settings: Settings, *, degrade
         disagreements=tuple(
             (host.id, host.labels[DISAGREEMENT]) for host in view.inventory.hosts if DISAGREEMENT in host.labels
         ),
+        malformed=tuple((host.id, host.labels[LEFT_OUT]) for host in view.inventory.hosts if LEFT_OUT in host.labels),
         own_load=tuple(
             OwnLoad(host.id, host.own_cpus, host.pcpus)
             for host in snapshot.hosts

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import ErrorDetails
 
-from advisor.domain import MOST_ANNOUNCED, Announced, Announcement
+from advisor.domain import MOST_ANNOUNCED, UUID, Announced, Announcement, Malformed
+from api.messages import own_words
 from api.schemas.base import (
     WHOLE,
     Amount,
@@ -49,6 +53,17 @@ class AnnouncedHost(Schema):
     cpu_ids: CpuList = Field(default=[], description="numbers of its pCPUs where they have gaps; empty = from 0 on")
     isolated_cpus: CpuList = Field(default=[], description="pCPUs on which only what is pinned there runs")
     labels: Labels = Field(default={}, description="kernel, cpu_model, sockets, links, disks, agent")
+    _malformed: Sequence[Malformed] = PrivateAttr(default=())
+
+    @property
+    def malformed(self) -> Sequence[Malformed]:
+        """Fields that were sent and cannot be read."""
+        return self._malformed
+
+    def with_malformed(self, malformed: Sequence[Malformed]) -> AnnouncedHost:
+        """The same host, of which these could not be read."""
+        self._malformed = malformed
+        return self
 
 
 class AnnouncedInstance(Schema):
@@ -62,8 +77,52 @@ class AnnouncedInstance(Schema):
     labels: Labels = Field(default={}, description="uuid, name, image, project, cgroup and what else is known")
 
 
+def _or_malformed(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """The instance, or what is wrong with it: the others of its host are taken all the same."""
+    try:
+        return handler(value)
+    except ValidationError as error:
+        facts = value if isinstance(value, dict) else {}
+        labels = facts["labels"] if isinstance(facts.get("labels"), dict) else {}
+        return replace(_malformed(error.errors()[0]), id=_known(facts.get("id")), uuid=_known(labels.get(UUID)))
+
+
+def _without_malformed(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """The host without fields that are wrong; its id must be right."""
+    try:
+        return handler(value)
+    except ValidationError as error:
+        # Of labels only those that are wrong go.
+        wrong = {one["loc"][: 2 if one["loc"][0] == "labels" else 1]: one for one in error.errors() if one["loc"]}
+        if not wrong or ("id",) in wrong:
+            raise
+        facts = {name: one for name, one in value.items() if (name,) not in wrong}
+        if isinstance(facts.get("labels"), dict):
+            facts["labels"] = {name: one for name, one in facts["labels"].items() if ("labels", name) not in wrong}
+        return handler(facts).with_malformed([_malformed(one, "host") for one in wrong.values()])
+
+
+def _malformed(error: ErrorDetails, *within: str) -> Malformed:
+    reason = "there is no such field" if error["type"] == "extra_forbidden" else own_words(error["msg"])
+    return Malformed(_place((*within, *error["loc"])), reason, of_host="host" in within)
+
+
+def _place(steps: Sequence[int | str]) -> str:
+    return ".".join(str(step)[:80] for step in steps)
+
+
+def _known(name: Any) -> str:
+    return name if isinstance(name, str) else ""
+
+
+OneAnnounced = Annotated[AnnouncedInstance, WrapValidator(_or_malformed)]
+
+
 class AnnouncementBody(Schema):
-    """What this host is, and who is on it: all of them, for who is not named is not there."""
+    """What this host is, and who is on it: all of them, for who is not named is not there.
+
+    A malformed instance is left out and named in the answer's notes, and so is a malformed field of the host.
+    """
 
     model_config = examples(
         {
@@ -75,8 +134,8 @@ class AnnouncementBody(Schema):
         }
     )
 
-    host: AnnouncedHost = Field(description="the host")
-    instances: Annotated[list[AnnouncedInstance], Field(max_length=MOST_ANNOUNCED)] = Field(
+    host: Annotated[AnnouncedHost, WrapValidator(_without_malformed)] = Field(description="the host")
+    instances: Annotated[list[OneAnnounced], Field(max_length=MOST_ANNOUNCED)] = Field(
         description="everything that runs there; an empty list = nothing does"
     )
     machine: Text = Field(default="", description="tells two machines of one name apart; empty = unknown")
@@ -85,25 +144,38 @@ class AnnouncementBody(Schema):
 
     @as_input
     def to_domain(self) -> Announcement:
-        """As facts: what is left out is not known."""
+        """As facts: what is left out is not known, and what is malformed is named."""
         host = {name: value for name, value in self.host if value not in (None, "", [])}
+        malformed = [replace(one, id=self.host.id) for one in self.host.malformed]
+        instances = []
+        for position, told in enumerate(self.instances):
+            one = told if isinstance(told, Malformed) else _facts(told)
+            if isinstance(one, Malformed):
+                field = f"instances.{position}.{one.field}".rstrip(".")
+                malformed.append(replace(one, field=field))
+            else:
+                instances.append(one)
         if "numa" in host:
             host["numa"] = tuple(tuple(sorted(set(cpus))) for cpus in self.host.numa)
         host |= {name: tuple(sorted(set(host[name]))) for name in ("cpu_ids", "isolated_cpus") if name in host}
         return Announcement(
             host=host,
-            instances=[_facts(instance) for instance in self.instances],
+            instances=instances,
             machine=self.machine,
             every_s=self.every_s,
             time=self.time,
+            malformed=malformed,
         )
 
 
-def _facts(instance: AnnouncedInstance) -> dict[str, Any]:
+def _facts(instance: AnnouncedInstance) -> dict[str, Any] | Malformed:
     facts: dict[str, Any] = {"id": instance.id, "labels": instance.labels}
     facts |= {name: value for name in ("vcpus", "memory_mb") if (value := getattr(instance, name)) is not None}
     if instance.isolation is not None:
-        settings = to_settings(instance.isolation, instance.pinning)
+        try:
+            settings = to_settings(instance.isolation, instance.pinning)
+        except ValueError as error:
+            return Malformed("isolation", str(error), instance.id, instance.labels.get(UUID, ""))
         facts["settings"] = {
             "pinning": settings.pinning,
             "cap_percent": real_limit(settings.cap_percent, NO_CAP_PERCENT),  # older agents send libvirt's sentinel

@@ -196,6 +196,8 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         facts.append(("Platform", host.platform))
     if "disagreement" in host.labels:
         facts.append(("Sources disagree", host.labels["disagreement"]))
+    if "left_out" in host.labels:
+        facts.append(("Cannot be read", host.labels["left_out"]))
     if host.labels:
         facts.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(host.labels.items()))))
     return facts

@@ -40,16 +40,48 @@ def test_a_million_instances_are_refused_and_nothing_of_them_is_stored(client: C
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_ANY_NAME)
-def test_whatever_an_instance_is_called_it_is_refused_by_its_place_or_found_by_its_name(
+def test_whatever_an_instance_is_called_it_is_left_out_by_its_place_or_found_by_its_name(
     client: Client, name: str
 ) -> None:
     answer = _announce(client, ["always", name])
-    if answer.status_code == 200:
+    assert answer.status_code == 200
+    if not any("instances.1.id" in note for note in answer.json()["notes"]):
         found = client.get(f"/v1/instances/{quote(name, safe='')}")
         assert (found.status_code, found.json()["id"], found.json()["host"]) == (200, name, "told")
     else:
-        assert answer.status_code == 422
-        assert answer.json()["field"] == "instances.1.id"
+        there = client.get("/v1/instances?host=told").json()["items"]
+        assert "always" in {one["id"] for one in there}
+        assert name not in {one["id"] for one in there}
+
+
+_WRONG = st.dictionaries(
+    st.sampled_from(["vcpus", "memory_mb", "pinning", "isolation", "labels", "odd"]),
+    st.sampled_from([-1, 1e300, "x", [], [[]], {"": -1}, {"0": [-1]}, {"1": [2]}, True, {"cap_percent": -5}]),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from("abc"), _WRONG, max_size=3), st.booleans())
+def test_a_malformed_instance_keeps_none_from_the_inventory_and_its_own_stored_state(
+    client: Client, wrong: dict[str, dict[str, Any]], nameless: bool
+) -> None:
+    good = [{"id": name, "vcpus": 2, "memory_mb": 64, "labels": {}} for name in "abcd"]
+    body = {"host": _HOST, "instances": good, "machine": "m", "time": "2026-01-31T12:00:00Z"}
+    assert client.ask("POST", "/v1/announcements", json=body).status_code == 200
+    stored = {name: client.get(f"/v1/instances/{name}").json() for name in "abcd"}
+    mixed: list[Any] = [one | {"vcpus": 5} | wrong.get(str(one["id"]), {}) for one in good]
+    answer = client.ask("POST", "/v1/announcements", json=body | {"instances": [*mixed, *([{"vcpus": 1}] * nameless)]})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert (told["stopped"], told["gone"], told["new"]) == ([], [], [])
+    left_out = [name for name in "abcd" if any(f"instance {name} is left out, " in note for note in told["notes"])]
+    assert set(left_out) <= wrong.keys()
+    for name in "abcd":
+        now = client.get(f"/v1/instances/{name}").json()
+        assert now["host"] == "told"
+        assert (now == stored[name]) if name in left_out else now != stored[name]
 
 
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

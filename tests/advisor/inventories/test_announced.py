@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Announced, Announcement, Host, Instance, Inventory, IsolationSettings
+from advisor.domain import Announced, Announcement, Host, Instance, Inventory, IsolationSettings, Malformed
 from advisor.errors import Conflict, InvalidInput
 from advisor.inventories import announced, sync
 from advisor.inventories.announced import Around, compare
@@ -208,6 +208,31 @@ def test_an_instance_that_cannot_be_is_left_out_with_a_sentence_and_the_others_a
 
 def _pins(*cpus: tuple[int, ...]) -> Mapping[str, Any]:
     return {"settings": {"pinning": Pinning(cpus)}}
+
+
+@pytest.mark.parametrize("known_by", [{"id": "web-1"}, {"uuid": "u-web-1"}, {}])
+def test_an_instance_that_cannot_be_read_is_as_it_was_and_not_stopped(known_by: dict[str, str]) -> None:
+    world = World()
+    world.hear(announcement("kvm01", vm("web-1"), vm("web-2")))
+    before = world.instances["web-1"]
+    told = replace(announcement("kvm01", vm("web-2"), vm("web-3")), malformed=[Malformed("i.0", "odd", **known_by)])
+    for _ in range(2):
+        world.now += timedelta(hours=1)
+        found = world.hear(told)
+        assert (found.stopped, found.gone, world.instances["web-1"]) == ((), (), before)
+    assert "web-3" in world.instances
+    assert "i.0" in world.hosts["kvm01"].labels["left_out"]
+    assert world.hear(announcement("kvm01", vm("web-2"), vm("web-3"))).stopped == ("web-1",)
+    assert "left_out" not in world.hosts["kvm01"].labels
+
+
+def test_another_instance_stops_although_one_cannot_be_read() -> None:
+    world = World()
+    world.hear(announcement("kvm01", vm("web-1"), vm("web-2")))
+    odd = [Malformed("i.0", "odd", id="web-1")] * 300
+    found = world.hear(replace(announcement("kvm01"), malformed=odd))
+    assert found.stopped == ("web-2",)
+    assert len(found.notes) == 101
 
 
 def test_cpus_are_taken_by_their_numbers_and_follow_the_host() -> None:
