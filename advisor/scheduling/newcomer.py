@@ -96,7 +96,7 @@ def used_share(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints
         used[hosts == host] -= snapshot.residents[host][slot].vcpus
     shares = np.asarray(used / snapshot.scenes.pcpus[hosts])
     for row, at in enumerate(hosts.tolist()):
-        if snapshot.hosts[at].isolated_cpus:
+        if snapshot.hosts[at].isolated_cpus or snapshot.hosts[at].dedicated_cpus:
             others = [one for one in snapshot.residents[at] if one.id != request.instance.id]
             shares[row] = share_promised(snapshot.hosts[at], [*others, request.instance])
     return shares
