@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,20 +40,24 @@ _LABELS = (
     ("class", "class"),
 )
 LEAST = 1e-3  # of a CPU per vCPU: below it an instance sleeps, and a logarithm says nothing more
+Amount = TypeVar("Amount", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True, slots=True)
 class MachineClass:
-    """What virtual machines of a kind have in common, in medians over machines; ratios are to a machine's own mean.
+    """What virtual machines of a kind have in common; ratios are medians over machines, to a machine's own mean.
 
-    `mean` is the mean use of a vCPU over machines and `log_deviation` the standard deviation of its logarithm;
-    `lag_one` the correlation of successive windows of `window_s`, `common` the share of variance shared with the
-    others, `days` the deviation of one day's mean over the mean of all days.
+    `mean` is the mean use of a vCPU over machines and `log_deviation` the standard deviation of its logarithm. Demand
+    varies between windows by `widest` times its mean where a machine uses next to nothing; where it uses more, its
+    variance is the part `varies` of the largest that is possible between nothing and all vCPUs (`spread_of`). `common`
+    is the mean correlation of two machines, `lag_one` the correlation of successive windows of `window_s`, `days` the
+    deviation of one day's mean over the mean of all days.
     """
 
     mean: float
     log_deviation: float
-    spread: float
+    widest: float
+    varies: float
     p50: float
     p95: float
     p99: float
@@ -62,10 +67,22 @@ class MachineClass:
     window_s: float = 300.0
 
 
-# On the first day: the business machines of a hoster, which are nearer to a private cloud than a research testbed is.
-# Computed by research/demand_classes.py on 2026-11-23 of Bitbrains: 50 machines (OpenDC's sample of fastStorage; Shen
-# et al., CCGrid 2015), 49 of them awake, 269,000 windows in August and September 2013.
-DAY_ONE = MachineClass(0.112, 1.93, 1.02, 0.84, 1.95, 2.18, 0.61, 0.044, 0.11)
+# On the first day. How busy machines are is that of the business machines of a hoster, which are nearer to a private
+# cloud than a research testbed is: Bitbrains, 49 machines awake of 50, 269,000 windows in August and September 2013
+# (OpenDC's sample of fastStorage; Shen et al., CCGrid 2015; research/demand_classes.py, 2026-11-23). How demand varies
+# about its mean (`widest`, `varies`, `common`) is the geometric mean of what that trace says and PlanetLab's day of
+# 2011-03-03 (1,052 machines, 303,000 windows; Peng et al., 2012), which differ: 1.53 and
+# 2.2, 0.085 and 0.595, 0.0061 and 0.0343 (research/demand_classes.py, 2026-11-28; decision 164).
+DAY_ONE = MachineClass(
+    0.112, 1.93, widest=1.8, varies=0.225, p50=0.84, p95=1.95, p99=2.18, lag_one=0.61, common=0.0145, days=0.11
+)
+
+
+def spread_of(mean: Amount, most: Amount) -> Amount:
+    """Standard deviation between windows of a demand for CPUs of which only the mean is known, where the vCPUs are
+    `most`; both in CPUs, numbers or arrays."""
+    wide, room = DAY_ONE.widest**2, DAY_ONE.varies * (most - mean)
+    return mean * (wide * room / (room + wide * mean)) ** 0.5  # type: ignore[no-any-return]
 
 
 def from_mean(mean: float, vcpus: int, resource: Resource = "cpu") -> Demand:
@@ -77,7 +94,7 @@ def from_mean(mean: float, vcpus: int, resource: Resource = "cpu") -> Demand:
     if resource == "cpu" and mean > vcpus:
         raise ValueError(f"demand for cpu: mean {mean:g} is above {vcpus} vCPUs")
     most = float(vcpus) if resource == "cpu" else math.inf
-    unsure = max(doubt(GIVEN_WINDOWS, DAY_ONE.spread * mean, mean, DAY_ONE.lag_one, 0.0), LEAST)
+    unsure = max(doubt_of_mean(mean, usual_spread(mean, most)), LEAST)
     return _like(Demand(mean, resource, doubt=unsure, origin="given"), most)
 
 
@@ -258,7 +275,7 @@ def drawn(seen: Demand, vcpus: int, levels: Sequence[LogSums]) -> Demand:
     day = day_of(levels)
     then, unseen = _hours_seen(seen, day, _shape_of(levels)[1])
     mean = min(max(seen.mean / then, LEAST * vcpus), float(vcpus))
-    unsure = doubt(seen.windows, DAY_ONE.spread * mean, mean, DAY_ONE.lag_one, 0.0) / mean
+    unsure = doubt(seen.windows, usual_spread(mean, float(vcpus)), mean, DAY_ONE.lag_one, 0.0) / mean
     if seen.windows >= ENOUGH and seen.doubt:  # its own spread is known
         unsure = seen.doubt / max(seen.mean, LEAST * vcpus)
     variance = math.log1p(unsure**2 + unseen)
@@ -306,6 +323,12 @@ def doubt(windows: float, spread: float, mean: float, lag: float, days: float) -
     return math.sqrt(spread**2 / independent + (DAY_ONE.days * mean) ** 2 / (1 + days))
 
 
+def doubt_of_mean(mean: Amount, spread: Amount) -> Amount:
+    """The doubt about a mean that somebody gave: that of GIVEN_WINDOWS windows of the class."""
+    independent = GIVEN_WINDOWS * (1 - DAY_ONE.lag_one) / (1 + DAY_ONE.lag_one)
+    return (spread**2 / independent + (DAY_ONE.days * mean) ** 2) ** 0.5  # type: ignore[no-any-return]
+
+
 def stem_of(instance: Instance) -> str:
     """Its name without the number at its end, empty = there is none: `web` of `web-12`."""
     full = instance.labels.get("name") or instance.id
@@ -338,10 +361,13 @@ def _newcomer(vcpus: int, centre: float, deviation: float) -> Demand:
 
 def _like(one: Demand, most: float) -> Demand:
     """Its spread, quantiles and resemblance over time as those of the class, none above `most`."""
-    p50, p95, p99 = (min(ratio * one.mean, most) for ratio in (DAY_ONE.p50, DAY_ONE.p95, DAY_ONE.p99))
+    spread = usual_spread(one.mean, most)
+    normal = NormalDist(one.mean, spread or LEAST)
+    p50 = min(DAY_ONE.p50 * one.mean, most)
+    p95, p99 = (min(normal.inv_cdf(share), most) for share in (0.95, 0.99))
     return replace(
         one,
-        spread=_within(DAY_ONE.spread * one.mean, one.mean, most),
+        spread=spread,
         p50=p50,
         p95=p95,
         p99=p99,
@@ -349,6 +375,11 @@ def _like(one: Demand, most: float) -> Demand:
         autocorrelation_s=DAY_ONE.window_s / -math.log(DAY_ONE.lag_one),
         common=DAY_ONE.common,
     )
+
+
+def usual_spread(mean: float, most: float) -> float:
+    """`spread_of` any resource; of one whose size is unknown, `most` = inf, as of a machine as busy as most are."""
+    return spread_of(min(mean, most), most if math.isfinite(most) else max(mean, LEAST) / DAY_ONE.mean)
 
 
 def _within(spread: float, mean: float, most: float) -> float:

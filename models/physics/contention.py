@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
+from models.data.demand_classes import doubt_of_mean, spread_of
 from models.data.scene import CPU_DEMAND, DAY_PARTS, DEVICE_DEMAND, SceneBatch
 from models.physics import cpu_contention
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
-from models.physics.demands import ASSUMED, OF_A_MEAN, guessed, mean_only, weights
+from models.physics.demands import ASSUMED, guessed, mean_only, open_loop, over_time, weights
 from models.physics.kinds import trait
 from models.prediction import CpuPressure
 from profiler.observed import DEFAULT_WEIGHT
@@ -68,11 +69,14 @@ def cpu_contention_of(
     run, want, short, fair, asked = (_in_slots(there, one) for one in flat)
     share = np.divide(run, want, out=np.ones(there.shape), where=want > 1e-12)
     slots = scenes.slots
+    may_pile_up = everybody.loop == OPEN
+    unsaid = over_time(scenes) & np.isnan(open_loop(scenes))
+    may_pile_up[:, :slots] |= (everybody.loop[:, :slots] == CLOSED) & unsaid
     pressure = CpuPressure(
         share=np.clip(share[:, :slots], 1e-3, 1.0),
         worst=_in_slots(there, worst, 1.0)[:, :slots],
         short=short[:, :slots],
-        overloaded=((everybody.loop == OPEN) & (fair < SERVED * asked))[:, :slots],
+        overloaded=(may_pile_up & (fair < SERVED * asked))[:, :slots],
         crowded=crowded,
     )
     return CpuContention(pressure, fair[:, :slots], fair[:, slots])
@@ -201,13 +205,21 @@ def variation(scenes: SceneBatch, demand: Floats) -> tuple[Floats, Floats, Float
     unknown = present & guessed(scenes)
     per_vcpu = np.where(unknown, np.divide(demand, ASSUMED.mean), 0.0)  # vCPUs of the class that use as much
     only = mean_only(scenes)
-    mean = np.where(only, demand, 0.0)
-    most = np.sqrt(mean * np.maximum(scenes.vcpus - mean, 0.0))  # of what lies between nothing and all vCPUs
-    widened = np.minimum(mean * OF_A_MEAN.spread, most)
+    widened, unsure = _of_means(scenes, only, demand)
     spread = np.where(present, _known(scenes, "spread", per_vcpu * ASSUMED.spread + widened), 0.0)
     common = np.where(present, _known(scenes, "common", (unknown | only) * (ASSUMED.common or 0.0)), 0.0)
-    doubt = np.where(present, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt + mean * OF_A_MEAN.doubt), 0.0)
+    doubt = np.where(present, _known(scenes, "doubt", per_vcpu * ASSUMED.doubt + unsure), 0.0)
     return spread, common, doubt
+
+
+def _of_means(scenes: SceneBatch, only: Bools, demand: Floats) -> tuple[Floats, Floats]:
+    """Spread and doubt, (S, N), where `only` the mean of a demand is known, 0 elsewhere."""
+    if not only.any():
+        return np.zeros(demand.shape), np.zeros(demand.shape)
+    size = np.maximum(scenes.vcpus, 1.0)
+    mean = np.where(only, np.minimum(demand, size), 0.0)
+    spread = spread_of(mean, size)
+    return spread, doubt_of_mean(mean, spread)
 
 
 def day_factors(scenes: SceneBatch) -> Floats:

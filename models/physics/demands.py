@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from models.arrays import Bools, Floats
-from models.data.demand_classes import day_one, from_mean
-from models.data.scene import DEVICES, ProfileTable, SceneBatch
+from models.data.demand_classes import day_one
+from models.data.scene import CPU_DEMAND, DEVICES, ProfileTable, SceneBatch
 from models.physics.kinds import holds, trait
 from profiler.demand import Resource
 
@@ -23,7 +23,6 @@ GOODPUT = 1448 / 1538
 LEAST_BUSY = 0.5  # of its time alone that the fastest user keeps a device busy; less is not believed
 _SHARED_DEVICES: tuple[Resource, ...] = ("disk_mb_s", "mem_bw_mb_s")
 ASSUMED = day_one(1)  # demand for CPUs over time, per vCPU, of an instance of which nothing is known
-OF_A_MEAN = from_mean(1.0, 1_000)  # what is assumed of a demand of which only the mean is known, for each CPU of it
 ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not count executions; assumed
 
 
@@ -99,6 +98,16 @@ def mean_only(scenes: SceneBatch) -> Bools:
     """Whose demand for CPUs is known as a single mean, which somebody gave as the profile of its workload; (S, N)."""
     known = np.isin(scenes.profile, list(scenes.table.means)) if scenes.table.means else np.zeros(1, dtype=bool)
     return np.asarray(np.isnan(scenes.cpu_demand[:, :, 0]) & known)
+
+
+def over_time(scenes: SceneBatch) -> Bools:
+    """Whose demand for CPUs is known or assumed over time, not as that of a workload at full speed; (S, N)."""
+    return np.asarray(~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes) | mean_only(scenes))
+
+
+def open_loop(scenes: SceneBatch) -> Floats:
+    """The share of each demand's work that arrives however well it is served, nan = unknown; (S, N)."""
+    return np.asarray(scenes.cpu_demand[:, :, CPU_DEMAND.index("open_loop")])
 
 
 def driver_apart(scenes: SceneBatch) -> Bools:

@@ -10,7 +10,7 @@ import numpy as np
 
 from models.arrays import Bools, Floats
 from models.data.dedicated_cpus import given_own_cpus
-from models.data.scene import CPU_DEMAND, DEVICES, SceneBatch, stack
+from models.data.scene import DEVICES, SceneBatch, stack
 from models.physics import htb
 from models.physics.contention import SURE, cpu_contention_of, doubted
 from models.physics.demands import (
@@ -20,9 +20,10 @@ from models.physics.demands import (
     demands,
     driver_apart,
     driver_price,
-    guessed,
     link,
     mean_only,
+    open_loop,
+    over_time,
 )
 from models.physics.device_contention import Share, device_contention_of
 from models.physics.hyperthreads import clock_spread, sibling_speed
@@ -101,12 +102,14 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     cpu = (want.cpu + threads) * limited * (want.keen + (1 - want.keen) * np.minimum(slowed / limited, 1.0))
     most = np.maximum(trait(scenes.kind, "driver_servers"), want.driver.max(axis=1, initial=0.0))
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
-    over_time = ~np.isnan(scenes.cpu_demand[:, :, 0]) | guessed(scenes) | mean_only(scenes)
-    waits = np.where(over_time, scenes.cpu_demand[:, :, CPU_DEMAND.index("open_loop")] < 0.5, scenes.load >= 1)
+    lasting = over_time(scenes)
+    # Work that arrives however well it is served is so only where somebody says it: of most programs so many requests
+    # are on their way at a time, and what a full host does not serve comes later instead of piling up.
+    waits = np.where(lasting, ~(open_loop(scenes) >= 0.5), scenes.load >= 1)
     domain = driver, whole, _driver_weight(scenes, driver)
     shared = cpu_contention_of(scenes, cpu, domain, waits, deviations, fluid=fluid)
     asked = np.minimum(cpu, scenes.cap)
-    own = np.where(over_time, shared.pressure.share, _reached(shared.fair, asked, want.cpu + threads))
+    own = np.where(lasting, shared.pressure.share, _reached(shared.fair, asked, want.cpu + threads))
     served = _reached(fill(shared.driver, driver, np.ones_like(driver)), driver, want.driver * price)
     limits = np.stack([np.minimum(own, held), np.where(apart[:, None], served, 1.0), *devices], axis=2)
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from models.data.demand_classes import DAY_ONE, PRIOR_HOURS, doubt
+from models.data.demand_classes import DAY_ONE, PRIOR_HOURS, doubt, usual_spread
 from profiler.demand import Demand, DemandOrigin, Resource
 
 HOURS = 168  # of a week, in UTC; the first is Thursday 0:00-1:00, when the epoch began
@@ -180,7 +180,7 @@ def estimated(known: Tally, *, vcpus: int | None = None, origin: DemandOrigin = 
         raise ValueError(f"demand for {known.resource}: there are no windows")
     most = float(vcpus) if vcpus is not None and known.resource == "cpu" else math.inf
     mean = min(known.mean, most)  # threads of the emulator may run and wait beside the vCPUs
-    guess = max(DAY_ONE.spread * mean, 1e-3 if known.resource == "cpu" else 0.0)
+    guess = max(usual_spread(mean, most), 1e-3 if known.resource == "cpu" else 0.0)
     variance = (known.squares + PRIOR_WINDOWS * guess**2) / (known.n - 1 + PRIOR_WINDOWS)
     lag = _lag_one(known)
     p50, p95, p99 = (min(known.quantile(share), most) for share in (0.50, 0.95, 0.99))
