@@ -21,6 +21,8 @@ from models.arrays import Floats
 
 Series = Mapping[str, tuple[Floats, Floats]]  # VM → times (s) and CPU per vCPU (0-1)
 WINDOW_S = 300.0
+ENOUGH_TOGETHER = 100  # windows
+NEXT_TO_NOTHING = 0.05  # of a vCPU
 LEAST_MEAN = 0.001  # of a vCPU: whoever uses less sleeps, and its ratios say nothing
 
 
@@ -32,7 +34,7 @@ def read(path: Path) -> Series:
 def figures(series: Series) -> Mapping[str, float]:
     """The few numbers that a class is made of: medians over VMs, unless the name says otherwise."""
     busy = {vm: one for vm, one in series.items() if one[1].mean() >= LEAST_MEAN}
-    means = np.array([used.mean() for _, used in busy.values()])
+    means, deviations = (np.array([getattr(used, name)() for _, used in busy.values()]) for name in ("mean", "std"))
     return {
         "vms": float(len(series)),
         "awake": float(len(busy)),
@@ -40,7 +42,9 @@ def figures(series: Series) -> Mapping[str, float]:
         "mean_per_vcpu": float(means.mean()),
         "median_per_vcpu": float(np.median(means)),
         "log_deviation": float(np.log(means).std()),
-        "spread_over_mean": _median(used.std() / used.mean() for _, used in busy.values()),
+        "spread_over_mean": _median(deviations / means),
+        "widest": _widest(means, deviations),
+        "varies": float((deviations**2).sum() / (means * (1 - means)).sum()),
         "p50_over_mean": _median(np.quantile(used, 0.50) / used.mean() for _, used in busy.values()),
         "p95_over_mean": _median(np.quantile(used, 0.95) / used.mean() for _, used in busy.values()),
         "p99_over_mean": _median(np.quantile(used, 0.99) / used.mean() for _, used in busy.values()),
@@ -68,8 +72,14 @@ def _days(times: Floats, used: Floats) -> float:
     return float(means.std() / used.mean()) if means.size >= 3 else float("nan")
 
 
+def _widest(means: Floats, deviations: Floats) -> float:
+    """Deviation over the mean, root of the mean square, of machines that use next to nothing."""
+    few = means < NEXT_TO_NOTHING
+    return float(np.sqrt(np.mean((deviations[few] / means[few]) ** 2))) if few.any() else float("nan")
+
+
 def _common(busy: Series) -> float:
-    """Mean share of a VM's variance that goes with the mean of the others, each divided by its own deviation."""
+    """The mean correlation of two machines, over all pairs that have at least ENOUGH_TOGETHER windows together."""
     windows = sorted({time for times, _ in busy.values() for time in (times // WINDOW_S).tolist()})
     at = {window: column for column, window in enumerate(windows)}
     table = np.full((len(busy), len(windows)), np.nan)
@@ -78,15 +88,10 @@ def _common(busy: Series) -> float:
         if deviation > 0:
             row[[at[window] for window in (times // WINDOW_S).tolist()]] = (used - used.mean()) / deviation
     table = table[~np.isnan(table).all(axis=1)]
-    known = ~np.isnan(table)
-    total, count = np.nansum(table, axis=0), known.sum(axis=0)
-    shares = []
-    for row, here in zip(table, known, strict=True):
-        some = here & (count > 10)
-        others = (total[some] - row[some]) / (count[some] - 1)
-        r = np.corrcoef(row[some], others)[0, 1]
-        shares.append(r * r if r > 0 else 0.0)  # who moves against the others shares no peaks with them
-    return float(np.nanmean(shares))
+    known = (~np.isnan(table)).astype(np.float64)
+    products, together = np.nan_to_num(table) @ np.nan_to_num(table).T, known @ known.T
+    pairs = (together >= ENOUGH_TOGETHER) & ~np.eye(len(table), dtype=bool)
+    return float((products[pairs] / together[pairs]).mean()) if pairs.any() else float("nan")
 
 
 def _planetlab(path: Path) -> Series:

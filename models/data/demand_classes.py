@@ -70,11 +70,11 @@ class MachineClass:
 # On the first day. How busy machines are is that of the business machines of a hoster, which are nearer to a private
 # cloud than a research testbed is: Bitbrains, 49 machines awake of 50, 269,000 windows in August and September 2013
 # (OpenDC's sample of fastStorage; Shen et al., CCGrid 2015; research/demand_classes.py, 2026-11-23). How demand varies
-# about its mean (`widest`, `varies`, `common`) is the geometric mean of what that trace says and PlanetLab's day of
-# 2011-03-03 (1,052 machines, 303,000 windows; Peng et al., 2012), which differ: 1.53 and
-# 2.2, 0.085 and 0.595, 0.0061 and 0.0343 (research/demand_classes.py, 2026-11-28; decision 164).
+# about its mean (`widest`, `varies`, `common`) is the geometric mean of that trace's, 2.19, 0.595 and 0.0343, and those
+# of PlanetLab's day of 2011-03-03, 1.53, 0.085 and 0.0061 (1,052 machines, 303,000 windows by CoMon; Beloglazov's
+# planetlab-workload-traces; research/demand_classes.py, 2026-11-28; decision 164).
 DAY_ONE = MachineClass(
-    0.112, 1.93, widest=1.8, varies=0.225, p50=0.84, p95=1.95, p99=2.18, lag_one=0.61, common=0.0145, days=0.11
+    0.112, 1.93, widest=1.83, varies=0.225, p50=0.84, p95=1.95, p99=2.18, lag_one=0.61, common=0.0144, days=0.11
 )
 
 

@@ -307,3 +307,20 @@ def test_who_gets_less_work_done_than_arrives_is_overloaded() -> None:
     pressure = solve(hosts_of(200, Demand(0.4, windows=1000.0))).cpu
     assert pressure.overloaded.all()
     assert not solve(hosts_of(100, Demand(0.4, windows=1000.0))).cpu.overloaded.any()
+
+
+@pytest.mark.parametrize(("count", "least", "longest"), [(120, 0.99, 0.03), (150, 0.90, 0.2)])
+def test_means_alone_do_not_make_a_host_look_full_that_has_cpus_to_spare(
+    count: int, least: float, longest: float
+) -> None:
+    pressure = solve(hosts_of(count, Demand(0.4))).cpu  # 75 and 94 % of 64 CPUs
+    assert pressure.share.min() >= least
+    assert pressure.short.max() <= longest
+    assert pressure.overloaded.any() == (count == 150), "there some of its busy times are above what it has"
+
+
+def test_work_piles_up_only_where_it_is_said_to_arrive_however_well_it_is_served() -> None:
+    unsaid, open_loop = (solve(hosts_of(170, Demand(0.4, windows=1000.0, open_loop=loop))).cpu for loop in (None, 1.0))
+    assert open_loop.share[0, 0] < unsaid.share[0, 0]
+    assert unsaid.overloaded.all(), "as much as ever is not served"
+    assert not solve(hosts_of(170, Demand(0.4, windows=1000.0, open_loop=0.0))).cpu.overloaded.any()

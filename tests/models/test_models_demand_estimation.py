@@ -116,6 +116,26 @@ def test_one_number_keeps_its_mean_and_a_doubt(share: float, vcpus: int) -> None
     assert found.p99 is not None and found.p99 <= vcpus
 
 
+@given(st.floats(0.001, 1.0), st.floats(0.001, 1.0), st.integers(1, 64))
+def test_who_uses_more_of_its_vcpus_varies_less_in_proportion_and_never_beyond_them(
+    some: float, other: float, vcpus: int
+) -> None:
+    calm, busy = (from_mean(share * vcpus, vcpus) for share in sorted((some, other)))
+    assert busy.spread / busy.mean <= calm.spread / calm.mean * (1 + 1e-9)
+    assert busy.spread**2 <= busy.mean * (vcpus - busy.mean) + 1e-9
+    assert calm.spread == pytest.approx(vcpus * from_mean(calm.mean / vcpus, 1).spread), "what counts is the part"
+
+
+@pytest.mark.parametrize(
+    ("used", "least", "most"),
+    # deviation over the mean of two traces' machines by their use of a vCPU: PlanetLab's day and Bitbrains' days
+    [(0.033, 0.83, 1.60), (0.136, 0.73, 1.77), (0.36, 0.35, 1.06), (0.74, 0.16, 0.50)],
+)
+def test_a_mean_alone_varies_as_the_machines_of_two_traces_do(used: float, least: float, most: float) -> None:
+    found = from_mean(used, 1)
+    assert least <= found.spread / found.mean <= most
+
+
 def test_one_number_is_more_doubtful_than_a_day_of_windows_and_less_than_a_size() -> None:
     measured = from_trace(_bursty(288), vcpus=8)
     assert from_mean(measured.mean, 8).doubt > measured.doubt
