@@ -54,7 +54,7 @@ def test_a_report_says_how_the_cloud_stands_and_what_a_rebalance_would_do(writte
 
 
 CROWDED = """
-hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 8192}]
+hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 1000}]
 workloads: [{name: busy, metrics: {cpu: 100}}]
 instances:
   - {id: plain, host: h1, vcpus: 1, memory_mb: 512, workload: busy}
@@ -99,7 +99,7 @@ def test_who_is_below_its_limit_and_not_on_the_page_is_counted_there_and_stands_
 
 @pytest.mark.usefixtures("undrawn")
 def test_what_more_fits_is_told_in_whole_sentences(tmp_path: Path) -> None:
-    (tmp_path / "cloud.yaml").write_text("hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 8192}]\n")
+    (tmp_path / "cloud.yaml").write_text("hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 1000}]\n")
     (tmp_path / "mix.yaml").write_text("{id: more, vcpus: 2, memory_mb: 512}\n")
     answer = run(
         tmp_path / "cloud.yaml",

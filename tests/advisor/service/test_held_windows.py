@@ -132,7 +132,7 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
 
 @pytest.mark.usefixtures("fewer_are_enough")
 def test_a_model_that_is_wrong_is_told_so_and_its_intervals_widen_until_they_hold(cloud: Cloud) -> None:
-    cloud.truth = lambda share: share**2.5
+    cloud.truth = lambda share: share**4
     cloud.windows(2)
     was = cloud.advisor.placements.place(NEWCOMER).recommendation.candidates[0].newcomer.throughput_ratio
     cloud.two_days()

@@ -87,7 +87,7 @@ def test_what_was_measured_counts_from_the_first_window_on(cloud: Advisor, clock
     send(cloud, clock, measured(lambda at: 0.5, started, 0.2))
     found = cpu(cloud)
     assert found.mean == pytest.approx(0.5)
-    assert found.doubt > 0.4
+    assert found.doubt > 0.3, "a window says little"
     send(cloud, clock, measured(lambda at: 0.5, started + 0.2 * HOUR, 2))
     assert cpu(cloud).doubt < found.doubt
 
