@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum { CLOSED, OPEN, HOG };
-enum { BELOW = 6, ABOVE = 10, NODES = BELOW + ABOVE, POINTS = 2000, CLOSED_ROUNDS = 6 };
+enum { BELOW = 6, ABOVE = 10, NODES = BELOW + ABOVE, POINTS = 2000 };
 static const double NEVER = 30.0, FREE = 1e9, MOST_TILT = 1e6, ALMOST = 1 - 1e-9, LEAST_CPUS = 1e-3;
-static const double MOST_BUSY = 0.999, LATE = 0.95 + 1e-9;
+static const double MOST_BUSY = 0.999, LATE = 0.95 + 1e-9, CLOSE = 1e-9;
 
 typedef struct { double *vcpus, *demand, *weight, *brief, *run, *want, *fair, *lacked; int64_t *loop; } Crowd;
 typedef struct {
@@ -30,11 +30,11 @@ static void closed_busy(double vcpus, double demand, double tilt, double most, d
     double each = least(demand / vcpus, MOST_BUSY), asks = tilt * each / (1 - each);
     *speed = 1.0;
     *busy = asks / (asks + 1);
-    if (vcpus > most)
-        for (int round = 0; round < CLOSED_ROUNDS; round++) {
-            *speed = least(1.0, most / (1 + (vcpus - 1) * *busy));
-            *busy = 0.5 * *busy + 0.5 * asks / (asks + *speed);
-        }
+    if (most >= vcpus || most >= 1 + (vcpus - 1) * *busy)
+        return;
+    double others = asks * (vcpus - 1), half = 0.5 * (asks + most - others);
+    *busy = asks / (half + sqrt(half * half + others * asks));
+    *speed = most / (1 + (vcpus - 1) * *busy);
 }
 
 static double served(int64_t loop, double vcpus, double demand, double weight, double tilt, double level, double *grows)
@@ -51,7 +51,7 @@ static double served(int64_t loop, double vcpus, double demand, double weight, d
     }
     closed_busy(vcpus, demand, tilt, most, &busy, &speed);
     double got = vcpus * busy * speed;
-    *grows = got * (1 - busy);
+    *grows = got * (1 - busy) / (speed < 1 ? 1 + (vcpus - 1) * busy * busy : 1);
     return least(got, most);
 }
 
@@ -134,22 +134,22 @@ static double between(double at, const double *places, const double *values, int
 
 static double tilt_at_full(double cpus, double hogs, const Crowd *all, int64_t count)
 {
-    double low = 1e-4, high = 1.0, grows;
-    int growing = 1;
-    while (high / low > 1 + 1e-7 && high < MOST_TILT) {
-        double middle = growing ? high : sqrt(low * high), total = hogs;
+    double low = 1e-4, high = 2 * MOST_TILT, tilt = 1.0;
+    while (high / low > 1 + 1e-7 && low < MOST_TILT) {
+        double total = hogs, slope = 0.0, grows;
         for (int64_t at = 0; at < count; at++)
-            if (all->loop[at] != HOG)
-                total += served(all->loop[at], all->vcpus[at], all->demand[at], all->brief[at], middle, FREE, &grows);
-        if (total >= cpus) {
-            high = middle;
-            growing = 0;
-        } else if (growing) {
-            low = high;
-            high = high * 2;
-        } else {
-            low = middle;
-        }
+            if (all->loop[at] != HOG) {
+                total += served(all->loop[at], all->vcpus[at], all->demand[at], all->brief[at], tilt, FREE, &grows);
+                slope += grows;
+            }
+        if (fabs(cpus - total) <= CLOSE * cpus)
+            return tilt;
+        if (total > cpus)
+            high = tilt;
+        else
+            low = tilt;
+        double next = tilt * exp(most_of(least((cpus - total) / most_of(slope, 1e-9), 2.0), -2.0));
+        tilt = low < next && next < high ? next : sqrt(low * high);
     }
     return high;
 }

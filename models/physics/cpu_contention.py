@@ -28,23 +28,28 @@ POINTS = 2000.0  # of K at most; larger ranges are gone through in larger steps
 NEVER = 30.0  # of log chance below the likeliest K
 FREE = 1e9  # a level that holds nobody back
 MOST_TILT = 1e6
+CLOSE = 1e-9  # of all CPUs: a total that far off is theirs
 ALMOST = 1 - 1e-9
 LEAST_CPUS = 1e-3  # driver threads that could use all CPUs still leave something
 MOST_BUSY = 0.999  # of its vCPUs that a consumer wants, on average, unless it is a hog
 LATE = 0.95 + 1e-9  # of the time: what comes after it is the worst twentieth
-CLOSED_ROUNDS = 6  # of the fixed point of a closed loop of several vCPUs; it halves its error in each
 
 
 def closed_busy(vcpus: float, demand: float, tilt: float, most: float) -> tuple[float, float]:
-    """The chance that a vCPU of a closed loop wants a CPU, and the speed that it then has."""
+    """The chance that a vCPU of a closed loop wants a CPU, and the speed that it then has.
+
+    At a speed below 1, `most` CPUs are shared with the other vCPUs that want one: chance and speed are the root of a
+    quadratic equation.
+    """
     each = min(demand / vcpus, MOST_BUSY)
     asks = tilt * each / (1 - each)
-    speed, busy = 1.0, asks / (asks + 1)
-    if vcpus > most:
-        for _ in range(CLOSED_ROUNDS):
-            speed = min(1.0, most / (1 + (vcpus - 1) * busy))
-            busy = 0.5 * busy + 0.5 * asks / (asks + speed)
-    return busy, speed
+    busy = asks / (asks + 1)
+    if most >= vcpus or most >= 1 + (vcpus - 1) * busy:
+        return busy, 1.0
+    others = asks * (vcpus - 1)
+    half = 0.5 * (asks + most - others)
+    busy = asks / (half + math.sqrt(half * half + others * asks))
+    return busy, most / (1 + (vcpus - 1) * busy)
 
 
 def served(loop: int, vcpus: float, demand: float, weight: float, tilt: float, level: float) -> tuple[float, float]:
@@ -60,7 +65,7 @@ def served(loop: int, vcpus: float, demand: float, weight: float, tilt: float, l
         return (asks, asks) if asks < most else (most, 0.0)
     busy, speed = closed_busy(vcpus, demand, tilt, most)
     got = vcpus * busy * speed
-    return min(got, most), got * (1 - busy)
+    return min(got, most), got * (1 - busy) / (1 + (vcpus - 1) * busy * busy if speed < 1 else 1)
 
 
 def state(
@@ -146,19 +151,19 @@ def between(at: float, places: Floats, values: Floats, first: int) -> float:
 
 def tilt_at_full(cpus: float, hogs: float, vcpus: Floats, demand: Floats, loop: Ints, weight: Floats) -> float:
     """By how much work would have to arrive faster for as many vCPUs to want a CPU as there are CPUs."""
-    low, high, growing = 1e-4, 1.0, True
-    while high / low > 1 + 1e-7 and high < MOST_TILT:
-        middle = high if growing else math.sqrt(low * high)
-        total = hogs
+    low, high, tilt = 1e-4, 2 * MOST_TILT, 1.0
+    while high / low > 1 + 1e-7 and low < MOST_TILT:  # Newton's method, halving where that leaves what is known
+        total, slope = hogs, 0.0
         for at in range(len(vcpus)):
             if loop[at] != HOG:
-                total += served(loop[at], vcpus[at], demand[at], weight[at], middle, FREE)[0]
-        if total >= cpus:
-            high, growing = middle, False
-        elif growing:
-            low, high = high, high * 2
-        else:
-            low = middle
+                got, grows = served(loop[at], vcpus[at], demand[at], weight[at], tilt, FREE)
+                total += got
+                slope += grows
+        if abs(cpus - total) <= CLOSE * cpus:
+            return tilt
+        low, high = (low, tilt) if total > cpus else (tilt, high)
+        further = tilt * math.exp(max(min((cpus - total) / max(slope, 1e-9), 2.0), -2.0))
+        tilt = further if low < further < high else math.sqrt(low * high)
     return high
 
 

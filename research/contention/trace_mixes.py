@@ -28,7 +28,6 @@ import numpy as np
 from models.arrays import Bools, Floats
 from models.data.demand_classes import from_mean
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.physics.cpu_contention import compile_all
 from models.physics.prior import PriorPredictor, solve
 from profiler.demand import Demand
 from profiler.observed import Host, Instance
@@ -261,7 +260,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         host for path in options.traces for host in hosts_of(path.name.split("-")[0], days_of(path), options.hosts)
     ]
     found = simulated(hosts, options.out)
-    compile_all()
     sys.stdout.write(table(found))
     return 0
 
