@@ -124,11 +124,11 @@ def _sums(artifact: Path) -> str | None:
 
 def predict_once(artifact: Path) -> None:
     """The same in this process."""
-    import lightgbm  # noqa: F401 - trees answer by it where it is there, as in a service
-
     from models.learning.artifact import load
     from models.learning.held_out import held_out_of
+    from models.learning.stored_trees import answer_by_lightgbm
 
+    answer_by_lightgbm()  # as in a service
     try:
         predictor = load(artifact)
         held_out_of(artifact)  # which the gate reads next

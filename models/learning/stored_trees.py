@@ -27,6 +27,11 @@ SPLITS = ("split_feature", "threshold", "decision_type", "left_child", "right_ch
 _UNKNOWN_IS_NAN, _UNKNOWN_IS_ZERO = 2, 1  # bits 2-3 of a decision; include/LightGBM/tree.h
 
 
+def answer_by_lightgbm() -> None:
+    """Import LightGBM, so that it answers for all stored trees of this process: faster where many questions come."""
+    import lightgbm  # noqa: F401 - `predict` looks whether it is there
+
+
 class Trees(Protocol):
     """An ensemble of trees: a booster of LightGBM, or stored trees."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.domain import Instance, PlacementRequest, PlanFor, PlanKind, PlanRequest
+from advisor.domain import Instance, PlacementRequest, Plan, PlanFor, PlanKind, PlanRequest
 from advisor.placement.decision import recommend
 from advisor.planning.planner import plan
 from advisor.prediction.active import ActivePredictor
