@@ -74,7 +74,7 @@ def run(artifact: Path) -> None:
 
 
 @dataclass(slots=True)
-class Watch:
+class ProcessProgress:
     """How a process fares by the CPU time that it has used (s) and a clock (s)."""
 
     used_s: float = 0.0
@@ -94,13 +94,13 @@ class Watch:
 def _await(process: subprocess.Popen[bytes]) -> None:
     """Wait until it ends; SmokeTestError when it takes too much CPU time, or hangs."""
     began_s = time.monotonic()
-    watch = Watch(changed_s=began_s)
+    progress = ProcessProgress(changed_s=began_s)
     while True:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_LOOK_S)
             return
         now_s = time.monotonic()
-        reason = watch.why_not(_used_s(process.pid, now_s - began_s), now_s)
+        reason = progress.why_not(_used_s(process.pid, now_s - began_s), now_s)
         if reason:
             raise SmokeTestError(reason)
 

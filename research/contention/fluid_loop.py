@@ -12,9 +12,14 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-from numba import njit
 
 from models.arrays import Bools, Floats, Ints
+
+try:
+    from numba import njit
+except ModuleNotFoundError as error:
+    needs = "the fluid simulator needs numba, which only development installs: pip install 'cotenant[dev]'"
+    raise ModuleNotFoundError(needs, name="numba") from error
 
 P = ParamSpec("P")
 R = TypeVar("R")

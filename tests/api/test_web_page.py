@@ -65,10 +65,17 @@ def test_a_new_instance_is_ranked_with_everybody_and_with_reasons_for_refusals(c
 def test_an_instance_that_is_well_where_it_is_stays_there(
     name: str, here: str, advisor: Advisor, settings: Settings
 ) -> None:
-    _, page = _page(advisor, settings, answer, f"/?instance={name}")
-    assert f"Leave {name} on {here} : no other host is better beyond the uncertainty." in page.text
-    assert f"On {here} it keeps 95 %" in page.text
-    assert page.text.count("it is here now") == 2  # in the table and on its card
+    def place(request: PlacementRequest) -> Any:
+        found = answer(request)
+        best = found.candidates[0]
+        there = next(one for one in found.candidates if one.host == here)
+        present = replace(there, newcomer=effect(name, 0.93), tied_with=(here, best.host))
+        return replace(found, present=present)
+
+    _, page = _page(advisor, settings, place, f"/?instance={name}")
+    assert f"Leave {name} on {here} as it is" in page.text
+    assert f"On {here} it keeps 93 %" in page.text
+    assert page.text.count("it is here now") == 3  # in the table, on its card, and on that of how it is now
 
 
 def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
@@ -76,12 +83,15 @@ def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
 ) -> None:
     def place(request: PlacementRequest) -> Any:
         found = answer(request)
-        there = replace(found.candidates[1], host="h4", tied_with=(), neighbours=(effect("picky", 0.92, 0.97),))
-        return found if request.hosts is None else replace(found, candidates=(there,))
+        neighbours = (effect("picky", 0.92, 0.97),)
+        there = replace(
+            found.candidates[1], host="h4", newcomer=effect("mystery", 0.71), tied_with=(), neighbours=neighbours
+        )
+        return replace(found, present=there)
 
     advisor.inventory.put_instance(Instance("picky", vcpus=1, memory_mb=512, host="h4", min_throughput_ratio=0.95))
     _, page = _page(advisor, settings, place, "/?instance=mystery")
-    assert "Move mystery from h4 to h1" in page.text
+    assert "Move mystery from h4 to h1 : 71 % → 95 %" in page.text
     assert "Where it is now" in page.text
     bands = [one["aria-label"] or "" for one in page.all("svg")]
     assert [one for one in bands if one.endswith("before 0.97, limit 0.95")], "its neighbour there has a limit, too"
@@ -93,7 +103,7 @@ def test_nobody_is_told_to_move_between_hosts_that_are_alike(name: str, advisor:
     instance = Instance("mine", vcpus=2, memory_mb=512, host=name)
     advisor.inventory.put(Inventory(hosts, (instance,)), mode="replace", generation=None)
     page = Page(client.page("/?instance=mine").text)
-    assert f"Leave mine on {name} : no other host is better beyond the uncertainty. On {name} it keeps" in page.text
+    assert f"Leave mine on {name} as it is" in page.text
     for stored in advisor.outcomes.page(which="all").items:  # as it was answered, which may not say how it stands there
         shown = client.page(f"/placements/{stored.recommendation.id}")
         assert shown.status_code == 200

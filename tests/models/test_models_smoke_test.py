@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from models.learning import smoke_test
-from models.learning.smoke_test import LIMIT_S, STALLED_S, SmokeTestError, Watch
+from models.learning.smoke_test import LIMIT_S, STALLED_S, SmokeTestError, ProcessProgress
 from tests.models.made_models import fitted, seal
 
 
@@ -53,11 +53,11 @@ def test_a_library_that_dies_or_hangs_takes_nobody_along(
 
 
 def test_a_crowded_machine_may_take_as_long_as_it_likes() -> None:
-    watch = Watch(changed_s=1000.0)
-    hours = [watch.why_not(used_s, 1000.0 + 100.0 * used_s) for used_s in range(60)]  # a hundredth of a CPU
+    progress = ProcessProgress(changed_s=1000.0)
+    hours = [progress.why_not(used_s, 1000.0 + 100.0 * used_s) for used_s in range(60)]  # a hundredth of a CPU
     assert set(hours) == {""}
-    assert "CPU time" in watch.why_not(LIMIT_S + 0.01, 7000.0)
-    assert "did nothing" in Watch(5.0, 1000.0).why_not(5.0, 1000.1 + STALLED_S)
+    assert "CPU time" in progress.why_not(LIMIT_S + 0.01, 7000.0)
+    assert "did nothing" in ProcessProgress(5.0, 1000.0).why_not(5.0, 1000.1 + STALLED_S)
 
 
 def test_what_is_wrong_with_an_artifact_is_the_last_word_of_the_other_process(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +17,13 @@ from tests.research.contention.exact import filled_progressively, machine_repair
 
 LONG = Length(windows=4, least=4, most=4, warm_up=2, events=2**40)
 SHORT = Length(windows=1, least=2, most=2, warm_up=1)
+
+
+def test_without_numba_the_simulator_names_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)  # as in an installation
+    monkeypatch.delitem(sys.modules, "research.contention.fluid_loop")
+    with pytest.raises(ModuleNotFoundError, match=r"needs numba.*cotenant\[dev\]"):
+        importlib.import_module("research.contention.fluid_loop")
 
 
 def instance(name: str, demand: float, loop: Loop = "open", **more: Any) -> InstanceSpec:
