@@ -12,6 +12,7 @@ from cotenant_client.schemas import (
     BatchAnswer,
     BatchBody,
     Generation,
+    GenerationStored,
     HostItem,
     InstanceItem,
     InventoryBody,
@@ -160,7 +161,7 @@ class Calls:
         return _get("v1", "inventory")
 
     @Answer
-    def put_inventory(self, **body: Unpack[InventoryBody]) -> Call[Generation]:
+    def put_inventory(self, **body: Unpack[InventoryBody]) -> Call[GenerationStored]:
         """Replace a whole cloud, or with `mode="merge"` add to it. Conflict where `generation` is no longer current.
 
         With a generation it is repeated where an answer is lost; a Conflict may then mean that the first try was

@@ -290,6 +290,13 @@ class Generation(TypedDict):
     generation: int
 
 
+class GenerationStored(TypedDict):
+    """The generation after a change."""
+
+    generation: int
+    notes: NotRequired[list[str]]
+
+
 class HostItem(TypedDict):
     """A host with its id."""
 

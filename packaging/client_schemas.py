@@ -17,7 +17,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "cotenant_client" / "schemas.py"
 WANTED = (
-    "BatchAnswer", "BatchBody", "Generation", "HostItem", "InstanceItem", "InventoryBody", "ModelOut", "OutcomeBody",
+    "BatchAnswer", "BatchBody", "Generation", "GenerationStored", "HostItem", "InstanceItem",
+    "InventoryBody", "ModelOut", "OutcomeBody",
     "PlacementAnswer", "PlacementBody", "PlanAnswer", "PlanBody", "PlanItem", "Problem", "Readiness", "SceneAnswer",
     "SceneBody", "WorkloadItem",
 )  # fmt: skip

@@ -13,7 +13,7 @@ from advisor.errors import Conflict, InvalidInput, NotFound, StaleGeneration
 from advisor.render import check_labels
 from advisor.settings import CLOCK_SKEW
 from advisor.store import changes, counters, hosts, instances, pending, workloads
-from advisor.validation import check_unique, check_value, misfit
+from advisor.validation import check_unique, check_value, fitted, misfit
 
 MODES = ("replace", "merge")
 MAX_NAME = 255
@@ -25,15 +25,17 @@ def anyway(_there: object) -> None:
     """Whatever is there may be changed."""
 
 
-def put_host(connection: Connection, host: Host, now: datetime, only_if: Only[Host] = anyway) -> bool:
-    """Insert or replace a host; Conflict when an instance on it is pinned to a pCPU that it would no longer have."""
+def put_host(
+    connection: Connection, host: Host, now: datetime, only_if: Only[Host] = anyway, notes: list[str] | None = None
+) -> bool:
+    """Insert or replace a host. Pins of instances there to a pCPU that it no longer has are cut, or end: `notes` says
+    so."""
     check_value(host)
     check_labels(host)
-    changes.note(connection, counters.bump(connection, "inventory"), "host", [host.id])
+    generation = counters.bump(connection, "inventory")
+    changes.note(connection, generation, "host", [host.id])
     only_if(hosts.get(connection, host.id))
-    problem = misfit(host, instances.on_hosts(connection, [host.id]))
-    if problem:
-        raise Conflict(problem, field="pcpus")
+    _cut_pins(connection, host, instances.on_hosts(connection, [host.id]), generation, notes)
     is_new = not hosts.known(connection, [host.id])
     hosts.put(connection, [host], now)
     return is_new
@@ -102,8 +104,19 @@ def delete_workload(connection: Connection, name: str, only_if: Only[WorkloadPro
         raise NotFound(f"there is no workload {name}")
 
 
-def put_all(connection: Connection, inventory: Inventory, *, mode: str, generation: int | None, now: datetime) -> int:
+def put_all(
+    connection: Connection,
+    inventory: Inventory,
+    *,
+    mode: str,
+    generation: int | None,
+    now: datetime,
+    notes: list[str] | None = None,
+) -> int:
     """Write a whole cloud and return the new generation; StaleGeneration unless `generation` is the current one.
+
+    Pins of instances that are stored, and not named, to a pCPU that their host no longer has are cut, or end: `notes`
+    says so.
 
     `merge` adds and replaces. `replace` also deletes hosts and instances that are not named; profiles are knowledge
     that syncs seldom carry, so they are replaced only when the inventory brings any.
@@ -131,7 +144,7 @@ def put_all(connection: Connection, inventory: Inventory, *, mode: str, generati
         inventory, hosts.known(connection, (instance.host for instance in inventory.instances if instance.host))
     )
     instances.put(connection, inventory.instances)
-    _check_fits(connection, inventory)
+    _fit(connection, inventory, current, notes)
     pending.drop(connection, (instance.id for instance in inventory.instances if instance.host))
     return current
 
@@ -195,8 +208,9 @@ def _check_hosts(inventory: Inventory, known: set[str]) -> None:
             raise InvalidInput(f"instance {instance.id} is on unknown host {instance.host}", field="instances")
 
 
-def _check_fits(connection: Connection, inventory: Inventory) -> None:
+def _fit(connection: Connection, inventory: Inventory, generation: int, notes: list[str] | None) -> None:
     """Whatever was touched from either side: a host may have lost pCPUs, an instance may have moved."""
+    named = {instance.id for instance in inventory.instances}
     touched = {host.id for host in inventory.hosts} | {
         instance.host for instance in inventory.instances if instance.host
     }
@@ -204,7 +218,20 @@ def _check_fits(connection: Connection, inventory: Inventory) -> None:
     for instance in instances.on_hosts(connection, touched):
         residents.setdefault(instance.host, []).append(instance)
     for host in hosts.get_many(connection, touched):
-        _check_fit(host, residents.get(host.id, ()))
+        there = residents.get(host.id, ())
+        _check_fit(host, [one for one in there if one.id in named])
+        _cut_pins(connection, host, [one for one in there if one.id not in named], generation, notes)
+
+
+def _cut_pins(
+    connection: Connection, host: Host, residents: Iterable[Instance], generation: int, notes: list[str] | None
+) -> None:
+    cut = [(left, note) for left, note in (fitted(host, one) for one in residents) if note]
+    if cut:
+        instances.put(connection, [left for left, _ in cut])
+        changes.note(connection, generation, "instance", [left.id for left, _ in cut])
+    if notes is not None:
+        notes += [note for _, note in cut]
 
 
 def _check_fit(host: Host, residents: Iterable[Instance]) -> None:

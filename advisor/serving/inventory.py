@@ -51,10 +51,10 @@ class InventoryService:
         self._clock = clock
         self._fresh = fresh
 
-    def put_host(self, host: Host, *, only_if: Only[Host] = anyway) -> bool:
-        """True when it is new; Conflict when an instance on it is pinned to a pCPU that it no longer has."""
+    def put_host(self, host: Host, *, only_if: Only[Host] = anyway, notes: list[str] | None = None) -> bool:
+        """True when it is new; to `notes` goes a sentence for each instance there that loses a pin with a pCPU."""
         with self._change("host.put", host.id) as connection:
-            return writes.put_host(connection, host, self._clock(), only_if)
+            return writes.put_host(connection, host, self._clock(), only_if, notes)
 
     def host(self, host_id: str) -> Host:
         """One host; NotFound when there is none such."""
@@ -163,14 +163,16 @@ class InventoryService:
         with self._read() as connection:
             return workloads.list_page(connection, platform=platform, cursor=cursor, limit=limit)
 
-    def put(self, inventory: Inventory, *, mode: str, generation: int | None) -> int:
+    def put(self, inventory: Inventory, *, mode: str, generation: int | None, notes: list[str] | None = None) -> int:
         """Replace or merge the whole cloud in one transaction; returns the new generation.
 
+        To `notes` goes a sentence for each stored instance that loses a pin with a pCPU of its host.
         StaleGeneration unless `generation` is None or the current one; InvalidInput writes nothing.
         """
         writes.check_all_labels(inventory)
         with self._change("inventory.put", mode=mode, **writes.sizes(inventory)) as connection:
-            return writes.put_all(connection, inventory, mode=mode, generation=generation, now=self._clock())
+            now = self._clock()
+            return writes.put_all(connection, inventory, mode=mode, generation=generation, now=now, notes=notes)
 
     def follow(self, reading: Reading, *, dry_run: bool = False, again: timedelta | None = None) -> SyncDiff:
         """Bring the inventory to what another system reports; returns what that changed. A dry run writes nothing.

@@ -102,7 +102,9 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
             _tell_left_out(left_out)
         return
     with waiting("Writing to the database"), Advisor(settings(database=database)) as advisor:
-        generation = advisor.inventory.put(cloud, mode="merge" if merge else "replace", generation=None)
+        mode = "merge" if merge else "replace"
+        generation = advisor.inventory.put(cloud, mode=mode, generation=None, notes=left_out)
+    problems = {"left_out": left_out} if left_out else {}
     if as_json:
         print_json(LoadedOut(generation=generation, **counts, **problems))
     else:

@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import CloudDep, Cursor, InventoryDep, Limit, PathId, TelemetryDep
 from api.routes.instances import Since
-from api.schemas.inventory import HostBody, HostItem
+from api.schemas.inventory import HostBody, HostItem, HostStored
 from api.schemas.pages import PageOut
 from api.schemas.slowing import HostSlowing
 from profiler.host_kinds import HostKind
@@ -38,14 +38,14 @@ def put(
     response: Response,
     if_match: IfMatch = None,
     if_none_match: IfNew = None,
-) -> HostItem:
-    """Create or replace a host."""
-    new_host = body.to_domain(host)
-    if inventory.put_host(new_host, only_if=Condition(HostItem.of, if_match, if_none_match)):
+) -> HostStored:
+    """Create or replace a host. A pin of an instance there to a pCPU that the host no longer has is cut, or ends."""
+    new_host, notes = body.to_domain(host), list[str]()
+    if inventory.put_host(new_host, only_if=Condition(HostItem.of, if_match, if_none_match), notes=notes):
         response.status_code = 201
     item = HostItem.of(new_host)
     response.headers["ETag"] = tag(item)
-    return item
+    return HostStored.model_construct(**dict(item), notes=notes)
 
 
 def get(host: PathId, inventory: InventoryDep, response: Response, if_none_match: IfNoneMatch = None) -> HostItem:

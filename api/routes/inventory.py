@@ -10,7 +10,7 @@ from fastapi import Header, Response
 from advisor.errors import InvalidInput
 from api.http.conditional import IfNoneMatch, unless_known
 from api.routes.common import InventoryDep, SettingsDep, check_batch
-from api.schemas.inventory import Generation, InventoryBody
+from api.schemas.inventory import Generation, GenerationStored, InventoryBody
 
 _GENERATION = r'^(\*|"([0-9]{1,15})")$'
 
@@ -27,19 +27,21 @@ IfMatch = Annotated[
 
 def put(
     body: InventoryBody, inventory: InventoryDep, settings: SettingsDep, response: Response, if_match: IfMatch = None
-) -> Generation:
+) -> GenerationStored:
     """Replace or merge a whole cloud; 409 when the named generation is no longer the current one.
 
-    To replace, send hosts and instances, which may be empty lists, or name the generation.
+    To replace, send hosts and instances, which may be empty lists, or name the generation. Where a host loses a pCPU,
+    pins to it of instances that are stored and not sent are cut, or end.
     """
     for field in ("hosts", "instances", "workloads"):
         check_batch(getattr(body, field), settings, field)
     expected = _expected(body.generation, if_match)
     if expected is None:
         body.check_complete()
-    generation = inventory.put(body.to_domain(), mode=body.mode, generation=expected)
+    notes: list[str] = []
+    generation = inventory.put(body.to_domain(), mode=body.mode, generation=expected, notes=notes)
     response.headers["ETag"] = f'"{generation}"'
-    return Generation(generation=generation)
+    return GenerationStored(generation=generation, notes=notes)
 
 
 def get(inventory: InventoryDep, response: Response, if_none_match: IfNoneMatch = None) -> Generation:

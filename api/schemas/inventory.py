@@ -44,6 +44,7 @@ CpuList = Annotated[list[Cpu], Field(max_length=MAX_CPUS)]
 Service = Literal["latency", "throughput"]
 T = TypeVar("T")
 D = TypeVar("D")
+CUT_PINS = "what is left of pins of stored instances to pCPUs that their host no longer has, a sentence each"
 SAME = "in a PUT it may be left out, else it must be that of the path"
 
 
@@ -116,6 +117,12 @@ class HostItem(HostBody):
         return cls.model_construct(
             **{**fields, **lists, "numa": [list(cpus) for cpus in host.numa], "labels": dict(host.labels)}
         )
+
+
+class HostStored(HostItem):
+    """A host as it was put."""
+
+    notes: list[str] = Field(default=[], description=CUT_PINS)
 
 
 class DemandBody(Schema):
@@ -379,3 +386,9 @@ class Generation(AnswerBody):
     """The inventory's generation: it grows with every change."""
 
     generation: int = Field(description="grows with every change of the inventory")
+
+
+class GenerationStored(Generation):
+    """The generation after a change."""
+
+    notes: list[str] = Field(default=[], description=CUT_PINS)

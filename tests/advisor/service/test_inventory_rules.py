@@ -83,11 +83,30 @@ def test_an_instance_cannot_be_on_a_host_that_does_not_exist_nor_be_pinned_beyon
         advisor.inventory.put_instance(PINNED)
     advisor.inventory.put_host(HOST)
     advisor.inventory.put_instance(PINNED)
-    with pytest.raises(Conflict, match="pinned to pCPU 3"):
-        advisor.inventory.put_host(replace(HOST, pcpus=3))
     with pytest.raises(InvalidInput, match="pinned to pCPU 3"):
-        advisor.inventory.put(Inventory((replace(HOST, pcpus=3),)), mode="merge", generation=None)
+        advisor.inventory.put(Inventory((replace(HOST, pcpus=3),), (PINNED,)), mode="merge", generation=None)
     assert advisor.inventory.host("h1") == HOST
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("pins", "left"), [("0:2|1:3", None), ("0:0|1:2,3", "0:0|1:2"), ("0:1|1:0", "0:1|1:0")])
+def test_a_host_that_loses_a_cpu_cuts_pins_to_it_and_answers_know_at_once(
+    advisor: Advisor, whole: bool, pins: str, left: str | None
+) -> None:
+    pinned = replace(PINNED, settings=IsolationSettings(Pinning.parse(pins)))
+    advisor.inventory.put(replace(CLOUD, instances=(pinned,)), mode="replace", generation=None)
+    assert advisor.cloud.host("h1")
+    notes: list[str] = []
+    smaller = replace(HOST, pcpus=3)
+    if whole:
+        advisor.inventory.put(Inventory((smaller,)), mode="merge", generation=None, notes=notes)
+    else:
+        assert not advisor.inventory.put_host(smaller, notes=notes)
+    expected = Pinning.parse(left or "")
+    assert advisor.inventory.host("h1") == smaller
+    assert advisor.inventory.instance("i1").settings.pinning == expected
+    assert [one.settings.pinning for one in advisor.cloud.inventory().instances] == [expected]
+    assert len(notes) == (pins != left)
 
 
 @pytest.mark.parametrize(
