@@ -11,12 +11,13 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.domain import Host, Instance, Pinning, listed
+from advisor.domain import Host, Instance, Pinning, WorkloadProfile, listed
 from advisor.errors import InvalidInput, NotFound
 from profiler.observed import format_cpus
 
 MAX_WHOLE = 2**31 - 1  # what an integer column holds on every database
 MOST_SHOWN = 255  # characters of a name
+MAX_NAME = 255  # characters of a workload's
 MAX_NUMBER = 1e15  # beyond anything measured; keeps sums finite
 
 
@@ -39,6 +40,19 @@ def check_value(value: Any, path: str = "") -> None:
         _check_text(value, path)
     elif isinstance(value, float | int) and not isinstance(value, bool):
         _check_number(value, path)
+
+
+def check_name(workload: WorkloadProfile) -> None:
+    """Names of workloads come from datasets as well, so they may hold blanks; nothing that breaks a line or a path."""
+    if len(workload.platform) > MAX_NAME:
+        message = f"the platform of workload {workload.name[:60]!r} has more than {MAX_NAME} characters"
+        raise InvalidInput(message, field="platform")
+    if not 1 <= len(workload.name) <= MAX_NAME or not workload.name.isprintable():
+        message = f"workload {workload.name[:60]!r} is not named with 1-{MAX_NAME} printable characters"
+        raise InvalidInput(message, field="name")
+    if "/" in workload.name or workload.name in {".", ".."}:
+        message = f"workload {workload.name[:60]!r} holds a / or is . or .., so that no path could name it"
+        raise InvalidInput(message, field="name")
 
 
 def load_json(text: bytes) -> Any:

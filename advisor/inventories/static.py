@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -11,7 +12,7 @@ from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning
 from advisor.errors import InvalidInput
 from advisor.inventories.document import Item, built, read_document
 from advisor.render import check_labels
-from advisor.validation import fitted, misfit
+from advisor.validation import check_name, check_value, fitted, misfit
 from models.data.dataset import DatasetError, load_dataset
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
@@ -41,18 +42,19 @@ MAX_CPU_MHZ = 1e5
 MAX_CACHE_MB = 1e5
 
 
-def load_inventory(path: Path, left_out: list[str] | None = None) -> Inventory:
+def load_inventory(path: Path, left_out: list[str] | None = None, malformed: list[str] | None = None) -> Inventory:
     """Read hosts, instances, workloads and the profiles of datasets; InvalidInput names file, line and field.
 
     A workload of the file wins over a dataset's of the same name and platform. A pin to a CPU that the host lacks is
     refused as well, or, where `left_out` is given, goes there as a sentence, and the instance has what is left of it.
+    Where `malformed` is given, a host, an instance, a workload or a dataset that is refused goes there as a sentence,
+    and so does an instance on a host that the file does not have then.
     """
     top = read_document(path).mapping(("hosts", "instances", "workloads", "datasets", "observed_at"))
-    hosts = _each(top, "hosts", _host, "id")
-    instances = _each(top, "instances", _instance, "id")
-    instances = _placed(top, hosts, instances, left_out)
+    hosts = [host for _, host in _each(top, "hosts", _host, "id", malformed=malformed)]
+    instances = _placed(hosts, _each(top, "instances", _instance, "id", malformed=malformed), left_out, malformed)
     observed_at = _time(top["observed_at"]) if "observed_at" in top else None
-    return Inventory(tuple(hosts), tuple(instances), _workloads(top, path.parent), observed_at)
+    return Inventory(tuple(hosts), tuple(instances), _workloads(top, path.parent, malformed), observed_at)
 
 
 def load_scene(path: Path) -> Scene:
@@ -68,7 +70,7 @@ def load_scene(path: Path) -> Scene:
     if not instances:
         document.fail("field instances is missing or empty: there is nobody to predict")
     _check_twice(top["instances"].items(), [instance.id for instance in instances], "id")
-    _placed(top, [host], instances)
+    _placed([host], list(zip(top["instances"].items(), instances, strict=True)))
     return Scene(host, tuple(instances), _workloads(top, path.parent))
 
 
@@ -78,7 +80,7 @@ def load_instances(path: Path) -> tuple[Instance, ...]:
     if isinstance(document.value, Mapping):
         if "instances" not in document.value:
             return (_instance(document),)
-        return tuple(_each(document.mapping(("instances",)), "instances", _instance, "id"))
+        return tuple(one for _, one in _each(document.mapping(("instances",)), "instances", _instance, "id"))
     instances = [_instance(item) for item in document.items()]
     _check_twice(document.items(), [instance.id for instance in instances], "id")
     return tuple(instances)
@@ -280,9 +282,12 @@ def _workload(item: Item) -> WorkloadProfile:
         "origin": _choice(ORIGINS),
     }
     values = _read(item, readers, needed=("name", "metrics"))
-    if not 1 <= len(values["name"]) <= 255:
-        item.mapping()["name"].fail("is longer than 255 characters")
-    return built(item, lambda: WorkloadProfile(**values))
+    profile = built(item, lambda: WorkloadProfile(**values))
+    try:
+        check_name(profile)
+    except InvalidInput as error:
+        item.mapping()[error.field or "name"].fail(error.message)
+    return profile
 
 
 def _metrics(item: Item) -> Mapping[str, float]:
@@ -295,30 +300,52 @@ def _metrics(item: Item) -> Mapping[str, float]:
     return metrics
 
 
-def _workloads(top: Mapping[str, Item], folder: Path) -> tuple[WorkloadProfile, ...]:
-    own = _each(top, "workloads", _workload, "name", key=lambda profile: (profile.name, profile.platform))
-    profiles = {(profile.name, profile.platform): profile for profile in (*_profiles(top, folder), *own)}
+def _workloads(
+    top: Mapping[str, Item], folder: Path, malformed: list[str] | None = None
+) -> tuple[WorkloadProfile, ...]:
+    own = _each(top, "workloads", _workload, "name", key=lambda one: (one.name, one.platform), malformed=malformed)
+    of_datasets = _profiles(top, folder, malformed)
+    profiles = {(one.name, one.platform): one for one in (*of_datasets, *(profile for _, profile in own))}
     return tuple(profiles.values())
 
 
-def _profiles(top: Mapping[str, Item], folder: Path) -> Iterable[WorkloadProfile]:
+def _profiles(top: Mapping[str, Item], folder: Path, malformed: list[str] | None) -> list[WorkloadProfile]:
+    profiles: list[WorkloadProfile] = []
     for item in top["datasets"].items() if "datasets" in top else ():
-        try:
-            yield from load_dataset(folder / item.text()).profiles
-        except DatasetError as error:
-            item.fail(str(error))
+        with _or_told(malformed):
+            try:
+                profiles += load_dataset(folder / item.text()).profiles
+            except DatasetError as error:
+                item.fail(str(error))
+    return profiles
+
+
+@contextmanager
+def _or_told(malformed: list[str] | None) -> Iterator[None]:
+    """What is refused within is a sentence in the list, if there is one."""
+    try:
+        yield
+    except InvalidInput as error:
+        if malformed is None:
+            raise
+        malformed.append(error.message)
 
 
 def _placed(
-    top: Mapping[str, Item], hosts: Sequence[Host], instances: Sequence[Instance], left_out: list[str] | None = None
+    hosts: Sequence[Host],
+    instances: Sequence[tuple[Item, Instance]],
+    left_out: list[str] | None = None,
+    malformed: list[str] | None = None,
 ) -> list[Instance]:
     """The instances, on hosts that the file has; a pin that does not fit is refused or `left_out`."""
     by_id = {host.id: host for host in hosts}
     placed = []
-    for item, instance in zip(top["instances"].items() if "instances" in top else (), instances, strict=True):
-        if instance.host is not None and instance.host not in by_id:
-            item.mapping()["host"].fail(f"there is no host {instance.host} in this file")
-        placed.append(instance if instance.host is None else _fitting(item, by_id[instance.host], instance, left_out))
+    for item, instance in instances:
+        with _or_told(malformed):
+            if instance.host is not None and instance.host not in by_id:
+                item.mapping()["host"].fail(f"there is no host {instance.host} in this file")
+            host = by_id[instance.host] if instance.host is not None else None
+            placed.append(instance if host is None else _fitting(item, host, instance, left_out))
     return placed
 
 
@@ -339,22 +366,40 @@ def _fitting(item: Item, host: Host, instance: Instance, left_out: list[str] | N
 
 
 def _each(
-    top: Mapping[str, Item], name: str, read: Reader, field: str, *, key: Callable[[Any], object] | None = None
-) -> list[Any]:
+    top: Mapping[str, Item],
+    name: str,
+    read: Reader,
+    field: str,
+    *,
+    key: Callable[[Any], object] | None = None,
+    malformed: list[str] | None = None,
+) -> list[tuple[Item, Any]]:
     """The list under `name`, empty when it is missing; `key` (by default the attribute `field`) stands once only."""
-    items = top[name].items() if name in top else ()
-    values = [read(item) for item in items]
-    _check_twice(items, [key(value) if key else getattr(value, field) for value in values], field)
-    return values
+    found: list[tuple[Item, Any]] = []
+    first: dict[object, Item] = {}
+    for item in top[name].items() if name in top else ():
+        with _or_told(malformed):
+            value = read(item)
+            _check_once(first, item, key(value) if key else getattr(value, field), field)
+            try:
+                check_value(value)
+            except InvalidInput as error:
+                item.fail(error.message)
+            found.append((item, value))
+    return found
 
 
 def _check_twice(items: Sequence[Item], keys: Sequence[object], field: str) -> None:
     first: dict[object, Item] = {}
     for item, key in zip(items, keys, strict=True):
-        if key in first:
-            name = " on ".join(filter(None, key)) if isinstance(key, tuple) else key
-            item.mapping()[field].fail(f"{name} stands twice, first in line {first[key].line}")
-        first[key] = item
+        _check_once(first, item, key, field)
+
+
+def _check_once(first: dict[object, Item], item: Item, key: object, field: str) -> None:
+    if key in first:
+        name = " on ".join(filter(None, key)) if isinstance(key, tuple) else key
+        item.mapping()[field].fail(f"{name} stands twice, first in line {first[key].line}")
+    first[key] = item
 
 
 def _read(item: Item, readers: Mapping[str, Reader], *, needed: Sequence[str] = ()) -> dict[str, Any]:

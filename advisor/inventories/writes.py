@@ -13,10 +13,9 @@ from advisor.errors import Conflict, InvalidInput, NotFound, StaleGeneration
 from advisor.render import check_labels
 from advisor.settings import CLOCK_SKEW
 from advisor.store import changes, counters, hosts, instances, pending, workloads
-from advisor.validation import check_unique, check_value, fitted, misfit
+from advisor.validation import check_name, check_unique, check_value, fitted, misfit
 
 MODES = ("replace", "merge")
-MAX_NAME = 255
 T = TypeVar("T")
 Only = Callable[[T | None], None]  # told what is there (None = nothing) under the lock; raises where it may not change
 
@@ -162,19 +161,6 @@ def check_all_labels(inventory: Inventory) -> None:
                 check_labels(item)
             except InvalidInput as error:
                 raise InvalidInput(error.message, field=f"{noun}[{at}].{error.field}") from error
-
-
-def check_name(workload: WorkloadProfile) -> None:
-    """Names of workloads come from datasets as well, so they may hold blanks; nothing that breaks a line or a path."""
-    if len(workload.platform) > MAX_NAME:
-        message = f"the platform of workload {workload.name[:60]!r} has more than {MAX_NAME} characters"
-        raise InvalidInput(message, field="platform")
-    if not 1 <= len(workload.name) <= MAX_NAME or not workload.name.isprintable():
-        message = f"workload {workload.name[:60]!r} is not named with 1-{MAX_NAME} printable characters"
-        raise InvalidInput(message, field="name")
-    if "/" in workload.name or workload.name in {".", ".."}:
-        message = f"workload {workload.name[:60]!r} holds a / or is . or .., so that no path could name it"
-        raise InvalidInput(message, field="name")
 
 
 def _check_inventory(inventory: Inventory, mode: str) -> None:

@@ -60,9 +60,10 @@ def sync(
 ) -> None:
     """Bring the inventory in the database to what a file or another system says.
 
-    Of a file: hosts and instances that it does not name go away, unless --merge is given. Of a system: only what came
-    from it can go away, what it does not tell stays as it is, and so does what the account may not see; exit code 1
-    when something could not be read.
+    Of a file: hosts and instances that it does not name go away, unless --merge is given; a malformed one refuses the
+    file, or with --merge is left out with its line and the reason. Of a system: only what came from it can go away,
+    what it does not tell stays as it is, and so does what the account may not see. Exit code 1 when something could
+    not be read.
     """
     pause_s = service.every_s(every) if every is not None else None
     if watch and (source not in service.WATCHED or every is not None or dry_run):
@@ -84,13 +85,17 @@ def sync(
         message = "--cloud, --uri, --ca-file, --fingerprint and --every go with a system, not with a file"
         raise InvalidInput(message, field="source")
     else:
-        _load(Path(source), database, merge=merge, dry_run=dry_run, as_json=as_json)
+        complete = _load(Path(source), database, merge=merge, dry_run=dry_run, as_json=as_json)
+        if not complete:
+            raise typer.Exit(FAILED)
 
 
-def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_json: bool) -> None:
-    left_out: list[str] = []
-    with waiting(f"Reading {file}"):
-        cloud = offline.load_inventory(file, left_out)
+def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_json: bool) -> bool:
+    """Bring in a file; whether all of it could be read."""
+    left_out, malformed = list[str](), list[str]()
+    with waiting(f"Reading {file}"):  # to replace by a file that cannot all be read would delete what stands there
+        cloud = offline.load_inventory(file, left_out, malformed if merge else None)
+    left_out += malformed
     counts = {"hosts": len(cloud.hosts), "instances": len(cloud.instances), "workloads": len(cloud.workloads)}
     loaded = ", ".join(f"{number} {what}" for what, number in counts.items())
     problems = {"left_out": left_out} if left_out else {}
@@ -100,7 +105,7 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
         else:
             say(f"The file holds {loaded}; nothing was written.")
             _tell_left_out(left_out)
-        return
+        return not malformed
     with waiting("Writing to the database"), Advisor(settings(database=database)) as advisor:
         mode = "merge" if merge else "replace"
         generation = advisor.inventory.put(cloud, mode=mode, generation=None, notes=left_out)
@@ -110,6 +115,7 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
     else:
         say(f"Loaded {loaded}; the inventory is at generation {generation}.")
         _tell_left_out(left_out)
+    return not malformed
 
 
 def _follow(advisor: Advisor, source: InventorySource, pause_s: float | None, *, dry_run: bool, as_json: bool) -> bool:

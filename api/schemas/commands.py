@@ -45,7 +45,7 @@ class LoadedOut(AnswerBody):
     hosts: int = Field(description="hosts in the file")
     instances: int = Field(description="instances in the file")
     workloads: int = Field(description="workloads in the file")
-    left_out: list[str] | None = Field(default=None, description="pins to CPUs that their host lacks, a sentence each")
+    left_out: list[str] | None = Field(default=None, description="what was not taken, a sentence each")
 
 
 class HistoryOut(AnswerBody):

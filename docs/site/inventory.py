@@ -219,9 +219,10 @@ def page() -> str:
         "An inventory is one YAML or JSON file: which hosts there are, which instances, and what is known of their\n"
         "work. `cotenant where`, `plan` and `probe-plan` read it. `cotenant sync FILE` brings it into the database.\n"
         "Sizes alone are enough to begin. An unknown field, a wrong type and a number outside its limits are refused\n"
-        "with file, line and field, and nothing is stored. Of a pin to a CPU that its host lacks\n"
-        "`cotenant sync FILE` says so, and takes all else; other commands refuse it. A file may have up to 16 MiB,\n"
-        "without YAML anchors, aliases and tags.\n",
+        "with file, line and field, and nothing is stored. With `cotenant sync FILE --merge` only the host, instance,\n"
+        "workload or dataset with the mistake is left out, what is stored of it stays, and the exit code is 1. Of a\n"
+        "pin to a CPU that its host lacks `cotenant sync FILE` says so, and takes all else; other commands refuse it.\n"
+        "A file may have up to 16 MiB, without YAML anchors, aliases and tags.\n",
         f"```yaml\n{EXAMPLE}```\n",
         "## The file\n",
         _table(TOP, {}, ()),

@@ -54,6 +54,56 @@ def test_sync_says_which_pin_a_host_cannot_hold_and_takes_all_else() -> None:
     assert pins == {"a": "", "b": "0:1"}
 
 
+ODD = [
+    ("hosts", "{id: h8, kind: kvm, pcpus: two, memory_mb: 1024}"),
+    ("hosts", "{id: h8, kind: kvm, pcpus: 2, memory_mb: -1}"),
+    ("hosts", "{id: h8, kind: kvm, memory_mb: 1024}"),
+    ("hosts", "{id: h8, kind: kvm, pcpus: 99999999999999999999, memory_mb: 1024}"),
+    ("hosts", "{id: h7, kind: kvm, pcpus: 3, memory_mb: 1024}"),
+    ("hosts", "[1, 2]"),
+    ("instances", "{id: a, host: h7, vcpus: [2]}"),
+    ("instances", "{id: a, host: h7, load: 1.0e300}"),
+    ("instances", "{host: h7, vcpus: 2}"),
+    ("instances", "{id: b, host: h7, vcpus: 2}"),
+    ("instances", "{id: a, host: nowhere}"),
+    ("instances", "{id: a, host: h8}"),
+    ("instances", "{id: база/1, host: h7}"),
+    ("instances", "{id: a, host: h7, vcpu: 2}"),
+    ("hosts", "{id: h8, kind: kvm, pcpus: 2, memory_mb: 1024, labels: {render: bogus}}"),
+    ("workloads", "{name: a/b, metrics: {cpu: 1}}"),
+    ("workloads", "{name: web, metrics: {cpu: lots}}"),
+    ("datasets", "no-such-folder"),
+]
+
+
+@pytest.mark.parametrize(("noun", "odd"), ODD)
+def test_a_merge_leaves_out_what_is_malformed_and_takes_the_rest(noun: str, odd: str) -> None:
+    Path("before.yaml").write_text(
+        "hosts: [{id: h8, kind: kvm, pcpus: 9, memory_mb: 1}]\ninstances: [{id: a, host: h8, vcpus: 7}]\n"
+    )
+    run("sync", "before.yaml")
+    good = {
+        "hosts": "{id: h7, kind: kvm, pcpus: 2, memory_mb: 1024}",
+        "instances": "{id: b, host: h7}",
+        "workloads": "{name: w, metrics: {cpu: 1}}",
+    }
+    items = {name: [good[name]] if name in good else [] for name in (*good, "datasets")}
+    items[noun].append(odd)
+    lists = (f"{name}:\n" + "".join(f"  - {one}\n" for one in ones) for name, ones in items.items() if ones)
+    Path("odd.yaml").write_text("".join(lists), encoding="utf-8")
+    assert run("sync", "odd.yaml").exit_code == 2  # to replace is all or nothing
+    merged = run("sync", "odd.yaml", "--merge", "--json")
+    told = json.loads(merged.stdout)
+    assert (merged.exit_code, told["hosts"], told["instances"], told["workloads"]) == (1, 1, 1, 1)
+    (sentence,) = told["left_out"]
+    assert sentence.startswith("odd.yaml, line ")
+    assert f"{noun}[" in sentence
+    with Advisor(Settings()) as advisor:
+        stored = advisor.cloud.inventory()
+    assert {host.id: host.pcpus for host in stored.hosts} == {"h7": 2, "h8": 9}
+    assert {one.id: (one.host, one.vcpus) for one in stored.instances} == {"a": ("h8", 7), "b": ("h7", 1)}
+
+
 def test_sync_drops_what_is_not_named_unless_it_merges() -> None:
     Path("one.yaml").write_text("hosts: [{id: h7, kind: kvm, pcpus: 2, memory_mb: 1024}]", encoding="utf-8")
     run("sync", CLOUD)

@@ -28,7 +28,9 @@ class Change:
 
 def change(kind: Kind, row: Mapping[str, Any], *, deleted: bool = False) -> Change:
     """What an object of a list or an event of a watch says; it never raises for what stands there."""
-    metadata = row.get("metadata") or {}
+    row = row if isinstance(row, dict) else {}
+    metadata = row.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
     name = str(metadata.get("name"))
     key = name if kind == "nodes" else str(metadata.get("uid"))
     if deleted:
