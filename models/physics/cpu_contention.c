@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum { CLOSED, OPEN, HOG };
-enum { BELOW = 6, ABOVE = 10, NODES = BELOW + ABOVE, POINTS = 2000 };
+enum { BELOW = 6, ABOVE = 10, NODES = BELOW + ABOVE, POINTS = 2000, HALVINGS = 30 };
 static const double NEVER = 30.0, FREE = 1e9, MOST_TILT = 1e6, ALMOST = 1 - 1e-9, LEAST_CPUS = 1e-3;
 static const double MOST_BUSY = 0.999, LATE = 0.95 + 1e-9, CLOSE = 1e-9;
 
@@ -333,6 +333,25 @@ static void go_astray(double cpus, Crowd *all, int64_t count, double astray)
             all->want[at] += astray * most_of(all->want[at] - all->run[at] * (1 + behind / all->brief[at]), 0.0);
 }
 
+/* The CPUs per weight at which `cpus` are used up, where closed loops ask for less the slower they are. */
+static double level_of_backlog(double cpus, const Crowd *all, int64_t count, double low)
+{
+    double high = low, total = 0.0, grows;
+    for (int64_t at = 0; at < count; at++)
+        high = most_of(high, all->vcpus[at] / all->weight[at]);
+    for (int step = 0; step < HALVINGS; step++) {
+        double middle = 0.5 * (low + high);
+        total = 0.0;
+        for (int64_t at = 0; at < count; at++)
+            total += served(all->loop[at], all->vcpus[at], all->demand[at], all->weight[at], 1.0, middle, &grows);
+        if (total > cpus)
+            high = middle;
+        else
+            low = middle;
+    }
+    return low;
+}
+
 static double share_cpus(double cpus, Crowd *all, int64_t count, double astray, Scratch *scratch)
 {
     cpus = most_of(cpus, LEAST_CPUS);
@@ -344,10 +363,20 @@ static double share_cpus(double cpus, Crowd *all, int64_t count, double astray, 
         return 0.0;
     if (total > cpus) {
         double level = fair_level(cpus, all->fair, all->weight, count);
+        int yields = 0, piles_up = 0;
         for (int64_t at = 0; at < count; at++) {
             all->fair[at] = least(all->fair[at], level * all->weight[at]);
-            if (all->loop[at] == OPEN && all->demand[at] >= level * all->weight[at] * ALMOST)
+            yields |= all->loop[at] == CLOSED;
+            piles_up |= all->loop[at] == OPEN && all->demand[at] >= level * all->weight[at] * ALMOST;
+        }
+        if (yields && piles_up)
+            level = level_of_backlog(cpus, all, count, level);
+        for (int64_t at = 0; at < count; at++) {
+            double near = all->demand[at] / (level * all->weight[at]);
+            if (all->loop[at] == OPEN && near >= ALMOST)
                 all->loop[at] = HOG;
+            else if (all->loop[at] == OPEN && all->brief[at] != all->weight[at])
+                all->brief[at] *= pow(all->weight[at] / all->brief[at], near * near);
         }
     }
     for (int64_t at = 0; at < count; at++)

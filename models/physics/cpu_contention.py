@@ -28,6 +28,7 @@ POINTS = 2000.0  # of K at most; larger ranges are gone through in larger steps
 NEVER = 30.0  # of log chance below the likeliest K
 FREE = 1e9  # a level that holds nobody back
 MOST_TILT = 1e6
+HALVINGS = 30  # of a level
 CLOSE = 1e-9  # of all CPUs: a total that far off is theirs
 ALMOST = 1 - 1e-9
 LEAST_CPUS = 1e-3  # driver threads that could use all CPUs still leave something
@@ -133,6 +134,24 @@ def fair_level(cpus: float, asked: Floats, weight: Floats) -> float:
         else:
             together += weight[at]
     return left / together if together > 0 else high
+
+
+def level_of_backlog(cpus: float, vcpus: Floats, demand: Floats, loop: Ints, weight: Floats, low: float) -> float:
+    """The CPUs per weight, at least `low`, at which `cpus` are used up, where closed loops ask for less the slower they
+    are: so much every open loop gets that always has work."""
+    high = low
+    for at in range(len(vcpus)):
+        high = max(high, vcpus[at] / weight[at])
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        total = 0.0
+        for at in range(len(vcpus)):
+            total += served(loop[at], vcpus[at], demand[at], weight[at], 1.0, middle)[0]
+        if total > cpus:
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 def between(at: float, places: Floats, values: Floats, first: int) -> float:
@@ -347,7 +366,8 @@ def share_cpus(
     or has only a hog, for work does not find it at once. `fair` is the weighted max-min share of the means, in CPUs, as
     if there were no bursts. Returns the part of the time in which more vCPUs want a CPU than there are CPUs.
 
-    `loop` and `brief` are changed: who is never served in the end becomes a hog, and hogs heed weights in full.
+    `loop` and `brief` are changed: who is never served in the end, though closed loops yield, becomes a hog, and hogs
+    heed weights in full, others the more the nearer they are to that.
     """
     count = len(vcpus)
     cpus = max(cpus, LEAST_CPUS)
@@ -359,10 +379,19 @@ def share_cpus(
         return 0.0
     if total > cpus:  # whose work arrives faster than it is ever served always wants all its vCPUs
         level = fair_level(cpus, fair, weight)
+        yields = piles_up = False
         for at in range(count):
             fair[at] = min(fair[at], level * weight[at])
-            if loop[at] == OPEN and demand[at] >= level * weight[at] * ALMOST:
+            yields = yields or loop[at] == CLOSED
+            piles_up = piles_up or (loop[at] == OPEN and demand[at] >= level * weight[at] * ALMOST)
+        if yields and piles_up:
+            level = level_of_backlog(cpus, vcpus, demand, loop, weight, level)
+        for at in range(count):
+            near = demand[at] / (level * weight[at])
+            if loop[at] == OPEN and near >= ALMOST:
                 loop[at] = HOG
+            elif loop[at] == OPEN and brief[at] != weight[at]:  # the longer its backlog, the less brief its bursts
+                brief[at] *= (weight[at] / brief[at]) ** (near * near)
     hogs = 0.0
     for at in range(count):
         if loop[at] == HOG:

@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Bools, Floats, Ints
-from models.data.scene import SceneBatch
+from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.physics import cpu_contention
 from models.physics.contention import moments
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
 from models.physics.prior import PriorPredictor, solve
 from profiler.demand import Demand
+from profiler.observed import Host, Instance, IsolationSettings
 from tests.examples import examples
 from tests.models.synthetic import batch, wanting
 from tests.research.contention.exact import many_servers
@@ -324,3 +325,48 @@ def test_work_piles_up_only_where_it_is_said_to_arrive_however_well_it_is_served
     assert open_loop.share[0, 0] < unsaid.share[0, 0]
     assert unsaid.overloaded.all(), "as much as ever is not served"
     assert not solve(hosts_of(170, Demand(0.4, windows=1000.0, open_loop=0.0))).cpu.overloaded.any()
+
+
+def _weighted(cpus: int, *rows: tuple[int, float, int]) -> Floats:
+    """Shares of open loops (vCPUs, CPUs, weight) on one KVM host; who demands all its vCPUs is a hog."""
+    there = [
+        Instance(
+            f"i{at}",
+            vcpus=vcpus,
+            demand={"cpu": Demand(wanted, windows=1.0, open_loop=1.0)},
+            settings=IsolationSettings(weight=weight),
+        )
+        for at, (vcpus, wanted, weight) in enumerate(rows)
+    ]
+    host = Host("h", "kvm", pcpus=cpus, memory_mb=1.0)
+    return np.asarray(solve(build_batch([(host, there)], ProfileTable.build(()))).cpu.share[0])
+
+
+@pytest.mark.parametrize(
+    ("cpus", "rows"),
+    [
+        (2, ((2, 2.0, 512), (1, 0.79, 1024), (2, 2.0, 1024), (2, 1.42, 64))),
+        (
+            4,
+            (
+                (4, 0.61, 256), (4, 1.21, 128), (4, 0.26, 64), (2, 2.0, 512), (2, 1.57, 512), (4, 4.0, 1024),
+                (4, 0.92, 1024), (1, 0.43, 1024), (1, 0.77, 1024), (4, 1.11, 128), (2, 1.24, 128),
+            ),
+        ),
+    ],
+    ids=["0.50 before and 0.78 with it", "0.44 before and 0.76 with it"],
+)  # fmt: skip
+def test_a_heavy_open_loop_does_not_gain_by_being_held_back_for_good(
+    cpus: int, rows: tuple[tuple[int, float, int], ...]
+) -> None:
+    """With the last one the second, or the ninth, is no longer served in the end, and weights count in full."""
+    fewer, more = _weighted(cpus, *rows[:-1]), _weighted(cpus, *rows)
+    assert (more[:-1] <= fewer + USUAL).all()
+
+
+def test_an_open_loop_that_closed_ones_give_way_to_is_no_hog() -> None:
+    closed, opened, more = 0.5, 0.5, 0.05
+    there = share(1.0, [closed, opened], [CLOSED, OPEN])
+    with_more = share(1.0, [closed, opened, more], [CLOSED, OPEN, CLOSED])
+    assert with_more.share[1] <= there.share[1] + 1e-6
+    assert with_more.run[1] == pytest.approx(opened), "all of its work is done: the closed ones run less"

@@ -288,9 +288,6 @@ def test_where_one_resource_is_shared_one_more_neighbour_shortens_nobodys_wait(
     assert (more.jitter[0, :-1] >= fewer.jitter[0] * (1 - 1e-6)).all()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an open loop becomes a hog once a CPU's demand exceeds it, though closed ones yield"
-)
 def test_on_a_full_cpu_one_more_neighbour_shortens_nobodys_wait() -> None:
     there = [instance(workload="half"), instance(load=0.5)]
     fewer, more = (ratios(host("lxc"), *some)[0] for some in (there, [*there, instance(workload="half", load=0.1)]))
