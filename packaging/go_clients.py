@@ -59,7 +59,7 @@ CLIENTS = (
             ),
             "NewInstance": (
                 "id", "vcpus", "memory_mb", "disk_gb", "like", "workload", "load", "service", "min_throughput_ratio",
-                "max_latency_ratio", "max_time_short", "exclusive", "labels",
+                "max_latency_ratio", "max_time_short", "exclusive", "dedicated_vcpus", "labels",
             ),
             "BatchAnswer": ("answers",),
             "PlacementAnswer": ("degraded", "notes", "candidates", "rejected"),

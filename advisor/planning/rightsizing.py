@@ -14,7 +14,7 @@ from advisor.planning.migration_order import InstanceChange
 from advisor.planning.plan_context import PlanContext
 from advisor.prediction.effects import band
 from advisor.snapshot import ClusterSnapshot
-from advisor.snapshot.layout import lay_out
+from advisor.snapshot.layout import lay_out, promised_vcpus, room_own_of, shared_pcpus_of
 from models.data.demand_classes import stem_of
 
 # Thresholds: an instance that demands four fifths of its CPUs has room for peaks. Only one that demands less than half
@@ -278,8 +278,10 @@ def _proposal(host: Host, instance: Instance, peaks: CpuPeaks) -> _SizeProposal 
         )
     if vcpus < instance.vcpus and cpus <= SHRINK_BELOW * instance.vcpus:
         return _SizeProposal(_sized(instance, vcpus), may_lose=MAX_LOSS)
-    if cpus > instance.vcpus and vcpus <= len(host.shared_cpus) and instance.settings.pinning is None:
-        return _SizeProposal(_sized(instance, vcpus))
+    if cpus > instance.vcpus and instance.settings.pinning is None:
+        grown = _sized(instance, vcpus)
+        fits = promised_vcpus(host, grown) <= shared_pcpus_of(host) and grown.dedicated_vcpus <= room_own_of(host)
+        return _SizeProposal(grown) if fits else None
     return None
 
 
@@ -301,11 +303,15 @@ def _reason(former: Instance, then: Instance, peaks: CpuPeaks, helped: Sequence[
 
 
 def _sized(instance: Instance, vcpus: int) -> Instance:
+    """With so many vCPUs: all of them are dedicated where all were, else as many as were and remain."""
+    own = min(instance.dedicated_vcpus, vcpus) if instance.shared_vcpus else vcpus
     pinning, cap = instance.settings.pinning, instance.settings.cap_percent
     remaining = None if pinning is None else Pinning(pinning.cpus[:vcpus])
     most = None if cap is None else min(cap, 100.0 * vcpus)
     settings = replace(instance.settings, pinning=remaining, cap_percent=most)
-    return replace(instance, vcpus=vcpus, settings=settings, demand=demand_scaled(instance, 1.0, vcpus))
+    return replace(
+        instance, vcpus=vcpus, dedicated_vcpus=own, settings=settings, demand=demand_scaled(instance, 1.0, vcpus)
+    )
 
 
 def _gain(before: Mapping[str, Band], after: Mapping[str, Band]) -> Band:

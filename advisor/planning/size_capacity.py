@@ -27,16 +27,21 @@ def repeat_mix(mix: Sequence[Instance], taken: frozenset[str]) -> Iterator[Insta
 
 
 def free_room(snapshot: ClusterSnapshot, hosts: frozenset[str] | None) -> Floats:
-    """Free vCPUs, MB of memory, GB of disk and pCPUs for dedicated vCPUs of each host, (H, 4); 0 on closed hosts.
+    """Free shared vCPUs, vCPUs in all, MB of memory, GB of disk and pCPUs for dedicated vCPUs of each host, (H, 5).
 
-    With slack for rounding.
+    With slack for rounding; 0 on closed hosts. Where a host sets no pCPUs apart, dedicated vCPUs count among the vCPUs
+    that it may promise, else beside these.
     """
+    vcpus = np.maximum(with_slack(snapshot.room_vcpus) - snapshot.used_vcpus, 0.0)
+    own = np.maximum(snapshot.room_own - snapshot.used_own, 0.0)
+    apart = np.array([bool(host.dedicated_cpus) for host in snapshot.hosts], dtype=bool)
     left = np.stack(
         [
-            with_slack(snapshot.room_vcpus) - snapshot.used_vcpus,
+            vcpus,
+            np.where(apart, vcpus + own, vcpus),
             with_slack(snapshot.room_memory_mb) - snapshot.used_memory_mb,
             with_slack(snapshot.room_disk_gb) - snapshot.used_disk_gb,
-            snapshot.room_own - snapshot.used_own,
+            own,
         ],
         axis=1,
     )
@@ -86,6 +91,5 @@ def _alone_fit(left: Floats, need: Floats) -> int:
 
 
 def _needs(instance: Instance) -> Floats:
-    return np.array(
-        [instance.shared_vcpus, instance.memory_mb, instance.disk_gb, instance.dedicated_vcpus], dtype=float
-    )
+    sizes = (instance.shared_vcpus, instance.vcpus, instance.memory_mb, instance.disk_gb, instance.dedicated_vcpus)
+    return np.array(sizes, dtype=np.float64)

@@ -9,7 +9,7 @@ from math import isfinite
 
 from advisor.domain import Host, Instance, Inventory, Pinning, WhatIf, listed
 from advisor.rounding import with_slack
-from advisor.snapshot import ClusterSnapshot
+from advisor.snapshot import ClusterSnapshot, promised_vcpus
 
 
 def imagine(
@@ -62,6 +62,7 @@ def _full(cloud: ClusterSnapshot) -> Iterator[tuple[str, list[str]]]:
     """The overcommitted hosts of a cloud for each resource."""
     for name, used, room in (
         ("CPU", cloud.used_vcpus, cloud.room_vcpus),
+        ("dedicated CPU", cloud.used_own, cloud.room_own),
         ("memory", cloud.used_memory_mb, cloud.room_memory_mb),
         ("disk", cloud.used_disk_gb, cloud.room_disk_gb),
     ):
@@ -83,7 +84,10 @@ def _pinned(instance: Instance, pinning: Pinning | None) -> Instance:
 
 
 def _with_own(hosts: Mapping[str, Host], staying: Sequence[Instance]) -> tuple[list[Instance], list[str]]:
-    """Instances with pCPUs of their own beside those of the driver domain, by id; and the hosts with too few."""
+    """Instances with pCPUs of their own beside those of the driver domain, by id; and the hosts with too few.
+
+    Those with dedicated vCPUs have them without a pinning.
+    """
     by_host: dict[str, list[Instance]] = {}
     for instance in sorted(staying, key=lambda instance: instance.id):
         by_host.setdefault(instance.host or "", []).append(instance)
@@ -93,12 +97,15 @@ def _with_own(hosts: Mapping[str, Host], staying: Sequence[Instance]) -> tuple[l
         host = hosts[name]
         drivers = set(host.driver_cpus) if len(host.driver_cpus) < host.pcpus else set()
         free = [cpu for cpu in host.shared_cpus if cpu not in drivers]
-        if sum(instance.vcpus for instance in residents) > len(free):
+        if sum(promised_vcpus(host, instance) for instance in residents) > len(free):
             too_small.append(name)
             pinned += [_pinned(instance, None) for instance in residents]
             continue
         cpus = iter(free)
         pinned += [
-            _pinned(instance, Pinning(tuple((next(cpus),) for _ in range(instance.vcpus)))) for instance in residents
+            _pinned(instance, Pinning(tuple((next(cpus),) for _ in range(instance.vcpus))))
+            if not instance.dedicated_vcpus
+            else instance
+            for instance in residents
         ]
     return pinned, sorted(too_small)

@@ -101,11 +101,11 @@ def lay_out(
         scenes=scenes,
         used_vcpus=held(np.where(apart[host], vcpus - own, vcpus)),
         used_own=held(own),
-        shared_pcpus=of_hosts([_shared_pcpus(host) for host in hosts]),
+        shared_pcpus=of_hosts([shared_pcpus_of(host) for host in hosts]),
         used_memory_mb=held(of_everybody("memory_mb")),
         used_disk_gb=held(of_everybody("disk_gb")),
         room_vcpus=of_hosts([_room_vcpus(host, there) for host, there in zip(hosts, by_id, strict=True)]),
-        room_own=of_hosts([len(host.dedicated_cpus) or host.pcpus for host in hosts]),
+        room_own=of_hosts([room_own_of(host) for host in hosts]),
         room_memory_mb=of_hosts([host.memory_mb * host.memory_overcommit for host in hosts]),
         room_disk_gb=of_hosts([np.inf if host.disk_gb is None else host.disk_gb for host in hosts]),
         room_driver_cpus=scenes.driver_cpus.sum(axis=1) * of_hosts([host.driver_overcommit for host in hosts]),
@@ -145,9 +145,14 @@ def _node_cpus(host: Host) -> float:
     return max(len(shared.intersection(node)) for node in host.numa)
 
 
-def _shared_pcpus(host: Host) -> int:
+def shared_pcpus_of(host: Host) -> int:
     """How many pCPUs serve shared vCPUs; all where every one is isolated, for something runs there."""
     return len(host.shared_cpus) or (0 if host.dedicated_cpus else host.pcpus)
+
+
+def room_own_of(host: Host) -> int:
+    """How many dedicated vCPUs it has room for: those that it sets apart, else all that shared ones run on."""
+    return len(host.dedicated_cpus) or shared_pcpus_of(host)
 
 
 def _room_vcpus(host: Host, residents: Sequence[Instance]) -> float:

@@ -48,7 +48,7 @@ class DomainRecord:
 
 @dataclass(frozen=True, slots=True)
 class Bandwidth:
-    """<bandwidth> of an interface, kilobytes (1024) per second."""
+    """What an interface may send, kilobytes (1024) per second: <bandwidth>, outbound."""
 
     average: int
     peak: int | None
@@ -415,13 +415,12 @@ def _memory_mb(root: ET.Element, where: str) -> float:
 
 
 def _bandwidth(interface: ET.Element, where: str) -> Bandwidth | None:
-    """The limit on what the domain sends, else on what it receives."""
-    for direction in ("outbound", "inbound"):
-        limits = interface.find(f"bandwidth/{direction}")
-        if limits is not None and limits.get("average"):
-            peak = limits.get("peak")
-            return Bandwidth(_count(limits.get("average"), where), _count(peak, where) if peak else None)
-    return None
+    """The limit on what the domain sends; one on what it receives leaves free what it sends."""
+    limits = interface.find("bandwidth/outbound")
+    if limits is None or not limits.get("average"):
+        return None
+    peak = limits.get("peak")
+    return Bandwidth(_count(limits.get("average"), where), _count(peak, where) if peak else None)
 
 
 def _direct(disk: ET.Element) -> bool:

@@ -66,7 +66,7 @@ def test_settings_that_virsh_makes_are_read(lab: Lab, backend: LibvirtBackend) -
 
 def test_a_bandwidth_that_virsh_sets_is_read_in_mbit(lab: Lab, backend: LibvirtBackend) -> None:
     guest = lab.guests[0]
-    tune = ("domiftune", *guest.arguments, "--interface", guest.tap, "--live", "--inbound")
+    tune = ("domiftune", *guest.arguments, "--interface", guest.tap, "--live", "--outbound")
     try:
         lab.daemon.virsh(*tune, "1000,2000,256")
     except LabError as error:

@@ -48,6 +48,20 @@ def test_real_statistics_are_read() -> None:
         assert stats.net_bytes == record.stats["net.0.rx.bytes"] + record.stats["net.0.tx.bytes"]
 
 
+@pytest.mark.parametrize(
+    ("bandwidth", "limit"),
+    [
+        ("<outbound average='1000'/>", Bandwidth(1000, None)),
+        ("<inbound average='9'/>", None),
+        ("<inbound average='9' peak='20'/><outbound/>", None),
+        ("<inbound average='9'/><outbound average='3000' peak='4000'/>", Bandwidth(3000, 4000)),
+    ],
+)
+def test_a_limit_is_on_what_a_guest_sends(bandwidth: str, limit: Bandwidth | None) -> None:
+    interface = f"<interface type='bridge'><bandwidth>{bandwidth}</bandwidth></interface>"
+    assert parse_domain(domain_xml("a", devices=interface)).bandwidths == (limit,)
+
+
 def test_pins_limits_and_memory_are_read() -> None:
     assert parse_domain(domain_xml("a", tuning=PINNED, devices=LIMITED)) == DomainDescription(
         2, 1024.0, ((0, 1), (3,)), (Bandwidth(1000, 2000),), (2_000_000,), direct_disks=True, name="a"

@@ -74,6 +74,9 @@ def _alike(table: ProfileTable, kinds: Sequence[Instance], wanted: Mapping[int, 
     for number, host_kind in wanted.items():
         instance = kinds[number]
         demand = instance.demand_key if _asks_driver(table, instance) else ()
-        key = (host_kind, instance.workload, instance.settings, instance.service, instance.exclusive, demand)
+        key = (
+            host_kind, instance.workload, instance.settings, instance.service, instance.exclusive,
+            instance.dedicated_vcpus, demand,
+        )  # fmt: skip
         groups.setdefault(key, []).append(number)
     yield from groups.values()

@@ -10,7 +10,7 @@ import numpy as np
 from advisor.planning.assignment.configuration_lp import min_hosts, min_unplaced
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.objectives import Level
-from advisor.planning.assignment.packing_problem import DRIVER, VCPUS, Kinds
+from advisor.planning.assignment.packing_problem import SIZES, Kinds
 from advisor.planning.assignment.search_state import SearchState
 from advisor.rounding import with_slack
 
@@ -54,7 +54,7 @@ def _without_room(state: SearchState) -> int:
     allowed_kinds = [kind for kind in problem.waiting if problem.allowed[kind].any()]
     fixed = np.array([problem.used(host, problem.fixed[host]) for host in range(problem.hosts)])
     left = np.maximum(with_slack(problem.room) - fixed, 0.0)
-    for resource in range(DRIVER):
+    for resource in SIZES:
         free = left[:, resource].sum()
         needs = np.sort([problem.needs[kind, :, resource].min() for kind in allowed_kinds])
         placeable = min(placeable, int((np.cumsum(needs) <= free).sum()))
@@ -106,7 +106,7 @@ def _fewest_hosts(state: SearchState, stay: Sequence[Kinds] | None = None, extra
     used = np.array([problem.used(host, there) for host, there in enumerate(stay)])
     lower_bound = int(in_use.sum()) if in_use.any() else int(bool(moving))
     room = with_slack(problem.room)
-    for resource in range(VCPUS, DRIVER):
+    for resource in SIZES:
         needs = sum(float(problem.needs[kind, :, resource].min()) for kind in moving)
         left = needs - np.maximum(room[in_use, resource] - used[in_use, resource], 0.0).sum()
         if left > 0:

@@ -6,16 +6,18 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 
 from advisor.domain import Instance
 from advisor.planning.assignment.demand_classes import DemandClass, demand_classes
 from advisor.planning.assignment.local_search import SearchClock
-from advisor.planning.assignment.packing_problem import DRIVER, VCPUS, Kinds
+from advisor.planning.assignment.packing_problem import SIZES, VCPUS, Kinds, PackingProblem
 from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
 from advisor.rounding import with_slack
+from advisor.snapshot import promised_vcpus
 from models.arrays import Floats, Ints
 
 LEVEL_COUNTS = (8, 5, 3, 2, 1)  # levels of load per demand class; fewer where these make too many patterns
@@ -90,16 +92,17 @@ def _patterns(
 def _any_host_holds(state: SearchState, demand_class: DemandClass, many: int) -> bool:
     """Whether copies of the heaviest member keep their limits on every class of hosts.
 
-    There are `many` copies, or as many as have vCPUs.
+    There are `many` copies, or as many as have vCPUs of each kind there.
     """
-    instances = [state.problem.kinds[kind] for kind in demand_class.kinds]
-    many = min(
-        many, int(with_slack(float(state.problem.room[:, VCPUS].max())) / min(instance.vcpus for instance in instances))
-    )
-    evaluator = _evaluator(
-        state, demand_class, [replace(instances[-1], vcpus=max(instance.vcpus for instance in instances))]
-    )
-    keys = [(number, (0,) * many) for number in range(len(state.problem.classes))]
+    problem = state.problem
+    instances = [problem.kinds[kind] for kind in demand_class.kinds]
+    (needs,), rooms = _sizes(problem, [_lower_envelope(state, demand_class.kinds)]), _rooms(problem)
+    times = np.divide(rooms, needs, out=np.full(needs.shape, np.inf), where=needs > 0)[:, [VCPUS, -1]].min(axis=1)
+    most = np.minimum(times, many).astype(np.int64)  # of each class of hosts
+    shared, own = (max(map(attrgetter(kind), instances)) for kind in ("shared_vcpus", "dedicated_vcpus"))
+    heaviest = replace(instances[-1], vcpus=shared + own, dedicated_vcpus=own)
+    evaluator = _evaluator(state, demand_class, [heaviest])
+    keys = [(number, (0,) * count) for number, count in enumerate(most.tolist())]
     evaluator.evaluate_keys(keys)
     return not any(evaluator.known(*key).below for key in keys)
 
@@ -114,12 +117,29 @@ def _split_by_load(demand_class: DemandClass, levels: int) -> list[tuple[Sequenc
 def _lower_envelope(state: SearchState, kinds: Sequence[int]) -> Instance:
     """An instance that asks for no more of anything than any of these kinds, which are sorted by load."""
     instances = [state.problem.kinds[kind] for kind in kinds]
+    shared, own = (min(map(attrgetter(kind), instances)) for kind in ("shared_vcpus", "dedicated_vcpus"))
     return replace(
         instances[0],
-        vcpus=min(instance.vcpus for instance in instances),
+        vcpus=shared + own,
+        dedicated_vcpus=own,
         memory_mb=min(instance.memory_mb for instance in instances),
         disk_gb=min(instance.disk_gb for instance in instances),
     )
+
+
+def _sizes(problem: PackingProblem, kinds: Sequence[Instance]) -> Floats:
+    """What these stand-in instances need on each class of hosts, (L, C, 4) in the order of SIZES."""
+    needs = [
+        [(promised_vcpus(host, kind), kind.memory_mb, kind.disk_gb, kind.dedicated_vcpus) for host in problem.classes]
+        for kind in kinds
+    ]
+    return np.array(needs, dtype=np.float64)
+
+
+def _rooms(problem: PackingProblem) -> Floats:
+    """The most of each of SIZES that a host of each class has, (C, 4), with slack for rounding."""
+    room = with_slack(problem.room[:, SIZES])
+    return np.array([room[problem.class_of_host == number].max(axis=0) for number in range(len(problem.classes))])
 
 
 def _evaluator(state: SearchState, demand_class: DemandClass, kinds: Sequence[Instance]) -> PatternEvaluator:
@@ -140,9 +160,7 @@ def _feasible_patterns(state: SearchState, demand_class: DemandClass, kinds: Seq
     Empty where there are more than MAX_PATTERNS over all classes.
     """
     problem, evaluator = state.problem, _evaluator(state, demand_class, kinds)
-    needs = np.array([[pattern.vcpus, pattern.memory_mb, pattern.disk_gb] for pattern in kinds])
-    room = with_slack(problem.room[:, :DRIVER])
-    rooms = [room[problem.class_of_host == number].max(axis=0) for number in range(len(problem.classes))]
+    needs, rooms = _sizes(problem, kinds), _rooms(problem)
     feasible: list[Kinds] = []
     frontier: list[Kinds] = [()]
     for _ in range(demand_class.total):
@@ -155,7 +173,7 @@ def _feasible_patterns(state: SearchState, demand_class: DemandClass, kinds: Seq
             (number, pattern)
             for pattern in candidates
             for number, room in enumerate(rooms)
-            if (needs[list(pattern)].sum(axis=0) <= room).all()
+            if (needs[list(pattern), number].sum(axis=0) <= room).all()
         ]
         evaluator.evaluate_keys(keys)
         kept = {pattern for number, pattern in keys if not evaluator.known(number, pattern).below}

@@ -34,7 +34,10 @@ class Refusals:
     @classmethod
     def none(cls, problem: PackingProblem) -> Refusals:
         number: dict[tuple[object, ...], int] = {}
-        sort = [number.setdefault((kind.vcpus, class_key(kind)), len(number)) for kind in problem.kinds]
+        sort = [
+            number.setdefault((kind.vcpus, kind.dedicated_vcpus, class_key(kind)), len(number))
+            for kind in problem.kinds
+        ]
         return cls(
             sort=np.array(sort, dtype=np.int64),
             load=np.array([kind.load for kind in problem.kinds]),

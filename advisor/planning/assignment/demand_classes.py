@@ -1,4 +1,7 @@
-"""Demand classes: instances with the same workload, settings and limits, which differ only in load and size."""
+"""Demand classes: instances with the same workload, settings and limits, which differ only in load and size.
+
+Which kinds of vCPUs they have is none of that: dedicated ones share no CPU.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,8 @@ def class_key(instance: Instance) -> tuple[object, ...]:
         instance.max_latency_ratio,
         instance.max_time_short,
         instance.demand_key,
+        bool(instance.dedicated_vcpus),
+        bool(instance.shared_vcpus),
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.planning.assignment.local_search import SearchClock
-from advisor.planning.assignment.packing_problem import DRIVER, Kinds
+from advisor.planning.assignment.packing_problem import SIZES, Kinds
 from advisor.planning.assignment.pattern_sets import alike_hosts
 from advisor.planning.assignment.search_state import SearchState
 
@@ -257,8 +257,8 @@ def _most_by_size(state: SearchState, host: int, kind: int, most: int) -> int:
         return 0
     if kind in problem.exclusive_kinds or kind in problem.anti_affinity:
         return 1
-    needs = np.array(problem.needs_by_class[problem.class_of_host[host]][kind][:DRIVER])
-    free = np.array(problem.room_with_slack[host][:DRIVER]) - problem.used(host, problem.fixed[host])[:DRIVER]
+    needs = problem.needs[kind, problem.class_of_host[host], SIZES]
+    free = (np.array(problem.room_with_slack[host]) - problem.used(host, problem.fixed[host]))[list(SIZES)]
     times = np.divide(free, needs, out=np.full(len(needs), np.inf), where=needs > 0)
     return int(min(times.min(), most))
 

@@ -21,6 +21,8 @@ from models.physics.demands import demands
 Kinds = tuple[int, ...]  # a multiset of kinds, sorted
 
 VCPUS, MEMORY, DISK, DRIVER, OWN = range(5)
+SIZES = (VCPUS, MEMORY, DISK, OWN)  # what sizes alone decide, without a profile
+ASKED = (VCPUS, DRIVER, OWN)  # none of which keeps out an instance that needs nothing of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,11 @@ class PackingProblem:
         if len(everybody) > 1 and not self.exclusive_kinds.isdisjoint(everybody):
             return False
         needs = self.needs_by_class[self.class_of_host[host]]
-        vcpus, memory, disk, driver, own = map(sum, zip(*(needs[kind] for kind in everybody), strict=True))
+        used = tuple(map(sum, zip(*(needs[kind] for kind in everybody), strict=True)))
         room = self.room_with_slack[host]
-        if vcpus > room[VCPUS] or memory > room[MEMORY] or disk > room[DISK] or own > room[OWN]:
+        if used[MEMORY] > room[MEMORY] or used[DISK] > room[DISK]:
             return False
-        return not (driver > room[DRIVER] and any(needs[kind][DRIVER] > 0 for kind in came))
+        return not any(used[one] > room[one] and any(needs[kind][one] > 0 for kind in came) for one in ASKED)
 
     def _group_shared(self, everybody: Kinds, came: Sequence[int]) -> bool:
         """Whether one of who came is beside another one of its anti-affinity group."""
@@ -234,11 +236,11 @@ def _limits(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTa
 
 def _needs(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTable) -> Floats:
     needs = np.zeros((len(kinds), len(classes), 5))
-    needs[:, :, VCPUS] = [[promised_vcpus(host, instance) for host in classes] for instance in kinds]
     for resource, name in ((MEMORY, "memory_mb"), (DISK, "disk_gb"), (OWN, "dedicated_vcpus")):
         needs[:, :, resource] = np.array([getattr(instance, name) for instance in kinds], dtype=np.float64)[:, None]
     unpinned = [replace(instance, settings=replace(instance.settings, pinning=None)) for instance in kinds]
     for number, host in enumerate(classes):
+        needs[:, number, VCPUS] = [promised_vcpus(host, instance) for instance in kinds]
         if kinds:
             needs[:, number, DRIVER] = demands(
                 build_batch([(host, (instance,)) for instance in unpinned], table)

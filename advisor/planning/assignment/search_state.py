@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.domain import Objective
-from advisor.planning.assignment.packing_problem import DRIVER, VCPUS, Kinds, PackingProblem
+from advisor.planning.assignment.packing_problem import ASKED, SIZES, VCPUS, Kinds, PackingProblem
 from advisor.planning.assignment.pattern_evaluator import RATIO_TOLERANCE, Pattern, PatternEvaluator
 from advisor.rounding import with_slack
 from models.arrays import Bools, Floats, Ints
@@ -114,7 +114,7 @@ class SearchState:
         problem = self.problem
         needs = problem.needs[kind][problem.class_of_host]
         over = self.used + needs > with_slack(problem.room)
-        over[:, DRIVER] &= needs[:, DRIVER] > 0
+        over[:, ASKED] &= needs[:, ASKED] > 0
         has_room = problem.allowed[kind] & ~over.any(axis=1)
         if problem.exclusive_kinds:
             has_room &= ~self.holds_exclusive
@@ -164,8 +164,8 @@ def hosts_in_use(state: SearchState) -> int:
 def dominant_share(state: SearchState, kind: int) -> float:
     """The largest share of the cloud's total room that a kind takes of any resource."""
     problem = state.problem
-    room = problem.room[:, :DRIVER].sum(axis=0)
-    needs = problem.needs[kind, 0, :DRIVER]
+    room = problem.room[:, SIZES].sum(axis=0)
+    needs = problem.needs[kind, 0, SIZES]
     return float(np.divide(needs, room, out=np.zeros_like(needs), where=np.isfinite(room) & (room > 0)).max())
 
 

@@ -13,6 +13,7 @@ from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.move_value import moves_made
 from advisor.planning.assignment.objectives import Level, levels
+from advisor.planning.assignment.packing_problem import SIZES
 from advisor.planning.assignment.pattern_evaluator import RATIO_TOLERANCE
 from advisor.planning.assignment.search_state import SearchState
 from advisor.planning.assignment.solver import UNITS_PER_RATIO, SolverResult
@@ -139,8 +140,8 @@ def overcommitted(state: SearchState) -> tuple[str, ...]:
     problem, texts = state.problem, []
     for host, movers in enumerate(state.movers):
         name, everybody = problem.snapshot.hosts[host].id, (*problem.fixed[host], *movers)
-        for what, used, room in zip(("vCPUs", "MB of memory", "GB of disk"), state.used[host], problem.room[host],
-                                    strict=False):  # fmt: skip
+        for what, used, room in zip(("vCPUs", "MB of memory", "GB of disk", "dedicated CPUs"),
+                                    state.used[host, SIZES], problem.room[host, SIZES], strict=True):  # fmt: skip
             if used > with_slack(room):
                 texts.append(f"{name} promises {used:,.0f} of {room:,.0f} {what}")
         if state.holds_exclusive[host] and len(everybody) > 1:

@@ -93,6 +93,7 @@ func (p *placements) Schema(_ context.Context, _ datasource.SchemaRequest, answe
 		"max_latency_ratio":    number("The largest latency ratio that it accepts; 1.0 = as alone."),
 		"max_time_short":       number("The part of the time, 0-1, for which it may be short of CPU."),
 		"exclusive":            flag("It shares its host with nobody."),
+		"dedicated_vcpus":      schema.Int64Attribute{Optional: true, Description: "How many of its vCPUs have a physical CPU each that no other instance uses; 0 unless said."},
 		"labels":               labels("Free texts, such as class or project."),
 	}}
 	candidate := schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{

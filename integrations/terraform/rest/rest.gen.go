@@ -1,4 +1,4 @@
-// Description: sha256 03430b91a8caf28c052fc1513b710d008a6120f91eaef05b295e22b7b77c1185
+// Description: sha256 7278b30f9b062fed422829a725ad56a66f6df2b2d87dea664ca3bff3e764194d
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -96,6 +96,9 @@ type ConstraintsBody struct {
 // NewInstance The instance to place; `profile` may replace `workload`; with neither, and no demand for CPUs, it counts as using
 // 10 % of its vCPUs, as virtual machines of public traces do, and nothing else, with a wide range.
 type NewInstance struct {
+	// DedicatedVcpus how many of its vCPUs have a pCPU each that no other instance uses
+	DedicatedVcpus *int64 `json:"dedicated_vcpus,omitempty" tfsdk:"dedicated_vcpus"`
+
 	// DiskGb disk in GB
 	DiskGb *float64 `json:"disk_gb,omitempty" tfsdk:"disk_gb"`
 

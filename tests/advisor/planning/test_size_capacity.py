@@ -33,7 +33,7 @@ def test_first_fit_is_a_packing_and_the_bound_is_one_for_all(
     rooms: list[tuple[int, int]], sizes: list[tuple[int, int]]
 ) -> None:
     mix = [Instance(f"m{number}", vcpus, float(memory)) for number, (vcpus, memory) in enumerate(sizes)]
-    left = np.array([(vcpus, memory, np.inf, np.inf) for vcpus, memory in rooms], dtype=np.float64)
+    left = np.array([(vcpus, vcpus, memory, np.inf, np.inf) for vcpus, memory in rooms], dtype=np.float64)
     best = packed(rooms, mix)
     assert first_fit(left, mix) <= best <= size_bound(left, mix)
     if len(mix) == 1:

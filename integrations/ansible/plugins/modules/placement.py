@@ -78,6 +78,9 @@ options:
       exclusive:
         description: It shares its host with nobody.
         type: bool
+      dedicated_vcpus:
+        description: How many of its vCPUs have a physical CPU each that no other instance uses; 0 unless said.
+        type: int
       labels:
         description: Free texts, such as class or project.
         type: dict
@@ -225,6 +228,7 @@ INSTANCE = {
     "max_latency_ratio": number,
     "max_time_short": number,
     "exclusive": flag,
+    "dedicated_vcpus": {"type": "int"},
     "labels": mapping,
 }
 CONSTRAINTS = {
