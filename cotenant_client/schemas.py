@@ -421,6 +421,29 @@ class AgeOut(TypedDict):
     instances: list[str] | None
 
 
+class AskedInstance(TypedDict):
+    """An instance of a plan or of a scene."""
+
+    disk_gb: NotRequired[float]
+    workload: NotRequired[str | None]
+    load: NotRequired[float]
+    pinning: NotRequired[dict[str, list[int]] | None]
+    isolation: NotRequired[Isolation]
+    service: NotRequired[Literal["latency", "throughput"]]
+    min_throughput_ratio: NotRequired[float | None]
+    max_latency_ratio: NotRequired[float | None]
+    max_time_short: NotRequired[float | None]
+    exclusive: NotRequired[bool]
+    dedicated_vcpus: NotRequired[int]
+    labels: NotRequired[dict[str, str]]
+    demand: NotRequired[dict[str, float | DemandBody]]
+    id: str
+    vcpus: NotRequired[int | None]
+    memory_mb: NotRequired[float | None]
+    like: NotRequired[str | None]
+    host: NotRequired[str | None]
+
+
 class GrowthBody(TypedDict):
     """How demand grows."""
 
@@ -445,7 +468,7 @@ class PlanBody(TypedDict):
     """What should become of the whole cloud? Without `kind`: place `instances`."""
 
     kind: NotRequired[Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size"]]
-    instances: NotRequired[list[InstanceItem]]
+    instances: NotRequired[list[AskedInstance]]
     empty: NotRequired[list[str]]
     hosts: NotRequired[list[str] | None]
     movable: NotRequired[list[str] | None]
@@ -669,5 +692,5 @@ class SceneBody(TypedDict):
     """A host and who shares it; workloads that are not given here are looked up by name."""
 
     host: HostItem
-    instances: list[InstanceItem]
+    instances: list[AskedInstance]
     workloads: NotRequired[list[WorkloadItem]]

@@ -76,7 +76,7 @@ from advisor.domain.evidence import (
     evidence_level,
     held_in_words,
 )
-from advisor.domain.known import Find, asked_about, changed, found_in
+from advisor.domain.known import Find, asked_about, changed, found_in, unpinned
 from advisor.domain.list_words import listed
 from advisor.domain.names import NAMES, ids_by_name, known_as, names_of, spellings, spoken
 from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, RecommendationOutcome

@@ -13,13 +13,16 @@ T = TypeVar("T")
 Find = Callable[[str], Instance]  # of an id; NotFound where the cloud has none such
 
 
-def asked_about(name: str, given: Mapping[str, Any], find: Find, *, vcpus: int | None = None) -> Instance:
+def asked_about(
+    name: str, given: Mapping[str, Any], find: Find, *, vcpus: int | None = None, on: str | None = None
+) -> Instance:
     """The instance `name` as a question means it.
 
     An id that the cloud knows has its stored size, settings, labels, demand and place; what is `given` replaces that:
     fields of Instance, of which `settings`, `demand` and `labels` are mappings and replace what they name. The stored
-    pinning names pCPUs of the host that the instance is on, so it is not asked for elsewhere. An unknown id needs a
-    size: InvalidInput where no vCPUs are given, unless the caller has `vcpus` for this case.
+    pinning names pCPUs of the host that the instance is on, so it is asked for only where the question is about that
+    host, `on`. An unknown id needs a size: InvalidInput where no vCPUs are given, unless the caller has `vcpus` for
+    this case.
     """
     try:
         known = find(name)
@@ -29,7 +32,12 @@ def asked_about(name: str, given: Mapping[str, Any], find: Find, *, vcpus: int |
             raise InvalidInput(message, field="instance.vcpus") from None
         settings = _made(IsolationSettings, **given.get("settings", {}))
         return _made(Instance, **{"vcpus": vcpus, **given, "id": name, "settings": settings})
-    return changed(replace(known, settings=replace(known.settings, pinning=None)), given)
+    return changed(known if on is not None and on == known.host else unpinned(known), given)
+
+
+def unpinned(instance: Instance) -> Instance:
+    """The instance without its pinning, which names pCPUs of the host that it is on, for a question about others."""
+    return replace(instance, settings=replace(instance.settings, pinning=None))
 
 
 def found_in(instances: Collection[Instance]) -> Find:

@@ -191,10 +191,10 @@ class _Composer:
 
 
 def built(item: Item, make: Callable[[], T]) -> T:
-    """Call `make`; a ValueError of a domain type becomes an error at the field that it names, or at the whole item."""
+    """Call `make`; what a domain type refuses becomes an error at the field that it names, or at the whole item."""
     try:
         return make()
-    except ValueError as error:
+    except (ValueError, InvalidInput) as error:
         reason = str(error)
         fields = item.value if isinstance(item.value, Mapping) else {}
         named = sorted((name for name in fields if re.search(rf"\b{re.escape(name)}\b", reason)), key=len)

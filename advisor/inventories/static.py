@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
-from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, Scene, WorkloadProfile
-from advisor.errors import InvalidInput
+from advisor.domain import (
+    Find,
+    Host,
+    Instance,
+    Inventory,
+    IsolationSettings,
+    Pinning,
+    Scene,
+    WorkloadProfile,
+    asked_about,
+    found_in,
+)
+from advisor.errors import InvalidInput, NotFound
 from advisor.inventories.document import Item, built, read_document
 from advisor.render import check_labels
 from advisor.validation import check_name, check_value, fitted, misfit
@@ -57,15 +69,18 @@ def load_inventory(path: Path, left_out: list[str] | None = None, malformed: lis
     return Inventory(tuple(hosts), tuple(instances), _workloads(top, path.parent, malformed), observed_at)
 
 
-def load_scene(path: Path) -> Scene:
-    """Read one `host`, the `instances` that share it, `workloads` and `datasets`; the host's id may be left out."""
+def load_scene(path: Path, find: Find = found_in(())) -> Scene:
+    """Read one `host`, the `instances` that share it, `workloads` and `datasets`; the host's id may be left out.
+
+    The instances are as `asked_about` has them; `find` looks up a known one.
+    """
     document = read_document(path)
     top = document.mapping(("host", "instances", "workloads", "datasets"))
     if "host" not in top:
         document.fail("field host is missing: a scene is one host and the instances that share it")
     host = _host(top["host"], default_id="host")
     instances = [
-        _instance(item, default_host=host.id) for item in (top["instances"].items() if "instances" in top else ())
+        _asked_about(item, find, on=host.id) for item in (top["instances"].items() if "instances" in top else ())
     ]
     if not instances:
         document.fail("field instances is missing or empty: there is nobody to predict")
@@ -74,28 +89,52 @@ def load_scene(path: Path) -> Scene:
     return Scene(host, tuple(instances), _workloads(top, path.parent))
 
 
-def load_instances(path: Path) -> tuple[Instance, ...]:
-    """Read a list of instances, a mapping with the list `instances`, or one instance."""
-    document = read_document(path)
-    if isinstance(document.value, Mapping):
-        if "instances" not in document.value:
-            return (_instance(document),)
-        return tuple(one for _, one in _each(document.mapping(("instances",)), "instances", _instance, "id"))
-    instances = [_instance(item) for item in document.items()]
-    _check_twice(document.items(), [instance.id for instance in instances], "id")
+def load_instances(path: Path, find: Find = found_in(())) -> tuple[Instance, ...]:
+    """Read a list of instances, a mapping with the list `instances`, or one instance, as questions name them.
+
+    Each is as `asked_about` has it; `find` looks up a known one.
+    """
+    items = _asked_items(path)
+    instances = [_asked_about(item, find) for item in items]
+    _check_twice(items, [instance.id for instance in instances], "id")
     return tuple(instances)
 
 
 def load_asked(path: Path) -> tuple[Instance, Mapping[str, Any]]:
-    """The only instance of a file, and what the file says of it, as `asked_about` takes it."""
-    instances = load_instances(path)
-    if len(instances) != 1:
-        raise InvalidInput(f"{path} holds {len(instances)} instances, one is needed; use plan for many")
+    """The only instance of a file, and what the file says of it, as `asked_about` takes it.
+
+    Where the file gives no vCPUs, the instance has as many as can be: how many it has, the inventory says.
+    """
+    items = _asked_items(path)
+    if len(items) != 1:
+        raise InvalidInput(f"{path} holds {len(items)} instances, one is needed; use plan for many")
+    given = {"vcpus": MAX_CPUS} | _given(items[0])
+    return built(items[0], lambda: _instance_of(given)), _given(items[0])
+
+
+def _asked_items(path: Path) -> Sequence[Item]:
     document = read_document(path)
-    if isinstance(document.value, Mapping) and "instances" not in document.value:
-        return instances[0], _given(document)
-    items = document.mapping()["instances"].items() if isinstance(document.value, Mapping) else document.items()
-    return instances[0], _given(items[0])
+    if not isinstance(document.value, Mapping):
+        return document.items()
+    if "instances" not in document.value:
+        return (document,)
+    listed = document.mapping(("instances",))
+    return listed["instances"].items() if "instances" in listed else ()
+
+
+def _asked_about(item: Item, find: Find, *, on: str | None = None) -> Instance:
+    """The instance of a question, on its host where that is one about a host; an error names its place in the file."""
+    given = ({} if on is None else {"host": on}) | _given(item)
+    name = given.pop("id")
+    if "vcpus" not in given:
+        try:
+            find(name)
+        except NotFound:
+            sentence = f"is missing: there is no instance {name} in the inventory, so its size is needed"
+            replace(item, path=f"{item.path}.vcpus".lstrip(".")).fail(sentence)
+    instance = built(item, lambda: asked_about(name, given, find, on=on))
+    _check_labels(item, instance)
+    return instance
 
 
 def _id(item: Item) -> str:
@@ -243,18 +282,21 @@ def _host(item: Item, *, default_id: str | None = None) -> Host:
     return host
 
 
-def _instance(item: Item, *, default_host: str | None = None) -> Instance:
-    if isinstance(item.value, Mapping) and "cpu" in item.value:
-        item.value["cpu"].fail("is it CPUs or per cent? Say cpu_percent (100 = one CPU), or demand: {cpu: CPUs}")
-    values = {"host": default_host} | _given(item)
-    settings, demand = values.pop("settings", {}), values.pop("demand", {})
-    instance = built(item, lambda: Instance(**values, settings=IsolationSettings(**settings), demand=demand))
+def _instance(item: Item) -> Instance:
+    given = _given(item)
+    instance = built(item, lambda: _instance_of(given))
     _check_labels(item, instance)
     return instance
 
 
+def _instance_of(given: Mapping[str, Any]) -> Instance:
+    return Instance(**{**given, "settings": IsolationSettings(**given.get("settings", {}))})
+
+
 def _given(item: Item) -> dict[str, Any]:
     """The fields of an instance that a file has, with its settings and its demand under these names."""
+    if isinstance(item.value, Mapping) and "cpu" in item.value:
+        item.value["cpu"].fail("is it CPUs or per cent? Say cpu_percent (100 = one CPU), or demand: {cpu: CPUs}")
     values = _read(item, INSTANCE, needed=("id",))
     demand = dict(values.pop("demand", {}))
     for name, (resource, _) in SHORT.items():

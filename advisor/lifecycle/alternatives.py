@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import AlternativeNow, Host, Instance, PlacementWorth, WhyHost
+from advisor.domain import AlternativeNow, Host, Instance, PlacementWorth, WhyHost, unpinned
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
@@ -28,9 +28,9 @@ class _Moved:
 
     @property
     def scenes(self) -> tuple[_Scene, ...]:
-        unpinned = replace(self.instance, settings=replace(self.instance.settings, pinning=None))
+        coming = unpinned(self.instance)
         (here, staying), (there, others) = self.here, self.there
-        return (here, staying), (here, (*staying, self.instance)), (there, others), (there, (*others, unpinned))
+        return (here, staying), (here, (*staying, self.instance)), (there, others), (there, (*others, coming))
 
 
 def with_alternatives(

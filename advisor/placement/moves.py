@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.domain import Move, PlacementRequest, Recommendation
+from advisor.domain import Move, PlacementRequest, Recommendation, unpinned
 from advisor.placement import sequential
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
@@ -15,6 +15,8 @@ def evacuation(
 ) -> tuple[Move, ...]:
     """Where each resident of a host goes when it is emptied, the largest first; later moves see the earlier ones.
 
+    Its pinning names pCPUs of the host that it leaves, so it is asked for without.
+
     `targets` None = any other host. A resident that no host takes has a move without a target and with the reason.
     """
     position = snapshot.index(host)
@@ -24,7 +26,7 @@ def evacuation(
     moves: list[Move] = []
     for instance in sorted(residents, key=lambda instance: (-instance.memory_mb, -instance.vcpus, instance.id)):
         recommendation = sequential.as_it_is(
-            snapshot, context, PlacementRequest(instance, hosts=elsewhere, limit=1, explain=False)
+            snapshot, context, PlacementRequest(unpinned(instance), hosts=elsewhere, limit=1, explain=False)
         )
         if not recommendation.candidates:
             moves.append(Move(instance.id, host, None, _refusals(recommendation)))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
 
-from advisor.domain import Band, Instance
+from advisor.domain import Band, Instance, unpinned
 from advisor.planning.migration_feasibility import (
     NOBODY,
     FeasibilityChecker,
@@ -211,12 +211,11 @@ class _MigrationScheduler:
             ]
             if not others:
                 continue
-            unpinned = replace(former, settings=replace(former.settings, pinning=None))
             hosts = self.checker.snapshot.hosts
             intermediate_hosts = [
                 hosts[at].id for at in targets if at not in {source, to} and hosts[at].kind == hosts[source].kind
             ]
-            candidates = [InstanceChange(replace(unpinned, host=name), former) for name in intermediate_hosts]
+            candidates = [InstanceChange(replace(unpinned(former), host=name), former) for name in intermediate_hosts]
             for intermediate, reason in zip(candidates, self.obstacles(candidates), strict=True):
                 if reason:
                     continue

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from advisor.domain import Host, Instance
+from advisor.domain import Host, Instance, unpinned
 from models.arrays import Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.solo_ratio import solo_ratio
@@ -42,4 +41,4 @@ def _pinned_within(host: Host, instance: Instance) -> Instance:
     pinning = instance.settings.pinning
     if pinning is None or not host.lacks(pinning.named):
         return instance
-    return replace(instance, settings=replace(instance.settings, pinning=None))
+    return unpinned(instance)

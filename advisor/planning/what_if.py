@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from math import isfinite
 
-from advisor.domain import Host, Instance, Inventory, Pinning, WhatIf, listed
+from advisor.domain import Host, Instance, Inventory, Pinning, WhatIf, listed, unpinned
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot, promised_vcpus
 
@@ -24,11 +24,7 @@ def imagine(
     hosts = {name: _promising(host, what_if) for name, host in hosts.items() if name not in set(what_if.remove)}
     residents = [instance for residents_here in snapshot.residents for instance in residents_here]
     staying = [instance for instance in residents if instance.host in hosts]
-    homeless = tuple(
-        replace(instance, host=None, settings=replace(instance.settings, pinning=None))
-        for instance in residents
-        if instance.host not in hosts
-    )
+    homeless = tuple(replace(unpinned(instance), host=None) for instance in residents if instance.host not in hosts)
     notes = []
     if what_if.pinning == "unpinned":
         staying = [_pinned(instance, None) for instance in staying]

@@ -12,6 +12,7 @@ import typer
 
 from advisor import offline
 from advisor.domain import (
+    Find,
     Host,
     Instance,
     Inventory,
@@ -120,7 +121,7 @@ def predict(
 ) -> None:
     """Predict what co-located instances do to each other."""
     service = asked_service(server, token_file, None if server or os.environ.get(SERVER) else scene, model=model)
-    known = offline.load_scene(scene)
+    known = offline.load_scene(scene, found_in(()) if service is None else _known_to(service))
     answer = (
         offline.predict(known, model=model, settings=settings()) if service is None else _predicted_by(service, known)
     )
@@ -200,6 +201,18 @@ def _answer_of(
         return recommendation_from_json(service.post("placements", body=body), request)
 
 
+def _known_to(service: Service) -> Find:
+    """Look ids up at a service; NotFound where it has none such."""
+
+    def find(name: str) -> Instance:
+        from api.schemas.inventory import InstanceItem
+
+        with service.read_as("instance"):
+            return InstanceItem.model_validate(service.get("instances", name)).as_domain()
+
+    return find
+
+
 def _predicted_by(service: Service, scene: Scene) -> SceneEffects:
     """What a service predicts for a scene, as if it had been predicted here."""
     from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
@@ -224,9 +237,9 @@ def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[In
         name = described.id
         if described.host is not None:  # the file says where it is, and how
             others = tuple(other for other in cloud.instances if other.id != name)
-            cloud = replace(
-                cloud, instances=(*others, changed(find(name), given) if name in _ids(cloud) else described)
-            )
+            size = None if like is None else 1
+            there = changed(find(name), given) if name in _ids(cloud) else asked_about(name, given, find, vcpus=size)
+            cloud = replace(cloud, instances=(*others, there))
             find, given = found_in(cloud.instances), {}
     elif instance is not None:
         name = instance_of(cloud, instance).id

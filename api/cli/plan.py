@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from advisor import offline
-from advisor.domain import Growth, Inventory, Plan, PlanFor, PlanKind, PlanRequest, plan_from_json
+from advisor.domain import Growth, Inventory, Plan, PlanFor, PlanKind, PlanRequest, found_in, plan_from_json
 from advisor.errors import InvalidInput
 from api.cli import plan_words
 from api.cli.answers import sizes_only
@@ -160,7 +160,7 @@ def plan(
     wanted = _kind(kind, empty, grows, what_if)
     request = PlanRequest(
         kind=wanted,
-        instances=offline.load_instances(add) if add else (),
+        instances=offline.load_instances(add, found_in(cloud.instances)) if add else (),
         empty=ids_of("--empty", empty, cloud.hosts) or (),
         hosts=ids_of("--hosts", hosts, cloud.hosts),
         movable=ids_of("--movable", movable, cloud.instances),

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from advisor import offline
-from advisor.domain import PROBE_PINNINGS, Instance, Inventory, ProbePinning, ProbePlan, ProbeRequest, ProbeStep
+from advisor.domain import (
+    PROBE_PINNINGS,
+    Instance,
+    Inventory,
+    ProbePinning,
+    ProbePlan,
+    ProbeRequest,
+    ProbeStep,
+    found_in,
+)
 from advisor.errors import InvalidInput
 from api.cli.answers import model_line
 from api.cli.ask import instance_of, is_file
@@ -151,6 +160,7 @@ def _asked(cloud: Inventory, wanted: list[str] | None) -> tuple[Instance, ...] |
         return None
     instances: dict[str, Instance] = {}
     for name in wanted:
-        named = offline.load_instances(Path(name)) if is_file(name) else (instance_of(cloud, name),)
+        find = found_in(cloud.instances)
+        named = offline.load_instances(Path(name), find) if is_file(name) else (instance_of(cloud, name),)
         instances |= {instance.id: instance for instance in named}
     return tuple(instances.values())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from advisor import offline, service
-from advisor.domain import PlanKind, PlanRequest
+from advisor.domain import Find, PlanKind, PlanRequest, found_in
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, Reported
 from api.cli.asking import Server, TokenFile, asked_service, service_or_database
@@ -86,9 +87,8 @@ def report(
     else:
         service_asked = service_or_database(server, token_file, database, patience_s=time_limit)
     chosen = settings(database=database)
-    request = PlanRequest(
+    asked = PlanRequest(
         kind=kind,
-        instances=offline.load_instances(add) if add else (),
         growth=growth_of(growth, load_growth, months, growth_uncertain),
         spare_hosts=spare_hosts,
         spare_label=spare_label,
@@ -97,18 +97,28 @@ def report(
         time_limit_s=time_limit,
     )
 
+    def request(find: Find) -> PlanRequest:
+        return replace(asked, instances=offline.load_instances(add, find) if add else ())
+
     with progress() as advance:
         if inventory is not None:
             cloud = offline.load_inventory(inventory)
             made = offline.write_cloud_report(
-                cloud, request, out, keep=keep, model=model, settings=chosen, progress=advance
+                cloud,
+                request(found_in(cloud.instances)),
+                out,
+                keep=keep,
+                model=model,
+                settings=chosen,
+                progress=advance,
             )
         elif service_asked is not None:
             cloud = cloud_of(service_asked)
-            made = offline.write_planned_report(cloud, planned_by(service_asked, request), out, keep=keep)
+            planned = planned_by(service_asked, request(found_in(cloud.instances)))
+            made = offline.write_planned_report(cloud, planned, out, keep=keep)
         else:
             with Advisor(chosen) as advisor:
-                made = advisor.plans.write_report(request, out, keep=keep, progress=advance)
+                made = advisor.plans.write_report(request(advisor.inventory.instance), out, keep=keep, progress=advance)
     _tell(made, as_json=as_json)
 
 

@@ -15,7 +15,7 @@ from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
 OnlyKind = Annotated[PlanKind | None, Query(description="only plans of this kind")]
 
 
-def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, once: OnceDep) -> Response:
+def make(body: PlanBody, plans: PlanDep, inventory: InventoryDep, settings: SettingsDep, once: OnceDep) -> Response:
     """What should become of the whole cloud?
 
     Ordered steps with what is predicted for everybody before and after. Nothing is carried out and nothing held; the
@@ -25,7 +25,7 @@ def make(body: PlanBody, plans: PlanDep, settings: SettingsDep, once: OnceDep) -
     check_batch(body.what_if.hosts if body.what_if else (), settings, "what_if.hosts")
 
     def work() -> Response:
-        plan = plans.make(body.to_domain())
+        plan = plans.make(body.to_domain(inventory.instance))
         text = PlanAnswer.of(plan, plans.age(plan)).model_dump_json(exclude_unset=True)
         return Response(text, headers={"Location": f"/v1/plans/{plan.id}"}, media_type="application/json")
 

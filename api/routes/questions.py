@@ -19,9 +19,9 @@ Summary = Annotated[
 ]
 
 
-def predict(body: SceneBody, placements: PlacementDep, counters: CountersDep) -> SceneAnswer:
+def predict(body: SceneBody, placements: PlacementDep, inventory: InventoryDep, counters: CountersDep) -> SceneAnswer:
     """What co-located instances would do to each other on a host."""
-    answer = placements.predict(body.to_domain())
+    answer = placements.predict(body.to_domain(inventory.instance))
     counters.predicted(answer)
     return SceneAnswer.of(answer)
 

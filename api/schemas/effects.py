@@ -7,9 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from advisor.domain import Effect, Scene, SceneEffects, waiting_told
+from advisor.domain import Effect, Find, Scene, SceneEffects, found_in, waiting_told
+from api.schemas.asked import AskedInstance, all_asked
 from api.schemas.base import AnswerBody, Figure, Schema, Score, examples
-from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem, each_to_domain
+from api.schemas.inventory import HostItem, WorkloadItem, each_to_domain
 
 LATENCY = "latency over its latency alone; null where it is overloaded"
 CPU = "what it gets of the CPU time that it wants; null in answers stored before it was predicted"
@@ -70,24 +71,27 @@ class SceneBody(Schema):
     model_config = examples(
         {
             "host": {"id": "h3", "kind": "kvm", "pcpus": 4, "memory_mb": 65536},
-            "instances": [{"id": "shop-3", "vcpus": 2, "workload": "web-1k"}, {"id": "batch-1", "workload": "batch"}],
+            "instances": [
+                {"id": "shop-3", "vcpus": 2, "workload": "web-1k"},
+                {"id": "batch-1", "vcpus": 2, "workload": "batch"},
+            ],
             "workloads": [{"name": "web-1k", "metrics": {"cpu": 62.0}}, {"name": "batch", "metrics": {"cpu": 100.0}}],
         }
     )
 
     host: HostItem = Field(description="the host")
-    instances: Annotated[list[InstanceItem], Field(min_length=1, max_length=1000)] = Field(
+    instances: Annotated[list[AskedInstance], Field(min_length=1, max_length=1000)] = Field(
         description="the instances that share it"
     )
     workloads: Annotated[list[WorkloadItem], Field(max_length=1000)] = Field(
         default=[], description="profiles that are not stored, or replace stored ones"
     )
 
-    def to_domain(self) -> Scene:
-        """The domain's Scene; InvalidInput names the item that is wrong."""
+    def to_domain(self, find: Find = found_in(())) -> Scene:
+        """The domain's Scene; `find` looks up an instance of the inventory. InvalidInput names what is wrong."""
         return Scene(
             host=self.host.as_domain(),
-            instances=each_to_domain("instances", self.instances, InstanceItem.as_domain),
+            instances=all_asked(self.instances, find, on=self.host.id),
             workloads=each_to_domain("workloads", self.workloads, WorkloadItem.as_domain),
         )
 

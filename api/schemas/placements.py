@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
@@ -24,17 +23,14 @@ from advisor.domain import (
     ReasonKind,
     Recommendation,
     WorkloadProfile,
-    asked_about,
     found_in,
-    like_another,
     recommendation_as_json,
 )
-from advisor.errors import InvalidInput, NotFound
+from advisor.errors import InvalidInput
+from api.schemas.asked import Asked
 from api.schemas.base import (
     WHOLE,
-    Amount,
     AnswerBody,
-    Cpus,
     Figure,
     Flag,
     Id,
@@ -49,13 +45,11 @@ from api.schemas.base import (
     examples,
 )
 from api.schemas.effects import CPU, CROWDED, JITTER, LATENCY, BandOut, CpuOut, EffectOut, ModelRef
-from api.schemas.inventory import InstanceNeeds, to_demands
-from api.schemas.settings import Isolation, PinningMap, SettingsOut, given_settings
+from api.schemas.settings import Isolation, SettingsOut
 from profiler.host_kinds import HostKind
 
 Ids = Annotated[list[Id], Field(max_length=10_000)]
 MOST_SEARCHED_S = 60  # seconds for a joint search: it uses a CPU, and no request lasts longer
-_SIZE = ("vcpus", "memory_mb")
 MOST_AT_ONCE = 200  # instances of one batch: each of them is ranked on the cloud with those before it
 
 
@@ -64,7 +58,7 @@ def _both(field: str, kind: Mapping[str, Any], other: str, other_kind: Mapping[s
     return {"required": [field, other], "properties": {field: dict(kind), other: dict(other_kind)}}
 
 
-class NewInstance(InstanceNeeds):
+class NewInstance(Asked):
     """The instance to place; `profile` may replace `workload`; with neither, and no demand for CPUs, it counts as using
     10 % of its vCPUs, as virtual machines of public traces do, and nothing else, with a wide range."""
 
@@ -81,75 +75,23 @@ class NewInstance(InstanceNeeds):
         }
     )
 
-    id: Id = Field(
-        description="its id; one that the inventory has brings its size, settings, labels, demand and place, which the "
-        "fields of the question replace"
-    )
-    vcpus: Cpus | None = Field(
-        default=None, description="virtual CPUs; null = as the inventory or `like` has it, else it must be given"
-    )
-    memory_mb: Amount | None = Field(
-        default=None, description="memory in MB; null = as the inventory or `like` has it, else 0"
-    )
-    like: Id | None = Field(
-        default=None,
-        description="an instance of the inventory that it is like: its demand, workload and sensitivity are taken, "
-        "and its size where none is given",
-    )
     profile: Metrics | None = Field(default=None, description="its solo metrics at load 1.0, instead of a workload")
-    pinning: PinningMap | None = Field(
-        default=None, description="which pCPUs each vCPU may use; null = the answer may choose"
-    )
 
     def to_domain(self, find: Find) -> tuple[Instance, WorkloadProfile | None]:
         """The domain's Instance, and its own profile where one was given; `find` looks up one of the inventory."""
         if self.workload is not None and self.profile is not None:
             raise InvalidInput("give workload or profile, not both", field="instance.profile")
-        given = self._given()
-        if self.profile is not None:
-            given["workload"] = None
-        if self.like is None:
-            instance = asked_about(self.id, given, find)
-        else:
-            instance = self._like(self.like, asked_about(self.id, given, find, vcpus=1), find)
-        return self._demanding(instance), self._own_profile()
+        try:
+            return self.asked(find), self._own_profile()
+        except InvalidInput as error:
+            raise InvalidInput(error.message, field=f"instance.{error.field}" if error.field else None) from error
 
     def _given(self) -> dict[str, Any]:
-        """The fields that the question has, but for the demand."""
-        apart = {"id", "like", "profile", "pinning", "isolation", "demand"}
-        given = {name: getattr(self, name) for name in self.model_fields_set - apart}
-        given = {name: value for name, value in given.items() if value is not None or name not in _SIZE}
-        settings = given_settings(self.isolation, self.pinning)
-        return {**given, "settings": settings} if settings else given
-
-    @as_input
-    def _demanding(self, instance: Instance) -> Instance:
-        demand = to_demands(self.demand, instance.vcpus)
-        return replace(instance, demand={**instance.demand, **demand}) if demand else instance
+        return {**super()._given(), "workload": None} if self.profile is not None else super()._given()
 
     @as_input
     def _own_profile(self) -> WorkloadProfile | None:
         return None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
-
-    def _like(self, name: str, instance: Instance, find: Find) -> Instance:
-        """The instance with what is known of another one, which what the question says replaces."""
-        for field in ("workload", "profile", "demand"):
-            if getattr(self, field):
-                raise InvalidInput(f"give like or {field}, not both", field=f"instance.{field}")
-        try:
-            other = find(name)
-        except NotFound as error:
-            raise InvalidInput(f"{error.message} to be like", field="instance.like") from error
-        kept = {name: getattr(instance, name) for name in ("service",) if name in self.model_fields_set}
-        return replace(like_another(instance, other, self._sized(find)), **kept)
-
-    def _sized(self, find: Find) -> Collection[str]:
-        """Which fields of its size the question or the inventory has."""
-        try:
-            find(self.id)
-        except NotFound:
-            return [name for name in _SIZE if getattr(self, name) is not None]
-        return _SIZE
 
 
 class ConstraintsBody(Schema):

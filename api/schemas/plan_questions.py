@@ -6,9 +6,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from advisor.domain import PLAN_LIMITS, Growth, Objective, PinningPolicy, PlanFor, PlanKind, PlanRequest, WhatIf
+from advisor.domain import (
+    PLAN_LIMITS,
+    Find,
+    Growth,
+    Objective,
+    PinningPolicy,
+    PlanFor,
+    PlanKind,
+    PlanRequest,
+    WhatIf,
+    found_in,
+)
+from api.schemas.asked import AskedInstance, all_asked
 from api.schemas.base import WHOLE, Flag, Id, Positive, Schema, examples
-from api.schemas.inventory import HostItem, InstanceItem, each_to_domain
+from api.schemas.inventory import HostItem, each_to_domain
 
 
 def _number(name: str) -> Any:
@@ -115,7 +127,7 @@ class PlanBody(Schema):
     """What should become of the whole cloud? Without `kind`: place `instances`."""
 
     model_config = examples(
-        {"instances": [{"id": "shop-8", "workload": "web-1k"}, {"id": "shop-9", "workload": "web-1k"}]},
+        {"instances": [{"id": "shop-8", "vcpus": 2, "workload": "web-1k"}, {"id": "shop-9", "like": "shop-3"}]},
         {"kind": "evacuate", "empty": ["h3"], "commands": True},
         {
             "kind": "capacity",
@@ -126,7 +138,11 @@ class PlanBody(Schema):
     )
 
     kind: PlanKind = Field(default="admit", description="which question, see docs/planning.md")
-    instances: list[InstanceItem] = Field(default=[], description="to place, or the mix of which more should fit")
+    instances: list[AskedInstance] = Field(
+        default=[],
+        description="to place, or the mix of which more should fit; a known id means that instance, or in a mix more "
+        "of its form",
+    )
     empty: Ids = Field(default=[], description="hosts to be emptied (evacuate)")
     hosts: Ids | None = Field(
         default=None, description="hosts that may be used; null = all", json_schema_extra={"minItems": 1}
@@ -184,10 +200,10 @@ class PlanBody(Schema):
     )
     seed: Annotated[int, _count("seed"), WHOLE] = Field(default=1, description="the same seed finds the same plan")
 
-    def to_domain(self) -> PlanRequest:
-        """The domain's request; InvalidInput names what is wrong."""
+    def to_domain(self, find: Find = found_in(())) -> PlanRequest:
+        """The domain's request; `find` looks up an instance of the inventory. InvalidInput names what is wrong."""
         converted = {
-            "instances": each_to_domain("instances", self.instances, InstanceItem.as_domain),
+            "instances": all_asked(self.instances, find),
             "empty": tuple(self.empty),
             "hosts": None if self.hosts is None else tuple(self.hosts),
             "movable": None if self.movable is None else tuple(self.movable),
@@ -200,7 +216,7 @@ class PlanBody(Schema):
     def of(cls, request: PlanRequest) -> PlanBody:
         """From the domain, unchecked."""
         lists: dict[str, Any] = {
-            "instances": [InstanceItem.of(instance) for instance in request.instances],
+            "instances": [AskedInstance.of(instance) for instance in request.instances],
             "empty": list(request.empty),
             "hosts": None if request.hosts is None else list(request.hosts),
             "movable": None if request.movable is None else list(request.movable),

@@ -60,7 +60,9 @@ def test_questions_and_samples_are_counted_by_what_came_of_them(client: Client) 
     client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "vcpus": 1}, "dry_run": True})
     client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "vcpus": 1, "memory_mb": 1e9}, "dry_run": True})
     host = {"id": "x", "kind": "kvm", "pcpus": 2, "memory_mb": 1}
-    client.ask("POST", "/v1/predictions", json={"host": host, "instances": [{"id": "a"}, {"id": "b"}]})
+    client.ask(
+        "POST", "/v1/predictions", json={"host": host, "instances": [{"id": "a", "vcpus": 1}, {"id": "b", "vcpus": 1}]}
+    )
     sample = {"host": "h1", "metric": "event", "value": 1, "time": "2026-01-31T12:00:00Z"}
     client.ask("POST", "/v1/samples", json={"samples": [sample, {**sample, "host": "nope"}]})
     client.ask("POST", "/v1/samples", json={"samples": [sample]})

@@ -20,7 +20,7 @@ CLOUD = str(Path(__file__).parent / "cloud.yaml")
 SHOP = "{id: shop-7, vcpus: 2, memory_mb: 4096, workload: web-1k, min_throughput_ratio: 0.8}"
 SCENE = """
 host: {kind: xen, pcpus: 2, memory_mb: 4096, driver_cpus: "0"}
-instances: [{id: one, workload: web}, {id: two, workload: hog}]
+instances: [{id: one, vcpus: 1, workload: web}, {id: two, vcpus: 1, workload: hog}]
 workloads: [{name: web, metrics: {cpu: 60, driver_domain.cpu: 30}}, {name: hog, metrics: {cpu: 100}}]
 """
 

@@ -31,7 +31,7 @@ instances:
 def _files(_empty_folder: None) -> None:
     Path("pressed.yaml").write_text(PRESSED, encoding="utf-8")
     Path("add.yaml").write_text("[{id: n1, vcpus: 2, workload: web-1k}, {id: n2, vcpus: 64}]", encoding="utf-8")
-    Path("mix.yaml").write_text("[{id: n, memory_mb: 5000, workload: batch}]", encoding="utf-8")
+    Path("mix.yaml").write_text("[{id: n, vcpus: 1, memory_mb: 5000, workload: batch}]", encoding="utf-8")
     Path("if.yaml").write_text("{remove: [h2], pinning: unpinned}", encoding="utf-8")
 
 

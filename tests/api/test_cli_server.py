@@ -20,7 +20,10 @@ from tests.servers.service import Service
 CLOUD = Path(__file__).parent / "cloud.yaml"
 SCENE = """
 host: {kind: xen, pcpus: 2, memory_mb: 4096, driver_cpus: "0"}
-instances: [{id: one, workload: web}, {id: two, workload: hog}, {id: three, demand: {cpu: 0.4}}]
+instances:
+- {id: one, vcpus: 1, workload: web}
+- {id: two, vcpus: 1, workload: hog}
+- {id: three, vcpus: 1, demand: {cpu: 0.4}}
 workloads: [{name: web, metrics: {cpu: 60, driver_domain.cpu: 30}}, {name: hog, metrics: {cpu: 100}}]
 """
 SHOP = "{id: shop-7, vcpus: 2, memory_mb: 4096, workload: web-1k, min_throughput_ratio: 0.8}"
@@ -84,6 +87,17 @@ def test_predict_says_the_same_by_a_service_as_by_itself(running: Service, more:
     by_service = run("predict", "scene.yaml", "--server", running.url, *more)
     assert (by_service.exit_code, by_service.stderr) == (0, "")
     assert by_service.stdout == run("predict", "scene.yaml", *more).stdout
+
+
+def test_a_scene_may_name_instances_that_the_service_knows(running: Service) -> None:
+    head = "host: {id: x, kind: kvm, pcpus: 4, memory_mb: 65536}\ninstances: "
+    Path("scene.yaml").write_text(f"{head}[{{id: shop-3}}, {{id: batch-1}}]", encoding="utf-8")
+    answered = run("predict", "scene.yaml", "--server", running.url, "--json")
+    assert answered.exit_code == 0, answered.output
+    assert [effect["instance"] for effect in json.loads(answered.stdout)["effects"]] == ["shop-3", "batch-1"]
+    assert run("predict", "scene.yaml").exit_code == 2
+    Path("scene.yaml").write_text(f"{head}[{{id: new}}]", encoding="utf-8")
+    assert run("predict", "scene.yaml", "--server", running.url).exit_code == 2
 
 
 @pytest.mark.parametrize(

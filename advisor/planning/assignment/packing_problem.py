@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import Host, Instance
+from advisor.domain import Host, Instance, unpinned
 from advisor.planning.assignment.allowed_hosts import allowed_hosts
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.required_ratios import required_ratios_of
@@ -205,7 +205,7 @@ def _movers(snapshot: ClusterSnapshot, goal: Goal) -> tuple[Instance, ...]:
                 continue
             if goal.aim == "evacuate":
                 if instance.host in goal.emptied:
-                    movers.append(instance)
+                    movers.append(unpinned(instance))  # its pinning names pCPUs of the host that it leaves
             elif instance.settings.pinning is None or goal.movable is not None:
                 movers.append(instance)
     return tuple(sorted(movers, key=lambda instance: (-instance.memory_mb, -instance.vcpus, instance.id)))
@@ -238,11 +238,10 @@ def _needs(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTab
     needs = np.zeros((len(kinds), len(classes), 5))
     for resource, name in ((MEMORY, "memory_mb"), (DISK, "disk_gb"), (OWN, "dedicated_vcpus")):
         needs[:, :, resource] = np.array([getattr(instance, name) for instance in kinds], dtype=np.float64)[:, None]
-    unpinned = [replace(instance, settings=replace(instance.settings, pinning=None)) for instance in kinds]
     for number, host in enumerate(classes):
         needs[:, number, VCPUS] = [promised_vcpus(host, instance) for instance in kinds]
         if kinds:
             needs[:, number, DRIVER] = demands(
-                build_batch([(host, (instance,)) for instance in unpinned], table)
+                build_batch([(host, (instance,)) for instance in map(unpinned, kinds)], table)
             ).driver[:, 0]
     return needs

@@ -71,6 +71,11 @@ def test_an_unknown_host_has_nobody_to_move() -> None:
     assert moving.evacuation(cloud([host("b")]), CONTEXT, "a") == ()
 
 
+def test_a_pinning_stays_behind_with_the_host_that_it_names() -> None:
+    hosts = [host("a", pcpus=8), host("b", pcpus=2)]
+    assert emptied(cloud(hosts, [vm("v", on="a", vcpus=2, pins="0:6|1:7")])) == {"v": "b"}
+
+
 # moves that pay
 
 

@@ -255,8 +255,8 @@ def test_profiles_of_datasets_are_added_and_the_file_wins(tmp_path: Path) -> Non
 SCENE = """\
 host: {kind: xen, pcpus: 4, memory_mb: 8192}
 instances:
-  - {id: a, workload: web}
-  - {id: b, workload: web, pinning: 0:3}
+  - {id: a, vcpus: 1, workload: web}
+  - {id: b, vcpus: 1, workload: web, pinning: 0:3}
 workloads:
   - {name: web, metrics: {cpu: 90}}
 """
@@ -278,7 +278,11 @@ def test_a_scene_puts_its_instances_on_its_host(tmp_path: Path) -> None:
         ("id: b,", "id: a,", "line 4, field instances[1].id: a stands twice, first in line 3"),
         ("id: b,", "id: b, host: h9,", "line 4, field instances[1].host: there is no host h9"),
         ("0:3", "0:4", "line 4, field instances[1].pinning"),
-        ("  - {id: a, workload: web}\n  - {id: b, workload: web, pinning: 0:3}\n", "", "instances is missing or empty"),
+        (
+            "  - {id: a, vcpus: 1, workload: web}\n  - {id: b, vcpus: 1, workload: web, pinning: 0:3}\n",
+            "",
+            "instances is missing or empty",
+        ),
     ],
 )
 def test_a_mistake_in_a_scene_is_named(tmp_path: Path, before: str, after: str, reason: str) -> None:
@@ -300,7 +304,7 @@ def test_instances_come_alone_in_a_list_or_under_their_name(tmp_path: Path, cont
 
 def test_an_instance_that_stands_twice_in_a_list_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "add.yaml"
-    path.write_text("- id: a\n- id: a\n")
+    path.write_text("- {id: a, vcpus: 1}\n- {id: a, vcpus: 2}\n")
     with pytest.raises(InvalidInput, match=r"line 2, field \[1\].id: a stands twice"):
         load_instances(path)
 
