@@ -108,8 +108,10 @@ def load_asked(path: Path) -> tuple[Instance, Mapping[str, Any]]:
     items = _asked_items(path)
     if len(items) != 1:
         raise InvalidInput(f"{path} holds {len(items)} instances, one is needed; use plan for many")
-    given = {"vcpus": MAX_CPUS} | _given(items[0])
-    return built(items[0], lambda: _instance_of(given)), _given(items[0])
+    given = _given(items[0])
+    instance = built(items[0], lambda: _instance_of({"vcpus": MAX_CPUS, **given}))
+    _check_labels(items[0], instance)
+    return instance, given
 
 
 def _asked_items(path: Path) -> Sequence[Item]:

@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "client.md"
 SHOP: dict[str, Any] = {"id": "shop-7", "vcpus": 2, "memory_mb": 4096, "workload": "web-1k"}
 SCENE: dict[str, Any] = {
     "host": {"id": "h3", "kind": "kvm", "pcpus": 2, "memory_mb": 65536},
-    "instances": [{"id": "a", "workload": "hog"}, {"id": "b", "workload": "hog"}],
+    "instances": [{"id": name, "vcpus": 1, "workload": "hog"} for name in ("a", "b")],
     "workloads": [{"name": "hog", "metrics": {"cpu": 100.0}}],
 }
 

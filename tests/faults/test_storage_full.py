@@ -98,7 +98,7 @@ def test_a_full_disk_is_507_and_reads_and_answers_go_on(service: Service, disk: 
     assert "no space left" in answer.body["detail"]
     assert service.ask("GET", "/v1/hosts/h1").status == 200
     assert service.ask("GET", "/readyz").status == 200
-    scene = {"host": {"id": "h1", **host}, "instances": [{"id": "a"}, {"id": "b"}]}
+    scene = {"host": {"id": "h1", **host}, "instances": [{"id": name, "vcpus": 1} for name in ("a", "b")]}
     assert service.ask("POST", "/v1/predictions", scene).status == 200
     disk.grow()
     assert service.ask("POST", "/v1/samples", _batch(taken)).body["accepted"] == BATCH  # nothing of it was there

@@ -19,7 +19,7 @@ import pytest
 
 PROGRAM = (sys.executable, "-W", "error", "-c", "from api.cli import main; main()")
 QUESTION = json.dumps(
-    {"host": {"id": "x", "kind": "kvm", "pcpus": 2, "memory_mb": 1}, "instances": [{"id": "a"}]}
+    {"host": {"id": "x", "kind": "kvm", "pcpus": 2, "memory_mb": 1}, "instances": [{"id": "a", "vcpus": 1}]}
 ).encode()
 DRAIN_S = 6.0  # under the 10 s that a body may pause
 
