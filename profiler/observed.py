@@ -180,6 +180,8 @@ class Host:
     `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its disk and its memory for all instances together, in
     MB/s. `probed` are values that probes found, by name (some of PROBED_VALUES). `own_cpus` are the CPUs that its own
     work uses, outside of instances and driver domain.
+    `second_thread` (0-1) is what a second hyperthread adds to the work of a core, `cpu_mhz` the nominal clock of a core
+    and `turbo_mhz` its highest one; None = unknown. A `turbo_mhz` that is not above `cpu_mhz` says that there is none.
     """
 
     id: str
@@ -208,6 +210,8 @@ class Host:
     cpu_ids: tuple[int, ...] = ()
     isolated_cpus: tuple[int, ...] = ()
     own_cpus: float = 0.0
+    second_thread: float | None = None
+    turbo_mhz: float | None = None
     dedicated_cpus: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -220,6 +224,8 @@ class Host:
             raise ValueError(f"host {self.id}: memory_mb {self.memory_mb} is not above 0")
         if self.own_cpus < 0:
             raise ValueError(f"host {self.id}: own_cpus {self.own_cpus:g} is below 0")
+        if self.second_thread is not None and not 0 <= self.second_thread <= 1:
+            raise ValueError(f"host {self.id}: second_thread {self.second_thread:g} is outside 0-1")
         if self.cpu_ids and self.cpu_ids == tuple(range(self.pcpus)):
             object.__setattr__(self, "cpu_ids", ())  # one way to say it, so that equal hosts are equal
         if self.cpu_ids and (len(self.cpu_ids) != self.pcpus or list(self.cpu_ids) != sorted(set(self.cpu_ids))):

@@ -9,11 +9,13 @@ import numpy as np
 
 from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason, listed, short_of_cpu
 from advisor.explanation.candidate_arrays import CandidateArrays
-from advisor.explanation.mechanisms import NAMES, ResourceDemand, demand_text, mechanism
+from advisor.explanation.mechanisms import NAMES, ResourceDemand, SlowBy, demand_text, mechanism
 from advisor.prediction.effects import cpu_time
-from models.arrays import Bools, Floats
+from models.arrays import Floats
 from models.data.scene import SETTING_FIELDS, SceneBatch, stack
+from models.physics.clock import clock_speed
 from models.physics.demands import capacity, guessed
+from models.physics.hyperthreads import sibling_speed
 from models.physics.prior import RESOURCES, PriorResult, solve
 
 MIN_LOSS = 0.005  # log T/B; smaller losses are not reported
@@ -29,8 +31,8 @@ class ResourceLoss:
 
     `share` is its part of all losses there (0-1); `victim` the slot that loses most by it; `antagonist` the slot that
     uses it most besides (None = nobody), with the demands of both in `asks`. `limit` is the ratio that the resource
-    alone would allow the victim; `binding` whether no other resource allows it less; `on_siblings` whether it is less
-    for want of CPU time than because other vCPUs run on the same cores.
+    alone would allow the victim; `binding` whether no other resource allows it less; `slow_by` what costs it more than
+    want of CPU time does: other vCPUs on the same cores, or the clock.
     """
 
     resource: str
@@ -39,7 +41,7 @@ class ResourceLoss:
     antagonist: int | None
     limit: float
     binding: bool
-    on_siblings: bool
+    slow_by: SlowBy
     asks: tuple[ResourceDemand, ResourceDemand | None]
 
 
@@ -54,9 +56,18 @@ def losses(arrays: CandidateArrays) -> tuple[tuple[ResourceLoss, ...], ...]:
     before[:, -1] = 1.0
     cost = np.maximum(np.log(before / now), 0.0)
     wants = _asks(arrays, solved)
-    share = solved.cpu.share[: len(arrays.hosts)]
-    on_siblings = now[:, :, RESOURCES.index("cpu")] < share**2
-    return tuple(_of_host(arrays, at, cost[at], now[at], wants[at], on_siblings[at]) for at in range(len(arrays.hosts)))
+    slow_by = _slow_by(arrays, solved, now[:, :, RESOURCES.index("cpu")])
+    return tuple(_of_host(arrays, at, cost[at], now[at], wants[at], slow_by[at]) for at in range(len(arrays.hosts)))
+
+
+def _slow_by(arrays: CandidateArrays, solved: PriorResult, now: Floats) -> list[list[SlowBy]]:
+    """What costs each instance more than want of CPU time, of which `now` (S, N) is what the CPU allows in all."""
+    count = len(arrays.hosts)
+    asked = np.minimum(solved.demands.cpu[:count], arrays.scenes.cap)
+    siblings, clock = (speed(arrays.scenes, asked) for speed in (sibling_speed, clock_speed))
+    which = np.where(siblings <= clock, "siblings", "clock")
+    slow_by: list[list[SlowBy]] = np.where(now < solved.cpu.share[:count] ** 2, which, "").tolist()
+    return slow_by
 
 
 def _absent(arrays: CandidateArrays) -> SceneBatch:
@@ -88,7 +99,7 @@ def _asks(arrays: CandidateArrays, prior: PriorResult) -> Floats:
 
 
 def _of_host(
-    arrays: CandidateArrays, at: int, cost: Floats, limits: Floats, wants: Floats, on_siblings: Bools
+    arrays: CandidateArrays, at: int, cost: Floats, limits: Floats, wants: Floats, slow_by: Sequence[SlowBy]
 ) -> tuple[ResourceLoss, ...]:
     involved = arrays.involved(at)
     losers = [slot for slot in involved if arrays.kept(at, slot) < 1 - MIN_LOSS]
@@ -100,7 +111,8 @@ def _of_host(
         if cost[victim, number] <= MIN_LOSS:
             continue
         limit = float(limits[victim, number])
-        antagonist = _antagonist(arrays, at, number, victim, wants, involved)
+        slow: SlowBy = slow_by[victim] if resource == "cpu" else ""
+        antagonist = _antagonist(arrays, at, number, victim, wants, involved, slow)
         binding = limit <= limits[victim].min() * (1 + 1e-6)
         pair = (
             ResourceDemand(involved[victim], float(wants[victim, number]), bool(wants[victim, 1] > PAGE_EXCHANGE_CPUS)),
@@ -110,25 +122,30 @@ def _of_host(
                 involved[antagonist], float(wants[antagonist, number]), bool(wants[antagonist, 1] > PAGE_EXCHANGE_CPUS)
             ),
         )
-        beside = resource == "cpu" and bool(on_siblings[victim])
         sized_losses.append(
-            (float(cost[victim, number]), ResourceLoss(resource, 0.0, victim, antagonist, limit, binding, beside, pair))
+            (float(cost[victim, number]), ResourceLoss(resource, 0.0, victim, antagonist, limit, binding, slow, pair))
         )
     total = sum(size for size, _ in sized_losses)
     return tuple(replace(loss, share=size / total) for size, loss in sorted(sized_losses, key=lambda pair: -pair[0]))
 
 
 def _antagonist(
-    arrays: CandidateArrays, at: int, number: int, victim: int, wants: Floats, involved: Mapping[int, Instance]
+    arrays: CandidateArrays,
+    at: int,
+    number: int,
+    victim: int,
+    wants: Floats,
+    involved: Mapping[int, Instance],
+    slow_by: SlowBy,
 ) -> int | None:
-    """The other slot with the largest demand; for the CPU only on shared CPUs. Of equals the newcomer, then by id."""
+    """The other slot with the largest demand; for CPU time only on shared CPUs. Of equals the newcomer, then by id."""
     affinity, last = arrays.scenes.affinity[at], arrays.scenes.slots - 1
     others = [
         slot
         for slot in involved
         if slot != victim
         and wants[slot, number] > 0
-        and (RESOURCES[number] != "cpu" or (affinity[slot] & affinity[victim]).any())
+        and (RESOURCES[number] != "cpu" or slow_by or (affinity[slot] & affinity[victim]).any())
     ]
     return min(others, key=lambda slot: (-round(wants[slot, number], 9), slot != last), default=None)
 
@@ -161,7 +178,7 @@ def _of_throughput(arrays: CandidateArrays, at: int, host_losses: Sequence[Resou
         if antagonist is None and loss.resource == "cpu" and own > 0:
             because = f"the host itself uses {own:.1f} CPUs"
         if antagonist is not None:
-            finding, how = mechanism(loss.resource, arrays.hosts[at], victim, antagonist, loss.on_siblings)
+            finding, how = mechanism(loss.resource, arrays.hosts[at], victim, antagonist, loss.slow_by)
             got = " under the settings that it gets here" if loss.antagonist in arrays.changed(at) else ""
             because = f"{demand_text(loss.resource, antagonist)}{got}, and {how}{f' ({finding})' if finding else ''}"
         ratio = loss.limit

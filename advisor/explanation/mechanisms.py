@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from advisor.domain import Host, Instance
 from profiler.host_kinds import TRAITS
 
+SlowBy = Literal["", "siblings", "clock"]  # what slows a CPU beside want of its time
 NAMES = {
     "cpu": "CPU",
     "driver_domain": "driver domain",
@@ -42,10 +44,12 @@ def demand_text(resource: str, press: ResourceDemand) -> str:
 
 
 def mechanism(
-    resource: str, host: Host, victim: ResourceDemand, presses: ResourceDemand, on_siblings: bool
+    resource: str, host: Host, victim: ResourceDemand, presses: ResourceDemand, slow_by: SlowBy
 ) -> tuple[str, str]:
     """The finding that shows the same effect ("" = none) and the mechanism in words."""
-    if resource == "cpu" and on_siblings:
+    if resource == "cpu" and slow_by == "clock":
+        return "", "the clock is lower while more cores are busy"
+    if resource == "cpu" and slow_by:
         return "", "their vCPUs run on two threads of one core"
     if resource == "cpu":
         if victim.pages and presses.pages:

@@ -201,6 +201,8 @@ HOST: Mapping[str, Reader] = {
     "driver_weight": lambda item: item.whole(1, MAX_WEIGHT),
     "platform": Item.text,
     "own_cpus": lambda item: item.number(0, MAX_CPUS),
+    "second_thread": lambda item: item.number(0, 1),
+    "turbo_mhz": _up_to(MAX_CPU_MHZ),
     "probed": lambda item: {name: value.number() for name, value in item.mapping(PROBED_VALUES).items()},
 }
 NEEDED = ("kind", "pcpus", "memory_mb")  # of a host

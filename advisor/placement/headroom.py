@@ -70,8 +70,12 @@ def sums_without(question: PlacementQuestion, hosts: Ints) -> Floats:
 
 def sums_with(question: PlacementQuestion, hosts: Ints) -> Floats:
     """The same with the newcomer."""
-    added = question.once("newcomer", lambda: _of_newcomer(question, hosts[:1]))
-    return sums_without(question, hosts) + added
+    return sums_without(question, hosts) + newcomer_sums(question, hosts)
+
+
+def newcomer_sums(question: PlacementQuestion, hosts: Ints) -> Floats:
+    """What the newcomer adds to the sums of hosts, by its demand on the first one; (1, 4, 16)."""
+    return question.once("newcomer", lambda: _of_newcomer(question, hosts[:1]))
 
 
 def _of_newcomer(question: PlacementQuestion, host: Ints) -> Floats:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from advisor.placement.headroom import HostHeadroom, headroom_of, sums_with, sums_without
+from advisor.placement.headroom import HostHeadroom, headroom_of, newcomer_sums, sums_with, sums_without
 from advisor.placement.host_classes import PlacementQuestion
 from advisor.scheduling import scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of
 from models.arrays import Bools, Floats, Ints
-from models.physics.hyperthreads import core_lost, shares_a_core, threads
+from models.physics.clock import clock, clock_lost
+from models.physics.hyperthreads import core_lost, cores, shares_a_core
 from models.physics.peak_demand import shares
 
 SURELY_FINE = 0.995  # who gets about so much of its demand, on a host where all are treated alike, keeps a limit
@@ -50,12 +51,13 @@ def _estimated(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats
 
 
 def _throughput(question: PlacementQuestion, hosts: Ints, sums: Floats) -> Floats:
-    """The share of demand that is delivered, times the speed of vCPUs that share cores; (H,)."""
+    """The share of demand that is delivered, times the speed of the newcomer's vCPUs relative to alone; (H,)."""
     scenes = question.snapshot.scenes
     room = question.snapshot.rooms[hosts]
-    cores = np.maximum(room[:, 0] / threads(scenes)[hosts], 1.0)
-    speed = 1 - core_lost(scenes)[hosts] * shares_a_core(sums[:, 0, 0], cores)
-    return np.asarray(shares(sums, room) * speed)
+    there, by_clock, busy = cores(scenes)[hosts], clock_lost(scenes)[hosts], sums[:, 0, 0]
+    speed = 1 - core_lost(scenes)[hosts] * shares_a_core(busy, there)
+    alone = newcomer_sums(question, hosts)[:, 0, 0]
+    return np.asarray(shares(sums, room) * speed * clock(by_clock, busy, there) / clock(by_clock, alone, there))
 
 
 def _limits_in_question(question: PlacementQuestion, hosts: Ints, after: Floats, headroom: HostHeadroom) -> Bools:

@@ -55,6 +55,8 @@ hosts = sa.Table(
     sa.Column("measured_own_cpus", sa.Double),
     sa.Column("own_until_s", sa.Double),
     sa.Column("dedicated_cpus", VALUE, nullable=False, server_default=sa.text("'[]'")),
+    sa.Column("second_thread", sa.Double),
+    sa.Column("turbo_mhz", sa.Double),
 )
 
 

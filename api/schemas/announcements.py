@@ -45,6 +45,7 @@ class AnnouncedHost(Schema):
         default=None, description="hyper-threads that share a core"
     )
     cpu_mhz: Positive | None = Field(default=None, description="nominal clock rate in MHz")
+    turbo_mhz: Positive | None = Field(default=None, description="highest clock rate of a core in MHz")
     l2_mb: Positive | None = Field(default=None, description="one second-level cache in MB")
     l3_mb: Positive | None = Field(default=None, description="last-level caches of the whole host in MB")
     nic_mbit: Positive | None = Field(default=None, description="rate of the fastest link that is up, in Mbit/s")

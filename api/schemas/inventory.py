@@ -62,7 +62,7 @@ class HostBody(Schema):
     threads_per_core: Annotated[int, Field(strict=True, ge=1, le=64), WHOLE] = Field(
         default=1, description="hyper-threads that share a core"
     )
-    cpu_mhz: Positive | None = Field(default=None, description="clock rate in MHz")
+    cpu_mhz: Positive | None = Field(default=None, description="nominal clock rate in MHz")
     l2_mb: Positive | None = Field(default=None, description="second-level cache in MB")
     l3_mb: Positive | None = Field(default=None, description="last-level cache of the whole host in MB")
     nic_mbit: Positive | None = Field(default=None, description="rate of the link that instances share, in Mbit/s")
@@ -90,6 +90,10 @@ class HostBody(Schema):
         default=0.0,
         description="CPUs that its own work uses outside of instances; what its agent measures counts first",
     )
+    second_thread: Share | None = Field(
+        default=None, description="what a second hyperthread adds to the work of a core; null = as its platform"
+    )
+    turbo_mhz: Positive | None = Field(default=None, description="highest clock rate of a core in MHz")
 
     @as_input
     def to_domain(self, host_id: str) -> Host:

@@ -10,7 +10,7 @@ from typing import Literal
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from advisor.domain import STOPPED_AT, Histories, HostDetail, HostNow, Instance, Slowing, time_part
+from advisor.domain import STOPPED_AT, Histories, Host, HostDetail, HostNow, Instance, Slowing, time_part
 from api.alike import joined
 from api.html import picture
 from api.html.render import page, to_page_of
@@ -165,6 +165,17 @@ def _cell(loss: float) -> InterferenceCell:
     return InterferenceCell(f"{loss:.2f}" if loss >= FELT else "", shade)
 
 
+def _core_facts(host: Host) -> list[tuple[str, str]]:
+    """How fast its cores are, as far as it is known."""
+    facts = []
+    if host.cpu_mhz:
+        turbo = f", at most {host.turbo_mhz:,.0f}" if host.turbo_mhz else ""
+        facts.append(("Clock", f"{host.cpu_mhz:,.0f}{turbo} MHz"))
+    if host.second_thread is not None:
+        facts.append(("A second hyperthread adds", f"{host.second_thread:.0%} of a core"))
+    return facts
+
+
 def _facts(now: HostNow) -> list[tuple[str, str]]:
     """What the host is, and how much of it is promised to instances."""
     host, instances = now.host, [resident.instance for resident in now.residents]
@@ -190,6 +201,7 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         )
     if host.own_cpus:
         facts.append(("Its own work", f"{host.own_cpus:.1f} CPUs outside of instances"))
+    facts += _core_facts(host)
     if host.nic_mbit:
         facts.append(("NIC", f"{host.nic_mbit:,.0f} Mbit/s"))
     if host.platform:

@@ -49,7 +49,7 @@ HOST: Mapping[str, Row] = {
     "pcpus": ("CPUs", _CPUS, "logical CPUs, hyper-threads counted"),
     "memory_mb": ("MB", f"above 0, to {static.MAX_MEMORY_MB:,.0f}", "memory for instances"),
     "threads_per_core": ("threads", "1-16", "hyper-threads that share a core"),
-    "cpu_mhz": ("MHz", f"0-{static.MAX_CPU_MHZ:,.0f}", "clock rate; tells platforms apart"),
+    "cpu_mhz": ("MHz", f"0-{static.MAX_CPU_MHZ:,.0f}", "nominal clock rate; tells platforms apart"),
     "l2_mb": ("MB", _CACHE, "second-level cache"),
     "l3_mb": ("MB", _CACHE, "last-level cache of the whole host"),
     "nic_mbit": ("Mbit/s", _RATE, "rate of the link that instances share"),
@@ -105,6 +105,16 @@ HOST: Mapping[str, Row] = {
         "CPUs",
         "0-4096",
         "what its own work (network, storage, databases) uses outside of instances; what its agent measures goes first",
+    ),
+    "second_thread": (
+        "ratio",
+        "0-1",
+        "what a second hyperthread adds to the work of a core; left out = as its platform, else 0.25",
+    ),
+    "turbo_mhz": (
+        "MHz",
+        f"0-{static.MAX_CPU_MHZ:,.0f}",
+        "highest clock rate of a core; predictions count with it where `cpu_mhz` is known, too",
     ),
     "probed": (
         "mapping of numbers",

@@ -19,6 +19,7 @@ from profiler.metrics import join_key, split_key
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, PROBED_VALUES, Host, Instance, format_cpus
 
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
+CORE_NUMBERS = ("second_thread", "turbo_mhz")  # of a host, else of its platform
 # Of demand for CPUs over time (profiler.demand.Demand), what prediction reads; and of its hours the factor of the mean
 # in each two hours of the day. What is shorter counts as spread that is nobody else's.
 DAY_PARTS = tuple(f"day_{hour:02}" for hour in range(0, 24, 2))
@@ -136,7 +137,8 @@ class SceneBatch:
     there are no others; `dedicated` (S, P) pCPUs for dedicated vCPUs alone; `driver_cpus` (S, P) where the driver
     domain may run and `driver_weight` (S,) its scheduler weight; `node` (S, P) the NUMA node of each pCPU, which is one
     more than the last where no node names it; `adjacent` (S,) whether the host numbers the threads of a core side by
-    side, with a gap before the next core, as ppc64 does; `own_cpus` (S,) the CPUs that the host's own work uses. Per
+    side, with a gap before the next core, as ppc64 does; `own_cpus` (S,) the CPUs that the host's own work uses;
+    `core_numbers` (S, 2) how fast its cores are in the order of CORE_NUMBERS, nan = unknown. Per
     slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`, `own` how many of
     its vCPUs have a pCPU each (models.data.dedicated_cpus), `prompt` whether it is sensitive to latency and has a
     setting that is rendered otherwise for that: a cap (models.physics.cap_periods) or a traffic class
@@ -165,6 +167,7 @@ class SceneBatch:
     node: Ints = field(metadata=over("scene"))
     adjacent: Bools = field(metadata=over("scene"))
     own_cpus: Floats = field(metadata=over("scene"))
+    core_numbers: Floats = field(metadata=over("scene"))
     present: Bools = field(metadata=over("slot", empty=False))
     profile: Ints = field(metadata=over("slot", empty=0))
     load: Floats = field(metadata=over("slot", empty=0.0))
@@ -224,8 +227,8 @@ class SceneBatch:
         return np.asarray((self.shared | somebody).sum(axis=1), dtype=np.float64)
 
     def platform_number(self, column: str) -> Floats:
-        """A further number of each scene's platform, nan where unknown; (S,). What was probed on a host itself stands
-        in place of its platform's."""
+        """A further number of each scene's platform, nan where unknown; (S,). What was probed on a host itself or is
+        known of its cores stands in place of its platform's."""
         known = {name: numbers[column] for name, numbers in self.table.platforms.items() if column in numbers}
         values = np.full(len(self), np.nan)
         if known:
@@ -233,9 +236,12 @@ class SceneBatch:
             usual = known.get("", np.nan)
             values = np.array([known.get(str(name), usual) for name in names])[at]
         key = column.removeprefix(PROBED)
-        if key == column or key not in PROBED_VALUES:
+        if column in CORE_NUMBERS:
+            own = self.core_numbers[:, CORE_NUMBERS.index(column)]
+        elif key != column and key in PROBED_VALUES:
+            own = self.probed[:, PROBED_VALUES.index(key)]
+        else:
             return values
-        own = self.probed[:, PROBED_VALUES.index(key)]
         return np.where(np.isnan(own), values, own)
 
     def take(self, scenes: Ints) -> SceneBatch:
@@ -398,9 +404,10 @@ def empty_slots(shape: tuple[int, ...], width: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def host_numbers(host: Host) -> list[float]:
-    """The host's HOST_NUMBERS, nan where unknown."""
-    return [np.nan if (value := getattr(host, name)) is None else float(value) for name in HOST_NUMBERS]
+def host_numbers(hosts: Sequence[Host], names: Sequence[str]) -> Floats:
+    """Fields of each host, such as HOST_NUMBERS, nan where unknown; (H, names)."""
+    values = [[np.nan if (value := getattr(host, name)) is None else value for name in names] for host in hosts]
+    return np.array(values, dtype=np.float64).reshape(len(hosts), len(names))
 
 
 def probed_numbers(hosts: Sequence[Host]) -> Floats:
@@ -434,7 +441,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
                 columns[name][scene, slot] = value
     return SceneBatch(
         table=table,
-        host_numbers=np.array([host_numbers(host) for host, _ in scenes]).reshape(count, len(HOST_NUMBERS)),
+        host_numbers=host_numbers([host for host, _ in scenes], HOST_NUMBERS),
         kind=np.array([HOST_KINDS.index(host.kind) for host, _ in scenes], dtype=np.int64),
         disk_kind=np.array([DISK_KINDS.index(host.disk_kind) for host, _ in scenes], dtype=np.int64),
         disk_mb_s=np.array([host.disk_mb_s or np.nan for host, _ in scenes]),
@@ -448,5 +455,6 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         node=node,
         adjacent=np.array([threads_adjacent(host) for host, _ in scenes], dtype=bool),
         own_cpus=np.array([min(host.own_cpus, host.pcpus) for host, _ in scenes], dtype=np.float64),
+        core_numbers=host_numbers([host for host, _ in scenes], CORE_NUMBERS),
         **columns,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.arrays import Floats, Ints
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import HOST_NUMBERS, SceneBatch
 
 THREADS = HOST_NUMBERS.index("threads_per_core")
@@ -36,12 +36,12 @@ def cpu_overlap(scenes: SceneBatch) -> Floats:
 def group_overlap(scenes: SceneBatch, group: Ints) -> Floats:
     """The share of slot j's pCPUs in groups (S, P), such as cores or NUMA nodes, where slot i has pCPUs too, 0-1;
     (S, N, N), indexed [scene, i, j]."""
-    on = pcpus_in(scenes, group)
+    on = pcpus_in(group, scenes.affinity)
     share = on / np.maximum(scenes.affinity.sum(axis=2), 1)[:, :, None]
     return np.asarray(np.einsum("snk,smk->snm", (on > 0) * 1.0, share))
 
 
-def pcpus_in(scenes: SceneBatch, group: Ints) -> Floats:
-    """How many pCPUs each slot may use in each group (S, P); (S, N, K)."""
+def pcpus_in(group: Ints, affinity: Bools) -> Floats:
+    """How many of the pCPUs that each slot may use, (S, N, P), are in each group (S, P); (S, N, K)."""
     numbers = np.arange(group.max(initial=0) + 1)[:, None]
-    return np.asarray(np.einsum("snp,skp->snk", scenes.affinity * 1.0, (group[:, None, :] == numbers) * 1.0))
+    return np.asarray(np.einsum("snp,skp->snk", affinity * 1.0, (group[:, None, :] == numbers) * 1.0))

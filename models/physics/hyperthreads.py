@@ -1,7 +1,7 @@
 """Two hyperthreads are not two cores: how much slower an instance runs while others run on its siblings.
 
-What a second thread adds to the work of a core belongs to the platform, whose table may give it in the column
-SECOND_THREAD (0 = nothing, 1 = as much as a core). Where it is unknown, ADDS stands for it. CPU time does not show the
+What a second thread adds to the work of a core is a field of the host, SECOND_THREAD (0 = nothing, 1 = as much as a
+core), else a column of its platform. Where it is unknown, ADDS stands for it. CPU time does not show the
 difference, so the share of CPU time stays as it is.
 """
 
@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.arrays import Bools, Floats
+from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch
 from models.data.topology import THREADS, cores_of, group_overlap, pcpus_in
 
 SECOND_THREAD = "second_thread"
 # Servers gain 0.16-0.28 by a second thread (Marr et al., Intel Technology Journal 6(1), 2002).
 ADDS = 0.25
-# Half width, on the log scale, of what the clock of a machine with all cores busy is below that with one. A machine of
-# 52 cores ran at 0.92 and 0.89 of its speed with 16 and 32 of them busy, neighbours with AVX-512 included (scheduler
-# series "core scheduling v3" on the linux-kernel list, 2019-06-12).
-CLOCK = 0.12
 
 
 def sibling_speed(scenes: SceneBatch, cpu: Floats) -> Floats:
     """Speed of each instance relative to alone, as far as siblings decide; (S, N), 1 on hosts of one thread per core.
 
     `cpu` (S, N) is what each uses alone, in CPUs. On C cores that it may use, K busy vCPUs share 2 (K - C) of K places,
-    for schedulers fill idle cores first. Its own vCPUs share cores alone, too.
+    for schedulers fill idle cores first. Its own vCPUs share cores alone, too. What the host uses itself runs on shared
+    pCPUs, as many on each.
     """
     speed = np.ones(cpu.shape)
     several = threads(scenes) > 1
@@ -34,33 +31,28 @@ def sibling_speed(scenes: SceneBatch, cpu: Floats) -> Floats:
         return speed
     lost = core_lost(scenes)[:, None]
     wanted = np.where(scenes.present, cpu, 0.0)
-    cores = np.maximum(scenes.pcpus / threads(scenes), 1.0)[:, None]
-    busy = np.broadcast_to(wanted.sum(axis=1, keepdims=True), wanted.shape).copy()
-    count = np.broadcast_to(cores, wanted.shape).copy()
+    busy = np.broadcast_to(wanted.sum(axis=1, keepdims=True) + scenes.own_cpus[:, None], wanted.shape).copy()
+    count = np.broadcast_to(cores(scenes)[:, None], wanted.shape).copy()
     pinned = np.flatnonzero(several & _any_pinned(scenes))
     if len(pinned):
         some = scenes.take(pinned)
         core = cores_of(some)
-        count[pinned] = np.maximum((pcpus_in(some, core) > 0).sum(axis=2), 1)
+        there = pcpus_in(core, some.affinity) > 0
+        count[pinned] = np.maximum(there.sum(axis=2), 1)
         busy[pinned] = (group_overlap(some, core) @ wanted[pinned][:, :, None])[:, :, 0]
+        busy[pinned] += (there @ _own_work(some, core)[:, :, None])[:, :, 0]
     together, alone = (1 - lost * shares_a_core(one, count) for one in (busy, wanted))
     return np.where(scenes.present & several[:, None], together / alone, speed)
-
-
-def clock_spread(scenes: SceneBatch, cpu: Floats) -> Floats:
-    """How uncertain the clock makes the log of each instance's speed on a host with hyperthreads; (S, 1), 0 elsewhere.
-
-    Which hosts change their clock is not reported: those with hyperthreads are physical machines, where small ones
-    without are mostly virtual. `cpu` (S, N) as above.
-    """
-    busy = np.where(scenes.present, cpu, 0.0).sum(axis=1)
-    cores = np.maximum(scenes.pcpus / threads(scenes), 1.0)
-    return np.where(threads(scenes) > 1, CLOCK * np.sqrt(np.minimum(busy / cores, 1.0)), 0.0)[:, None]
 
 
 def threads(scenes: SceneBatch) -> Floats:
     """Threads of each core of the hosts, 1 where they are unknown; (S,)."""
     return np.asarray(np.maximum(np.nan_to_num(scenes.host_numbers[:, THREADS], nan=1.0), 1.0))
+
+
+def cores(scenes: SceneBatch) -> Floats:
+    """The cores of the hosts, at least 1; (S,)."""
+    return np.asarray(np.maximum(scenes.pcpus / threads(scenes), 1.0))
 
 
 def core_lost(scenes: SceneBatch) -> Floats:
@@ -73,6 +65,12 @@ def core_lost(scenes: SceneBatch) -> Floats:
 def shares_a_core(busy: Floats, cores: Floats) -> Floats:
     """The chance that a busy vCPU shares its core, where so many are busy on so many cores."""
     return np.clip(2 * (busy - cores) / np.maximum(busy, 1e-9), 0.0, 1.0)
+
+
+def _own_work(scenes: SceneBatch, core: Ints) -> Floats:
+    """The CPUs that the hosts use themselves on each core (S, P); (S, K)."""
+    shared = pcpus_in(core, scenes.shared[:, None, :])[:, 0]
+    return np.asarray(shared * (scenes.own_cpus / np.maximum(scenes.shared.sum(axis=1), 1))[:, None])
 
 
 def _any_pinned(scenes: SceneBatch) -> Bools:

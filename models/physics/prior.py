@@ -12,6 +12,7 @@ from models.arrays import Bools, Floats
 from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import DEVICES, SceneBatch, stack
 from models.physics import htb
+from models.physics.clock import clock_speed, clock_spread
 from models.physics.contention import SURE, cpu_contention_of, doubted
 from models.physics.demands import (
     Demands,
@@ -26,7 +27,7 @@ from models.physics.demands import (
     over_time,
 )
 from models.physics.device_contention import Share, device_contention_of
-from models.physics.hyperthreads import clock_spread, sibling_speed
+from models.physics.hyperthreads import sibling_speed
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
@@ -50,7 +51,7 @@ METRICS = (
 class PriorResult:
     """`throughput` (S, N) what each keeps of its own speed; `latency` and `jitter` (S, N) ratios to alone, jitter
     being the standard deviation of latency; `limits` (S, N, 5) how far each of RESOURCES alone would let an instance
-    go; `share` (S, N) what each gets of the CPU time that it wants, whatever runs on siblings; `demands` what was
+    go; `share` (S, N) what each gets of the CPU time that it wants, however fast the cores are; `demands` what was
     asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `cpu` and `devices` what became of the demand for
     CPUs and devices; `scenes` what it is about."""
 
@@ -114,7 +115,7 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     limits = np.stack([np.minimum(own, held), np.where(apart[:, None], served, 1.0), *devices], axis=2)
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
     share = limits.min(axis=2)
-    limits[:, :, 0] = np.clip(limits[:, :, 0] * sibling_speed(scenes, asked), 1e-3, 1.0)
+    limits[:, :, 0] = np.clip(limits[:, :, 0] * sibling_speed(scenes, asked) * clock_speed(scenes, asked), 1e-3, 1.0)
     return PriorResult(limits.min(axis=2), limits, share, want, crowd(scenes, want), shared.pressure, pressures, scenes)
 
 

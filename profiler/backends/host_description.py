@@ -39,6 +39,7 @@ class HostDescription:
     memory_mb: float | None = None
     threads_per_core: int | None = None
     cpu_mhz: float | None = None
+    turbo_mhz: float | None = None
     l2_mb: float | None = None
     l3_mb: float | None = None
     nic_mbit: float | None = None
@@ -72,6 +73,7 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
         memory_mb=files.memory_mb(),
         threads_per_core=files.threads(cpus),
         cpu_mhz=files.mhz(model, cpus),
+        turbo_mhz=files.turbo_mhz(cpus),
         l2_mb=l2,
         l3_mb=l3,
         nic_mbit=max(links.values(), default=0.0) or None,
@@ -96,7 +98,7 @@ def _as_xen_says(seen: HostDescription, source: HostSource) -> HostDescription:
         cpus, numa = (), ()
     return replace(
         seen, pcpus=info.pcpus, memory_mb=float(info.memory_mb), threads_per_core=info.threads_per_core,
-        cpu_mhz=info.cpu_mhz, l3_mb=None, numa=numa, cpu_ids=_with_gaps(cpus), isolated_cpus=(),
+        cpu_mhz=info.cpu_mhz, turbo_mhz=None, l3_mb=None, numa=numa, cpu_ids=_with_gaps(cpus), isolated_cpus=(),
         labels={**seen.labels, "xen": info.version, "scheduler": info.scheduler},
     )  # fmt: skip
 
@@ -176,6 +178,17 @@ class _HostFiles:
             return float(match[1]) * 1000
         now = self._cpuinfo("cpu MHz")
         return round(float(now), -2) or None if re.fullmatch(r"\d{1,6}(\.\d+)?", now) else None
+
+    def turbo_mhz(self, cpus: tuple[int, ...]) -> float | None:
+        """The highest rate, where the kernel reports the nominal one beside it and turbo is not switched off.
+
+        Without `base_frequency` the highest rate may be the nominal one, as with acpi-cpufreq. Virtual machines have
+        neither file.
+        """
+        frequency = f"{_CPUS}/cpu{min(cpus, default=0)}/cpufreq"
+        if self.text(f"{_CPUS}/intel_pstate/no_turbo") == "1" or not self.number(f"{frequency}/base_frequency"):
+            return None
+        return self.number(f"{frequency}/cpuinfo_max_freq") / 1000 or None
 
     def caches(self, cpus: tuple[int, ...]) -> tuple[float | None, float | None]:
         """MB of one second-level cache, and of all last-level ones together."""

@@ -41,6 +41,24 @@ def test_an_unknown_second_thread_adds_what_servers_were_measured_to_gain() -> N
     np.testing.assert_array_equal(siblings.share, 1.0)
 
 
+@pytest.mark.parametrize("own", [0.0, 0.6, 1.0])
+def test_what_is_known_of_the_host_stands_before_its_platform(own: float) -> None:
+    there = host("lxc", 4, threads_per_core=2, platform="smt", second_thread=own)
+    other = host("lxc", 4, threads_per_core=2, platform="smt")
+    pair = [instance("a", "spin", pins="0:0"), instance("b", "spin", pins="0:2")]
+    found = solve(build_batch([(there, pair), (other, pair)], SAID)).throughput
+    np.testing.assert_allclose(found, [[(1 + own) / 2] * 2, [0.65] * 2])
+
+
+@pytest.mark.parametrize("pin", ["", "0:0", "0:0-1"])
+def test_what_the_host_uses_itself_shares_cores(pin: str) -> None:
+    """On 2 cores of 2 threads it uses 1 CPU of each core: whoever runs there shares its core."""
+    there = host("lxc", 4, threads_per_core=2, platform="smt", own_cpus=2.0)
+    found = solve(build_batch([(there, [instance("a", "spin", pins=pin)])], SAID))
+    busy, cores = (2.0, 1) if pin == "0:0" else (3.0, 2)
+    assert found.throughput[0, 0] == pytest.approx(found.share[0, 0] * (1 - 0.35 * 2 * (busy - cores) / busy))
+
+
 def test_pinned_to_all_cpus_is_unpinned() -> None:
     everywhere = solve(on_smt("0:0-3", "0:0-3", "0:0-3", platform="other"))
     np.testing.assert_allclose(everywhere.throughput, solve(on_smt("", "", "", platform="other")).throughput)

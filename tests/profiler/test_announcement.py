@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -282,6 +282,27 @@ def test_cpus_that_are_offline_or_isolated_are_described_by_their_numbers() -> N
     assert (described.pcpus, described.cpu_ids, described.isolated_cpus) == (6, (1, 2, 3, 4, 5, 7), (5, 7))
     assert described.numa == ((1, 4, 5), (2, 3, 7))
     assert (described.threads_per_core, described.cpu_mhz) == (2, 2100.0)
+
+
+@pytest.mark.parametrize(
+    ("files", "clocks"),
+    [
+        ({"cpu0/cpufreq/cpuinfo_max_freq": "3700000"}, (2600.0, 3700.0)),
+        ({"cpu0/cpufreq/cpuinfo_max_freq": "3700000", "intel_pstate/no_turbo": "0"}, (2600.0, 3700.0)),
+        ({"cpu0/cpufreq/cpuinfo_max_freq": "3700000", "intel_pstate/no_turbo": "1"}, (2600.0, None)),
+        ({"cpu0/cpufreq/cpuinfo_max_freq": "3700000", "cpu0/cpufreq/base_frequency": ""}, (3700.0, None)),
+        ({"cpu0/cpufreq/cpuinfo_max_freq": "fast"}, (2600.0, None)),
+        ({"cpu0/cpufreq/base_frequency": ""}, (2500.0, None)),
+    ],
+    ids=["both", "turbo on", "turbo off", "no nominal clock", "no number", "a virtual machine"],
+)
+def test_the_highest_clock_is_reported_beside_the_nominal_one_or_not_at_all(
+    files: Mapping[str, str], clocks: tuple[float, float | None]
+) -> None:
+    host = _server()
+    host.files |= {f"/sys/devices/system/cpu/{name}": f"{text}\n" for name, text in files.items()}
+    described = describe_host("libvirt", host)
+    assert (described.cpu_mhz, described.turbo_mhz) == clocks
 
 
 def test_of_24_cpus_of_which_16_are_isolated_8_are_for_who_is_not_pinned() -> None:

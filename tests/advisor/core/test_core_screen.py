@@ -20,9 +20,12 @@ HOSTS = 150
 
 
 @cache
-def unlike(low: float, high: float, most_threads: int = 1, **of_residents: Any) -> ClusterSnapshot:
+def unlike(
+    low: float, high: float, most_threads: int = 1, clocks: bool = False, **of_residents: Any
+) -> ClusterSnapshot:
     """Hosts of 16 CPUs whose residents want a part of them between `low` and `high` on average, no two alike; their
-    cores have one thread up to `most_threads`, in turn."""
+    cores have one thread up to `most_threads`, in turn. With `clocks` two of three have a turbo of their own, and a
+    second thread that adds more or less."""
     random = np.random.default_rng(3)
     residents = []
     for at in range(HOSTS):
@@ -32,7 +35,18 @@ def unlike(low: float, high: float, most_threads: int = 1, **of_residents: Any) 
             for slot, mean in enumerate(means.tolist())
         ]
     hosts = [
-        host(f"h{at:03}", pcpus=16, memory_mb=1e6, cpu_overcommit=8.0, threads_per_core=1 + at % most_threads)
+        host(
+            f"h{at:03}",
+            pcpus=16,
+            memory_mb=1e6,
+            cpu_overcommit=8.0,
+            threads_per_core=1 + at % most_threads,
+            **(
+                {"cpu_mhz": 2000.0, "turbo_mhz": 2000.0 + 20 * at, "second_thread": at / HOSTS}
+                if clocks and at % 3
+                else {}
+            ),
+        )
         for at in range(HOSTS)
     ]
     return cloud(hosts, residents)
@@ -46,7 +60,7 @@ def newcomer(**more: Any) -> Instance:
     return vm("n", None, vcpus=4, demand=wanting(1.0), **more)
 
 
-@pytest.mark.parametrize("loads", [(0.2, 0.9), (0.9, 1.4), (0.2, 0.9, 2)])
+@pytest.mark.parametrize("loads", [(0.2, 0.9), (0.9, 1.4), (0.2, 0.9, 2), (0.2, 0.9, 2, True), (0.9, 1.4, 1, True)])
 @pytest.mark.parametrize(
     ("wanted", "objective"),
     [
