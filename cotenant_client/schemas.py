@@ -326,6 +326,8 @@ class HostItem(TypedDict):
     driver_weight: NotRequired[int]
     platform: NotRequired[str]
     own_cpus: NotRequired[float]
+    second_thread: NotRequired[float | None]
+    turbo_mhz: NotRequired[float | None]
 
 
 class InstanceItem(TypedDict):

@@ -84,6 +84,27 @@ def test_an_answer_that_predicts_only_promising_hosts_equals_the_one_that_predic
     assert codes(found) == codes(full)
 
 
+@pytest.mark.parametrize("objective", ["worst", "total"])
+@pytest.mark.parametrize(("differ", "values"), [("turbo_mhz", (2400, 4000, 2000)), ("second_thread", (0.8, 0.0, 1.0))])
+def test_of_hosts_that_differ_in_the_speed_of_their_cores_the_fastest_are_predicted(
+    differ: str, values: tuple[float, ...], objective: str
+) -> None:
+    """The three fastest come last, good ones first: those alone would end the search."""
+    good, bad, best = values
+    ends = HOSTS // 4
+    of_host = {"threads_per_core": 1 + (differ == "second_thread"), "cpu_mhz": 2000.0}
+    hosts = [
+        host(f"h{at:03}", pcpus=16, memory_mb=1e6, **of_host, **{differ: float(value)})
+        for at, value in enumerate([good] * ends + [bad] * (HOSTS - ends - 3) + [best] * 3)
+    ]
+    busy = {"cpu": Demand(2.0, spread=0.1, windows=1000.0, open_loop=1.0)}
+    residents = [
+        vm(f"r{at}-{slot}", None, on=one.id, vcpus=4, demand=busy) for at, one in enumerate(hosts) for slot in range(5)
+    ]
+    found = ask(cloud(hosts, residents), request(newcomer(), objective=objective, limit=3))
+    assert sorted(hosts_of(found)) == ["h147", "h148", "h149"]
+
+
 def test_a_host_that_breaks_a_residents_limit_is_named_however_little_it_promises() -> None:
     answer = ask(unlike(0.9, 1.4, min_throughput_ratio=0.5), request(newcomer(min_throughput_ratio=0.9), limit=HOSTS))
     assert {*codes(answer), *hosts_of(answer)} == {f"h{at:03}" for at in range(HOSTS)}
