@@ -229,11 +229,21 @@ def _host(announcement: Announcement, former: Host | None, notes: _Notes) -> Hos
         others_labels = {name: text for name, text in former.labels.items() if name not in _OWN_HOST_LABELS}
         # Of a label that others may use, too, the agent's word counts only where the host is its own.
         labels = {**others_labels, **labels} if _is_agents(former, "") else {**labels, **others_labels}
-        host = _merged(replace(former, labels=labels), facts, _BARE_HOST, notes)
+        host = _merged(replace(former, labels=labels), _one_clock(facts, former), _BARE_HOST, notes)
     if host != former:
         check_value(host)
         check_labels(host)
     return host
+
+
+def _one_clock(facts: Facts, former: Host) -> Facts:
+    """Without a turbo clock where the nominal one that it belongs to is not that of the inventory: libvirt and Proxmox VE
+    report the clock of the moment, beside which any turbo looks far away."""
+    nominal = former.cpu_mhz
+    if _is_agents(former, "cpu_mhz") or nominal is None or _is_alike(nominal, facts.get("cpu_mhz", 0.0)):
+        return facts
+    others = {name: value for name, value in facts.items() if name != "turbo_mhz"}
+    return {**others, "turbo_mhz": None} if _is_agents(former, "turbo_mhz") else others
 
 
 def _cpus(facts: Facts, former: Host | None, name: str, notes: _Notes) -> Facts:

@@ -58,6 +58,30 @@ def arrays_of(snapshot: ClusterSnapshot, question: PlacementRequest) -> Candidat
 
 
 @pytest.mark.parametrize(
+    ("of_host", "pins", "how"),
+    [
+        ({}, ("0:0", "0:0"), "take turns on the same CPUs"),
+        ({"threads_per_core": 2}, ("0:0", "0:2"), "two threads of one core"),
+        ({"cpu_mhz": 1000.0, "turbo_mhz": 4000.0}, ("0:0", "0:2"), "the clock is lower"),
+        ({"cpu_mhz": 1000.0, "turbo_mhz": 4000.0, "threads_per_core": 2}, ("0:0", "0:2"), "two threads of one core"),
+        (
+            {"cpu_mhz": 1000.0, "turbo_mhz": 4000.0, "threads_per_core": 2, "second_thread": 1.0},
+            ("0:0", "0:2"),
+            "the clock is lower",
+        ),
+    ],
+    ids=["time", "siblings", "clock", "siblings more than clock", "clock and no siblings"],
+)
+def test_a_loss_of_cpu_is_for_its_time_its_siblings_or_the_clock(
+    of_host: dict[str, Any], pins: tuple[str, str], how: str
+) -> None:
+    one, other = pins
+    (found,) = losses(vm("r", on="h1", pins=other), newcomer=vm(pins=one), **of_host)
+    assert (found.resource, found.neighbour) == ("cpu", "r")
+    assert how in found.text
+
+
+@pytest.mark.parametrize(
     ("residents", "text"),
     [
         ([], "No contention is expected: it would be alone on this host."),

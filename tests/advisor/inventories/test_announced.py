@@ -178,6 +178,22 @@ def test_what_a_file_says_is_filled_in_and_never_changed() -> None:
     assert host.labels["disagreement"] == "memory_mb of kvm01 is 500 in the inventory, 1000 here (and 2 more)"
 
 
+def test_a_turbo_clock_counts_beside_the_nominal_clock_that_it_belongs_to_only() -> None:
+    clocks = {"cpu_mhz": 2100.0, "turbo_mhz": 3700.0}
+    synced = Host("h1", "kvm", 64, 1000.0, cpu_mhz=1200.0, labels={"source": "libvirt"})
+    for stored, expected in (
+        (None, (2100.0, 3700.0)),
+        (replace(synced, cpu_mhz=None), (2100.0, 3700.0)),
+        (replace(synced, cpu_mhz=2099.9), (2099.9, 3700.0)),
+        (synced, (1200.0, None)),
+        (replace(synced, turbo_mhz=3500.0), (1200.0, 3500.0)),
+        (replace(synced, turbo_mhz=3700.0, labels={"source": "libvirt", "source.turbo_mhz": "agent"}), (1200.0, None)),
+    ):
+        world = World() if stored is None else World(stored)
+        world.hear(announcement("h1", **clocks))
+        assert (world.hosts["h1"].cpu_mhz, world.hosts["h1"].turbo_mhz) == expected, stored
+
+
 def test_where_an_instance_runs_the_agent_knows_better_than_a_file() -> None:
     world = World(Host("kvm01", "kvm", 64, 1000.0), Instance("web-1", 4, host="kvm01"))
     assert world.hear(announcement("kvm02", vm("web-1"))).moved == ("web-1",)

@@ -37,7 +37,7 @@ hosts:
     labels: {zone: no, rack: 07}
     platform: I
   - {id: h2, kind: kvm, pcpus: 4, memory_mb: 8192.5, driver_cpus: [0, 2-3], enabled: false, driver_overcommit: 1.5,
-     disk_mb_s: 450, mem_bw_mb_s: 2e4}
+     disk_mb_s: 450, mem_bw_mb_s: 2e4, second_thread: 0.3, turbo_mhz: 3700}
 instances:
   - id: shop-1
     host: h1
@@ -75,6 +75,8 @@ def test_an_inventory_says_what_its_file_says(cloud: Path) -> None:
             Host(
                 "h2", "kvm", 4, 8192.5, driver_cpus=(0, 2, 3), enabled=False, driver_overcommit=1.5, disk_mb_s=450.0,
                 mem_bw_mb_s=20_000.0,
+                second_thread=0.3,
+                turbo_mhz=3700.0,
             ),
         ),
         instances=(
@@ -136,6 +138,8 @@ def test_pins_are_to_the_numbers_of_the_cpus(tmp_path: Path) -> None:
         ("memory_mb: 16384", "memory_mb: 1e12", 7, "hosts[0].memory_mb", "outside"),
         ("kind: xen", "kind: vax", 5, "hosts[0].kind", "none of xen, kvm, lxc"),
         ("driver_cpus: 0", "driver_cpus: 9", 12, "hosts[0].driver_cpus", "name CPU 9; it has 0-7"),
+        ("driver_cpus: 0", "second_thread: 1.5", 12, "hosts[0].second_thread", "outside 0-1"),
+        ("driver_cpus: 0", "turbo_mhz: fast", 12, "hosts[0].turbo_mhz", "not a finite number"),
         ("driver_cpus: 0", "cpu_ids: 0-6", 12, "hosts[0].cpu_ids", "name 7 CPUs, pcpus is 8"),
         ("driver_cpus: 0", "isolated_cpus: 6-8", 12, "hosts[0].isolated_cpus", "name CPU 8"),
         ("driver_cpus: 0", "driver_cpus: 3-1", 12, "hosts[0].driver_cpus", "backwards"),
