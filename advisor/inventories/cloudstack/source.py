@@ -36,15 +36,15 @@ class CloudStack:
                 listall="true", projectid="-1",
             ),
         }  # fmt: skip
-        offerings = {row.get("id"): row for row in listed["offerings"] or ()}
-        speeds = {row.get("id"): row.get("cpuspeed") for row in listed["hosts"] or ()}
+        offerings = {str(row.get("id")): row for row in listed["offerings"] or ()}
+        speeds = {str(row.get("id")): row.get("cpuspeed") for row in listed["hosts"] or ()}
         rows = {str(row.get("id")): row for name in ("machines", "of projects") for row in listed[name] or ()}
-        machines = {name: row for name, row in rows.items() if row.get("state") not in GONE}
+        machines = {name: row for name, row in rows.items() if str(row.get("state")) not in GONE}
         by_id = {str(row.get("id")): row for row in listed["hosts"] or ()}
         hosts = taken(by_id, lambda _, row: host_facts(row, self.name), left_out, _called)
         instances = taken(
             machines,
-            lambda _, row: instance_facts(row, self.name, offerings.get(row.get("serviceofferingid"), {}), speeds),
+            lambda _, row: instance_facts(row, self.name, offerings.get(str(row.get("serviceofferingid")), {}), speeds),
             left_out,
             _called,
         )
@@ -55,7 +55,7 @@ class CloudStack:
             instances=tuple(instances.values()),
             every_host=listed["hosts"] is not None and len(hosts) == len(listed["hosts"]),
             every_instance=listed["machines"] is not None and listed["of projects"] is not None,
-            gone=frozenset(name for name, row in rows.items() if row.get("state") in GONE),
+            gone=frozenset(name for name, row in rows.items() if str(row.get("state")) in GONE),
             unclear=frozenset(machines.keys() - instances.keys()),
             own_labels=OWN_LABELS,
             left_out=tuple(left_out),

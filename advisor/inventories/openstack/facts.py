@@ -25,19 +25,26 @@ ASSUMED = "assumed"  # label: what is not told and was chosen here
 def zones_of(zones: Sequence[Row] | None, aggregates: Sequence[Row]) -> dict[str, str]:
     """The availability zone of each compute host, from the zones themselves or else from aggregates."""
     if zones is not None:
-        return {host: str(zone["zoneName"]) for zone in zones for host in zone.get("hosts") or {}}
+        return {host: str(zone["zoneName"]) for zone in zones for host in _names(zone.get("hosts"))}
     named = [aggregate for aggregate in aggregates if aggregate.get("availability_zone")]
-    return {host: str(aggregate["availability_zone"]) for aggregate in named for host in aggregate.get("hosts") or ()}
+    return {host: str(aggregate["availability_zone"]) for aggregate in named for host in _names(aggregate.get("hosts"))}
+
+
+def _names(told: object) -> list[str]:
+    """The texts of a list or the keys of an object; none of anything else."""
+    return [name for name in told if isinstance(name, str)] if isinstance(told, list | dict) else []
 
 
 def anti_affinity_of(groups: Sequence[Row]) -> dict[str, str]:
     """Server → its group, of server groups of the policy anti-affinity that let one member run on a host."""
     apart = [
-        group
-        for group in groups
-        if group.get("policy") == "anti-affinity" and (group.get("rules") or {}).get("max_server_per_host", 1) == 1
+        group for group in groups if group.get("policy") == "anti-affinity" and _most_on_a_host(group.get("rules")) == 1
     ]
-    return {str(member): str(group["id"]) for group in apart for member in group.get("members") or ()}
+    return {str(member): str(group["id"]) for group in apart for member in _names(group.get("members"))}
+
+
+def _most_on_a_host(rules: object) -> object:
+    return rules.get("max_server_per_host", 1) if isinstance(rules, Mapping) else 1
 
 
 def not_modelled(row: Row) -> str:
@@ -68,7 +75,7 @@ def host_facts(
     if host in zones:
         labels["zone"] = zones[host]
     labels |= {
-        f"aggregate.{aggregate['name']}": "true" for aggregate in aggregates if host in (aggregate.get("hosts") or ())
+        f"aggregate.{aggregate['name']}": "true" for aggregate in aggregates if host in _names(aggregate.get("hosts"))
     }
     reason = _disabled(row, service)
     if reason:

@@ -45,7 +45,7 @@ class OpenStack:
         self._clock = clock
         self._reads = 0
         self._since: datetime | None = None  # None = the next read takes all servers
-        self._inventories: dict[str, tuple[int, dict[str, Row]]] = {}  # of a provider, with its generation then
+        self._inventories: dict[str, tuple[Any, dict[str, Row]]] = {}  # of a provider, with its generation then
 
     def read(self) -> Reading:
         """Read what may be read; see `Reading` for what is missing then."""
@@ -84,7 +84,7 @@ class OpenStack:
             left_out,
             lambda name, _: name,
         )
-        specs = {str(flavor["name"]): flavor.get("extra_specs") or {} for flavor in flavors}
+        specs = {str(flavor.get("name")): flavor.get("extra_specs") or {} for flavor in flavors}
         placed, gone, unclear = changed_or_gone(servers or [])
         servers_there = {str(row["id"]): row for row in placed}
         instances = taken(
@@ -125,14 +125,14 @@ class OpenStack:
         providers = listings.providers()
         if providers is None:
             return {}
-        for row in providers:
-            known = self._inventories.get(row["uuid"])
-            if row.get("parent_provider_uuid") or (known and known[0] == row["generation"]):
+        by_uuid = {str(row.get("uuid")): row for row in providers}
+        for uuid, row in by_uuid.items():
+            known = self._inventories.get(uuid)
+            if row.get("parent_provider_uuid") or (known and known[0] == row.get("generation")):
                 continue
-            inventories = listings.inventories(row["uuid"])
+            inventories = listings.inventories(uuid)
             if inventories is None:
                 break  # whatever it is, it would be the same for the next thousand
-            self._inventories[row["uuid"]] = (row["generation"], inventories)
-        uuids = {row["uuid"] for row in providers}
-        self._inventories = {name: entry for name, entry in self._inventories.items() if name in uuids}
+            self._inventories[uuid] = (row.get("generation"), inventories)
+        self._inventories = {name: entry for name, entry in self._inventories.items() if name in by_uuid}
         return {name: inventories for name, (_, inventories) in self._inventories.items()}

@@ -85,7 +85,7 @@ class Xapi:
         present = {
             reference: record
             for reference, record in records["VM"].items()
-            if record.get("power_state") in PRESENT
+            if str(record.get("power_state")) in PRESENT
             and not any(record.get(field) for field in ("is_a_template", "is_a_snapshot", "is_control_domain"))
         }
         name_counts = Counter(str(record.get("name_label")) for record in present.values())
