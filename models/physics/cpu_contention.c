@@ -173,7 +173,7 @@ static double steady_state(double cpus, double hogs, const double *ready, const 
                            double *part)
 {
     double chance[POINTS + 2], start = most_of(floor(ready[first] - hogs + 1e-6), 0.0) + hogs, highest = 0.0;
-    double wide = ready[NODES - 1] - start + 0.05;
+    double wide = ready[NODES - 1] - start + 0.5;
     int64_t points = (int64_t)wide + 1;
     if (points < 1)
         points = 1;
@@ -373,7 +373,7 @@ static double share_cpus(double cpus, Crowd *all, int64_t count, double astray, 
             level = level_of_backlog(cpus, all, count, level);
         for (int64_t at = 0; at < count; at++) {
             double near = all->demand[at] / (level * all->weight[at]);
-            if (all->loop[at] == OPEN && near >= ALMOST)
+            if (all->loop[at] == OPEN && most_of(near, all->demand[at] / all->vcpus[at]) >= ALMOST)
                 all->loop[at] = HOG;
             else if (all->loop[at] == OPEN && all->brief[at] != all->weight[at])
                 all->brief[at] *= pow(all->weight[at] / all->brief[at], near * near);

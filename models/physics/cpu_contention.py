@@ -206,7 +206,7 @@ def steady_state(cpus: float, hogs: float, ready: Floats, up: Floats, down: Floa
     """Fill in each node's part of the time, (J,), from the rates of K there; returns that of K above both
     `cpus` and `hogs`."""
     start = max(math.floor(ready[first] - hogs + 1e-6), 0.0) + hogs
-    points = max(int(ready[-1] - start + 0.05) + 1, 1)
+    points = max(int(ready[-1] - start + 0.5) + 1, 1)  # the last node is a little short of all that there are
     stride = max(1.0, points / POINTS)
     chance = np.zeros(int(points / stride) + 1)
     highest, last = 0.0, 0
@@ -388,7 +388,7 @@ def share_cpus(
             level = level_of_backlog(cpus, vcpus, demand, loop, weight, level)
         for at in range(count):
             near = demand[at] / (level * weight[at])
-            if loop[at] == OPEN and near >= ALMOST:
+            if loop[at] == OPEN and max(near, demand[at] / vcpus[at]) >= ALMOST:
                 loop[at] = HOG
             elif loop[at] == OPEN and brief[at] != weight[at]:  # the longer its backlog, the less brief its bursts
                 brief[at] *= (weight[at] / brief[at]) ** (near * near)

@@ -370,3 +370,15 @@ def test_an_open_loop_that_closed_ones_give_way_to_is_no_hog() -> None:
     with_more = share(1.0, [closed, opened, more], [CLOSED, OPEN, CLOSED])
     assert with_more.share[1] <= there.share[1] + 1e-6
     assert with_more.run[1] == pytest.approx(opened), "all of its work is done: the closed ones run less"
+
+
+@pytest.mark.parametrize("hogs", [4.0, 5.0, 6.0, 8.0])
+def test_a_closed_loop_beside_a_larger_hog_gets_as_little(hogs: float) -> None:
+    """Six vCPUs that demand 5.5 CPUs get four of eight: a birth-death chain of how many of them are ready."""
+    ready = np.arange(7)
+    rises, falls = (6 - ready[:-1]) * 11.0, np.minimum(ready[1:], 4.0)
+    chance = np.append(1.0, np.cumprod(rises / falls))
+    chance /= chance.sum()
+    exact = (chance * np.minimum(ready, 4.0)).sum() / (chance * ready).sum()
+    found = share(8.0, [5.5, hogs], [CLOSED, HOG], vcpus=[6.0, hogs])
+    assert found.share[0] == pytest.approx(exact, abs=0.02)

@@ -23,7 +23,9 @@ from profiler.demand import Demand
 from profiler.observed import Host, Instance, MetricSample
 
 SPAN_S = 30.0
-BUILD = Instance("build", vcpus=6, memory_mb=4096, demand={"cpu": Demand(5.5, windows=100.0, origin="measured")})
+BUILD = Instance(
+    "build", vcpus=6, memory_mb=4096, demand={"cpu": Demand(5.5, windows=100.0, open_loop=1.0, origin="measured")}
+)
 TABLE = ProfileTable.build(())
 
 
