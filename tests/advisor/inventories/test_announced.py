@@ -179,7 +179,7 @@ def test_what_a_file_says_is_filled_in_and_never_changed() -> None:
 
 
 def test_a_turbo_clock_counts_beside_the_nominal_clock_that_it_belongs_to_only() -> None:
-    clocks = {"cpu_mhz": 2100.0, "turbo_mhz": 3700.0}
+    clocks: dict[str, Any] = {"cpu_mhz": 2100.0, "turbo_mhz": 3700.0}
     synced = Host("h1", "kvm", 64, 1000.0, cpu_mhz=1200.0, labels={"source": "libvirt"})
     for stored, expected in (
         (None, (2100.0, 3700.0)),
