@@ -237,8 +237,10 @@ def _host(announcement: Announcement, former: Host | None, notes: _Notes) -> Hos
 
 
 def _one_clock(facts: Facts, former: Host) -> Facts:
-    """Without a turbo clock where the nominal one that it belongs to is not that of the inventory: libvirt and Proxmox VE
-    report the clock of the moment, beside which any turbo looks far away."""
+    """Without a turbo clock where the nominal one that it belongs to is not that of the inventory.
+
+    libvirt and Proxmox VE report the clock of the moment, beside which any turbo looks far away.
+    """
     nominal = former.cpu_mhz
     if _is_agents(former, "cpu_mhz") or nominal is None or _is_alike(nominal, facts.get("cpu_mhz", 0.0)):
         return facts

@@ -64,7 +64,7 @@ COMMANDS = (
     Listed(
         "doctor",
         "api.cli.doctor:doctor",
-        "Say what is wrong now: contradictions, hosts without data, sources that disagree, a broken model.",
+        "Say what is wrong now: hosts without measurements, instances that get little of their CPU time, anomalies.",
     ),
     Listed("schema", "api.cli.schema:schema", "Print the JSON Schema of what a command prints with --json."),
     Listed("audit", "api.cli.tokens:show_audit", "Show who changed or was told what, newest first."),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from models.learning import smoke_test
-from models.learning.smoke_test import LIMIT_S, STALLED_S, SmokeTestError, ProcessProgress
+from models.learning.smoke_test import LIMIT_S, STALLED_S, ProcessProgress, SmokeTestError
 from tests.models.made_models import fitted, seal
 
 
