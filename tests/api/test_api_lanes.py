@@ -214,7 +214,7 @@ async def test_answers_that_hold_wait_for_each_other_and_hold_up_no_page_and_no_
         app = create_app(advisor, settings)
         async with session(app) as asking:
             held = [
-                asyncio.create_task(asking.post("/v1/placements", json={"instance": {"id": f"n{at}"}}))
+                asyncio.create_task(asking.post("/v1/placements", json={"instance": {"id": f"n{at}", "vcpus": 1}}))
                 for at in (1, 2, 3)
             ]
             await until(lambda: app.state.lanes.by_name["hold"].waiting == 2)
