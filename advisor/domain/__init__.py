@@ -75,6 +75,8 @@ from advisor.domain.evidence import (
     evidence_in_words,
     evidence_level,
     held_in_words,
+    is_guessed,
+    rests_on,
 )
 from advisor.domain.known import Find, asked_about, changed, found_in, unpinned
 from advisor.domain.list_words import listed

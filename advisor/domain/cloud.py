@@ -18,7 +18,7 @@ class ResidentNow:
 
     `short` is the part of the time, 0-1, in which it gets less CPU than its demand, and `delivered` the part of the
     CPU time of its demand that it gets, None = not known. `falls_behind` = at busy times more work arrives than it is
-    served.
+    served. `guessed` = its demand is an estimate from its size or from similar instances.
     """
 
     instance: Instance
@@ -27,6 +27,7 @@ class ResidentNow:
     short: float | None = None
     delivered: float | None = None
     falls_behind: bool = False
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,3 +95,18 @@ def evidence_in_words(counts: Mapping[EvidenceLevel, int], host: str) -> str:
 def _words(level: EvidenceLevel, count: int) -> str:
     words = EVIDENCE_WORDS[level]
     return words.replace("their", "its") if count == 1 else words
+
+
+def is_guessed(instance: Instance, profiled: Collection[str]) -> bool:
+    """Whether its demand is an estimate from its size or from similar instances."""
+    return evidence_level(instance, profiled) in WEAK
+
+
+def rests_on(guessed: int, instances: int) -> str:
+    """What a statement that nothing is wrong with so many instances rests on; empty where all demand is known."""
+    if not guessed:
+        return ""
+    return (
+        f"Demand is known for {instances - guessed:,} of {instances:,} instances; that of {guessed:,} is estimated "
+        "from their size or from similar instances."
+    )

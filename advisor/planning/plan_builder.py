@@ -18,7 +18,9 @@ from advisor.domain import (
     Search,
     Variant,
     WhatIf,
+    is_guessed,
     listed,
+    rests_on,
 )
 from advisor.errors import InvalidInput
 from advisor.placement.evidence import class_note
@@ -137,8 +139,19 @@ def build_plan(
         undo=undo_steps,
         duration_s=whole_time(forward_steps),
         degraded=chosen.degraded,
-        notes=tuple(dict.fromkeys((*chosen.notes, *said, *wrong_labels(snapshot), *draft.notes))),
+        notes=tuple(
+            dict.fromkeys((*chosen.notes, *said, *wrong_labels(snapshot), *draft.notes, *_rests_on(snapshot, draft)))
+        ),
     )
+
+
+def _rests_on(snapshot: ClusterSnapshot, draft: _Draft) -> tuple[str, ...]:
+    """A note on whose demand is a guess where the answer is that nothing is to be done."""
+    if draft.search is None or draft.search.ended != "already fine":
+        return ()
+    there = [instance for residents in snapshot.residents for instance in residents]
+    note = rests_on(sum(is_guessed(instance, snapshot.names.profiled) for instance in there), len(there))
+    return (note,) if note else ()
 
 
 def _question(request: PlanRequest) -> PlanKind:

@@ -32,7 +32,11 @@ def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages:
         what="cloud",
         title="State of the cloud",
         headline=_headline(plan, there),
-        sentences=[*_ages(ages), f"{whole.title}: {of_plan(plan)}", *whole.sentences],
+        sentences=list(
+            dict.fromkeys(
+                [*_ages(ages), *plan_view.known_demand(inventory), f"{whole.title}: {of_plan(plan)}", *whole.sentences]
+            )
+        ),
         sections=[_worst(inventory, plan), _hosts(inventory, plan, background, ages), *now, *others],
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from advisor.domain import Effect, Plan, waiting_told
+from advisor.domain import Effect, Inventory, Plan, waiting_told
 from advisor.explanation.interference_attribution import AttributedLoss
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_view
@@ -223,7 +223,7 @@ def _waiting(effect: Effect | None) -> tuple[float | None, ...]:
     return late.expected, late.lower, late.upper, jitter
 
 
-def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
+def instances(inventory: Inventory, hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     """Every instance with its predictions, the worst-off first; one that moves stands once, on its new host.
 
     On the page are those who are or may come below a limit, who are slowed, and whom the plan changes by a point.
@@ -281,7 +281,8 @@ def instances(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
         "instances", caption, columns, rows,
         most=min(notable or FEW_ROWS, MOST_INSTANCES), look="plain" if notable else "folded",
     )  # fmt: skip
-    return Section("instances", "Every instance", note, sentences=() if notable else [nobody], tables=[table])
+    fine = () if notable else [nobody, *plan_view.known_demand(inventory)]
+    return Section("instances", "Every instance", note, sentences=fine, tables=[table])
 
 
 def _notable(row: plan_view.InstanceRow) -> bool:

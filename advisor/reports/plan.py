@@ -34,7 +34,7 @@ def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Rep
         host_sections.pressure(background, plan),
         *host_sections.interference(background, plan),
         host_sections.throughput(hosts, plan),
-        host_sections.instances(hosts, plan),
+        host_sections.instances(inventory, hosts, plan),
         _uncertainty(hosts, learned=plan.model_origin != PriorPredictor.origin),
         card_section(plan.model_version, plan.model_origin, background.card),
         _how(plan, background),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.domain import Band, Effect, Instance, Inventory, Plan, PlanStep
+from advisor.domain import Band, Effect, Instance, Inventory, Plan, PlanStep, is_guessed, rests_on
 from advisor.planning.required_ratios import required_ratios_of
 from advisor.rounding import SLACK
 from models.data.scene import ProfileTable
@@ -213,3 +213,10 @@ def _step(step: PlanStep, origin: str | None) -> StepView:
 
 def _loss(effect: Effect) -> float:
     return effect.before.expected - effect.throughput_ratio.expected if effect.before else 0.0
+
+
+def known_demand(inventory: Inventory) -> tuple[str, ...]:
+    """What a statement that no instance is affected rests on, where not all demand is known."""
+    profiled = {workload.name for workload in inventory.workloads}
+    there = [is_guessed(instance, profiled) for instance in inventory.instances if instance.host is not None]
+    return tuple(filter(None, [rests_on(sum(there), len(there))]))

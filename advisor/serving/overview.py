@@ -10,7 +10,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from advisor.domain import STOPPED_AT, CloudNow, HostDetail, HostNow, ResidentNow, Slowing
+from advisor.domain import STOPPED_AT, CloudNow, HostDetail, HostNow, ResidentNow, Slowing, is_guessed
 from advisor.errors import NotFound
 from advisor.explanation import interference_attribution
 from advisor.lifecycle import interval_inflation
@@ -159,7 +159,15 @@ def _hosts(snapshot: ClusterSnapshot, expected: Sequence[Floats], coming: set[st
         strict=True,
     ):
         residents = [
-            ResidentNow(resident, kept, resident.id in pending, _known(short), _known(delivered), behind > 0)
+            ResidentNow(
+                resident,
+                kept,
+                resident.id in pending,
+                _known(short),
+                _known(delivered),
+                falls_behind=behind > 0,
+                guessed=is_guessed(resident, snapshot.names.profiled),
+            )
             for resident, (kept, short, _, delivered, behind) in zip(residents_there, row, strict=True)
         ]
         crowded = _known(row[0][2]) if residents_there else 0.0

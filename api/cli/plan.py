@@ -207,7 +207,8 @@ def plan(
 
 def _show(cloud: Inventory, answer: Plan, *, undo: bool, report: Path | None) -> None:
     plan_words.show(answer, undo=undo)
-    if unknown := sizes_only(cloud):
+    is_noted = answer.search is not None and answer.search.ended == "already fine"
+    if not is_noted and (unknown := sizes_only(cloud)):
         say(
             f"Known of {unknown} of {len(cloud.instances)} instances: only their sizes. They are estimated from "
             "similar ones where at least three are known, else as 10 % of their vCPUs."

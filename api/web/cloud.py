@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import CloudNow, HostNow, ResidentNow, names_of, spoken, time_part
+from advisor.domain import CloudNow, HostNow, ResidentNow, names_of, rests_on, spoken, time_part
 from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep
@@ -143,9 +143,16 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
         stale=sum(_is_stale(host, now, time) for host in now.hosts),
         newest=_newest(now, time),
         worst=worst_off(matching),
+        known_demand=known_demand(matching),
         resources=[key for key, name in bars.NAMES.items() if name in known],
         shown_names=known,
     )
+
+
+def known_demand(hosts: Sequence[HostNow]) -> str:
+    """What a statement that no instance on these hosts is affected rests on."""
+    there = [resident.guessed for host in hosts for resident in host.residents]
+    return rests_on(sum(there), len(there))
 
 
 def instance_line(resident: ResidentNow, host: str) -> InstanceLine:

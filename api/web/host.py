@@ -17,7 +17,7 @@ from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
 from api.schemas.slowing import FELT
 from api.web import bars, chart
-from api.web.cloud import age
+from api.web.cloud import age, known_demand
 from api.web.probes import MOST, probe_rows
 from profiler.host_kinds import TRAITS
 from profiler.observed import format_cpus
@@ -94,6 +94,7 @@ def host(
         "host.html",
         it=detail.now.host,
         degraded=detail.degraded,
+        known_demand=known_demand([detail.now]),
         residents=rows,
         count=len(residents),
         others=sum(1 + len(group.others) for group in rows[LISTED:]),

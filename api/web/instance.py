@@ -26,7 +26,7 @@ from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
 from api.schemas.slowing import beside
 from api.web import chart
-from api.web.cloud import age
+from api.web.cloud import age, known_demand
 from api.web.demand import demand_rows
 from api.web.probes import MOST, probe_rows
 
@@ -68,6 +68,7 @@ def instance(
         "instance.html",
         it=it,
         pending=pending,
+        known_demand=known_demand([detail.now]) if detail else "",
         learned=now.model_version != "prior",
         row=_row(detail, it),
         age=age(detail.now, cloud.clock()) if detail else None,

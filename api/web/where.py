@@ -14,7 +14,7 @@ from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.web import one_line, strip
 from api.web.answer import RecommendationView, answer
-from api.web.cloud import worst_off
+from api.web.cloud import known_demand, worst_off
 from api.web.form import Form
 
 _OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed
@@ -41,6 +41,7 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
         cells=cells,
         counts=strip.counts(cells),
         worst=worst_off(now.hosts) if now else (),
+        known_demand=known_demand(now.hosts) if now else "",
         alarms=cloud.alarms() if now else (),
         example=one_line.EXAMPLE,
         named=strip.NAMED,

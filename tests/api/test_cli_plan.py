@@ -153,3 +153,20 @@ def test_a_stored_plan_is_shown_with_its_age(tmp_path: Path) -> None:
         ]
         assert json.loads(stored("list", "--kind", "admit", "--json")) == []
     assert cli_runs.run("plans", "show", "never", "--database", database).exit_code == 1
+
+
+@pytest.mark.parametrize("known", [0, 2, 3])
+def test_that_nothing_is_to_be_done_says_whose_demand_is_known(known: int) -> None:
+    demands = [", demand: {cpu: 0.2}" if number < known else "" for number in range(3)]
+    there = [f"- {{id: v{at}, host: h1, vcpus: 2, memory_mb: 512{demand}}}" for at, demand in enumerate(demands)]
+    cloud = ["hosts: [{id: h1, kind: kvm, pcpus: 32, memory_mb: 8192}]", "instances:", *there]
+    Path("calm.yaml").write_text("\n".join(cloud), encoding="utf-8")
+    shown = run("calm.yaml", "--kind", "rebalance").stdout
+    assert shown.splitlines()[0] == "Already fine: nothing is to be done."
+    assert (f"Demand is known for {known} of 3 instances" in shown) == (known < 3)
+    assert "only their sizes" not in shown
+    notes = json.loads(run("calm.yaml", "--kind", "rebalance", "--json").stdout)["notes"]
+    assert any(note.startswith(f"Demand is known for {known} of 3") for note in notes) == (known < 3)
+    report = cli_runs.run("report", "calm.yaml", "--out", "reports", "--json")
+    data = json.loads((Path(json.loads(report.stdout)["report"]) / "report.json").read_text(encoding="utf-8"))
+    assert (f"Demand is known for {known} of 3 instances" in " ".join(data["sentences"])) == (known < 3)

@@ -396,3 +396,26 @@ def test_a_page_shows_what_probes_found_last_and_whether_answers_count_with_it(
     assert "No: it tells how one instance fares" in Page(client.page("/instances/shop-3").text).text
     for path in ("/hosts/h2", "/instances/shop-4"):
         assert 'id="probes"' not in client.page(path).text
+
+
+@pytest.mark.parametrize(
+    ("path", "fine"),
+    [
+        ("/cloud", "No instance is predicted below"),
+        ("/", "No instance is predicted below"),
+        ("/hosts/h1", "No instance here would gain"),
+        ("/instances/v0", "No single neighbour takes"),
+    ],
+)
+@pytest.mark.parametrize("known", [0, 1, 3])
+def test_that_all_is_well_says_whose_demand_is_known(path: str, fine: str, known: int, client: Client) -> None:
+    host = {"id": "h1", "kind": "kvm", "pcpus": 32, "memory_mb": 65536}
+    there = [
+        {"id": f"v{number}", "host": "h1", "vcpus": 2, "memory_mb": 512}
+        | ({"demand": {"cpu": 0.2}} if number < known else {})
+        for number in range(3)
+    ]
+    client.ask("PUT", "/v1/inventory", json={"mode": "replace", "hosts": [host], "instances": there})
+    text = Page(client.page(path).text).text
+    assert fine in text
+    assert (f"Demand is known for {known} of 3 instances" in text) == (known < 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -108,6 +109,52 @@ def test_nobody_is_told_to_move_between_hosts_that_are_alike(name: str, advisor:
         shown = client.page(f"/placements/{stored.recommendation.id}")
         assert shown.status_code == 200
         assert "mine" in Page(shown.text).text
+
+
+PINNED = {"pinning": {str(vcpu): [0, 1] for vcpu in range(4)}}
+
+
+def _crowded(client: Client, pins: dict[str, Any], *hosts: str) -> None:
+    """Three busy VMs on the first of these hosts."""
+    named = [{"id": name, "kind": "kvm", "pcpus": 8, "memory_mb": 65536} for name in hosts]
+    one = {"host": hosts[0], "vcpus": 4, "memory_mb": 4096, "demand": {"cpu": 3.4}, **pins}
+    there = [{"id": name, **one} for name in ("north", "south", "west")]
+    body = {"mode": "replace", "hosts": named, "instances": there}
+    assert client.ask("PUT", "/v1/inventory", json=body).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("pins", "hosts", "begins", "program"),
+    [
+        ({}, ("k1", "k2"), "Move north from k1 to k2 : ", "virsh migrate"),
+        (
+            {"pinning": {str(vcpu): [0, 1] for vcpu in range(4)}},
+            ("k1",),
+            "Leave north on k1 under other settings: ",
+            "virsh vcpupin",
+        ),
+    ],
+)
+def test_a_resident_has_before_and_after_and_the_commands_of_what_is_advised(
+    client: Client, pins: dict[str, Any], hosts: tuple[str, ...], begins: str, program: str
+) -> None:
+    _crowded(client, pins, *hosts)
+    asked = {"instance": {"id": "north"}, "commands": True, "dry_run": True}
+    told = client.ask("POST", "/v1/placements", json=asked).json()
+    best = next(one for one in told["candidates"] if one["host"] == hosts[-1])
+    before, after = (one["newcomer"]["throughput_ratio"]["expected"] for one in (told["present"], best))
+    page = Page(client.page("/?instance=north").text)
+    assert after > before + 0.1
+    headline = page.text[page.text.index(begins) + len(begins) :]
+    assert [int(figure) for figure in re.findall(r"(\d+) %", headline)[:2]] == [
+        round(100 * before),
+        round(100 * after),
+    ]
+    assert best["commands"][0]["argv"][0] == "virsh"
+    assert any(shlex.join(command["argv"]).startswith(program) for command in best["commands"])
+    for command in best["commands"]:
+        for argv in filter(None, (command["argv"], command["undo"])):
+            assert shlex.join(argv) in page.text
 
 
 def test_the_ladder_is_a_table_and_says_whose_settings_change(advisor: Advisor, settings: Settings) -> None:
