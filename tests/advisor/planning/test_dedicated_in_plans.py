@@ -136,7 +136,8 @@ def test_no_plan_gives_two_dedicated_vcpus_one_cpu(
             )
             for at, room in enumerate(rooms)
         )
-        assert not all_fit(free, tuple(sorted(new, reverse=True))) or len(placed) == len(new)
+        out_of_time = found.search and found.search.ended == "time"
+        assert out_of_time or not all_fit(free, tuple(sorted(new, reverse=True))) or len(placed) == len(new)
 
 
 @given(ROOMS_OF_A_CLOUD, SEVERAL, MIX)

@@ -19,7 +19,7 @@ from profiler.observed import Colocation, MetricSample, Outcome
 from tests.advisor.service.service_clock import Clock
 
 TURN_S = 91  # what is held goes after a minute, and the first hour passes before memories count as full
-TURNS_TO_FILL = 45
+TURNS_TO_FILL = 60
 TURNS = 15
 MOST_PER_TURN = 5  # objects: an answer, a candidate or a profile that is kept for each is more
 HOSTS = tuple(Host(f"h{number}", "kvm", 4, 16_384) for number in range(3))
@@ -61,8 +61,8 @@ def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
         figures.significant(-0.5 - number)
         figures.score_figure(-0.5 - number)
     monkeypatch.setattr(changes, "_CHECKED_EVERY", 32)  # a statement that is kept from then on: in the first turns
-    monkeypatch.setattr(cache, "MOST_PARTS", 60)
-    monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (60_000,))
+    monkeypatch.setattr(cache, "MOST_PARTS", 30)
+    monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (20_000,))  # thirty questions
     monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
     for rounding in (figures.significant, figures.score_figure):
         for number in range(rounding.cache_info().maxsize or 0):
