@@ -18,8 +18,9 @@ from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 def vm(name: str, vcpus: int, mean: float, own: int = 0, pins: str = "") -> Instance:
     settings = IsolationSettings(pinning=Pinning.parse(pins))
-    demand = {"cpu": Demand(mean, "cpu")}
-    return Instance(name, vcpus=vcpus, host="h", dedicated_vcpus=own, settings=settings, demand=demand)
+    return Instance(
+        name, vcpus=vcpus, host="h", dedicated_vcpus=own, settings=settings, demand={"cpu": Demand(mean, "cpu")}
+    )
 
 
 def scene(

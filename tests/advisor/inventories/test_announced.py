@@ -227,7 +227,7 @@ def _pins(*cpus: tuple[int, ...]) -> Mapping[str, Any]:
 
 
 @pytest.mark.parametrize("known_by", [{"id": "web-1"}, {"uuid": "u-web-1"}, {}])
-def test_an_instance_that_cannot_be_read_is_as_it_was_and_not_stopped(known_by: dict[str, str]) -> None:
+def test_an_instance_that_cannot_be_read_is_as_it_was_and_not_stopped(known_by: dict[str, Any]) -> None:
     world = World()
     world.hear(announcement("kvm01", vm("web-1"), vm("web-2")))
     before = world.instances["web-1"]
@@ -253,7 +253,7 @@ def test_another_instance_stops_although_one_cannot_be_read() -> None:
 
 def test_cpus_are_taken_by_their_numbers_and_follow_the_host() -> None:
     world = World()
-    odd = {"pcpus": 4, "cpu_ids": (0, 2, 4, 6), "numa": ((0, 2), (4, 6)), "isolated_cpus": (6,)}
+    odd: dict[str, Any] = {"pcpus": 4, "cpu_ids": (0, 2, 4, 6), "numa": ((0, 2), (4, 6)), "isolated_cpus": (6,)}
     found = world.hear(announcement("h1", vm("web", **_pins((6,), (2, 4), (), ())), **odd))
     host = world.hosts["h1"]
     assert (found.notes, host.cpu_ids, host.isolated_cpus, host.shared_cpus) == ((), (0, 2, 4, 6), (6,), (0, 2, 4))

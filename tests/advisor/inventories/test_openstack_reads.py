@@ -166,7 +166,7 @@ def test_a_server_with_dedicated_cpus_says_how_many(specs: dict[str, str], image
         "flavor": {"vcpus": 4, "ram": 512, "original_name": "f", "extra_specs": specs},
     }  # fmt: skip
     policies = {"i": image} if image else {}
-    told = {"source": "openstack", "current_specs": {}, "anti_affinity": {}}
+    told: dict[str, Any] = {"source": "openstack", "current_specs": {}, "anti_affinity": {}}
     assert instance_facts(row, **told, cpu_policies=policies)["dedicated_vcpus"] == dedicated
     if image is None and not dedicated:  # what is not known is not told
         assert "dedicated_vcpus" not in instance_facts(row, **told)
