@@ -150,6 +150,7 @@ class CandidateOut(TypedDict):
     reserved: NotRequired[float | None]
     crowded: NotRequired[float | None]
     calibration: NotRequired[Literal["observed", "trained", "windows", "none"]]
+    calibration_hosts: NotRequired[int | None]
     evidence: NotRequired[dict[str, int]]
     combined_score: float | None
     pinning: dict[str, list[int]] | None

@@ -67,6 +67,7 @@ def _candidate(candidate: Candidate, *, commands: bool) -> Json:
         "reserved": score_figure(candidate.reserved),
         "crowded": None if candidate.crowded is None else significant(candidate.crowded),
         "calibration": candidate.calibration,
+        "calibration_hosts": candidate.calibration_hosts,
         "evidence": dict(candidate.evidence),
         "combined_score": score_figure(candidate.combined_score),
         "pinning": pinning_as_json(candidate.pinning),

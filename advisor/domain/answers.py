@@ -175,6 +175,7 @@ class Candidate:
     half_width: float = 0.0
     crowded: float | None = None
     calibration: Calibration = "none"
+    calibration_hosts: int | None = None
     evidence: Mapping[EvidenceLevel, int] = field(default_factory=dict)
 
     @property

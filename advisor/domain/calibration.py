@@ -19,7 +19,15 @@ SENTENCES: dict[Calibration, str] = {
 _WEAKEST_FIRST: tuple[Calibration, ...] = ("none", "trained", "windows", "observed")
 
 
-def calibration_in_words(calibrations: Iterable[Calibration]) -> str:
-    """One sentence on several candidates, by the weakest of them; empty where there is none."""
+def calibration_in_words(calibrations: Iterable[Calibration], hosts: int | None = None) -> str:
+    """One sentence on several candidates, by the weakest of them; empty where there is none.
+
+    `hosts` is of how many hosts the windows of the model's training were, None = not known.
+    """
     known = set(calibrations)
-    return next((SENTENCES[one] for one in _WEAKEST_FIRST if one in known), "")
+    weakest = next((one for one in _WEAKEST_FIRST if one in known), None)
+    if weakest is None:
+        return ""
+    if weakest == "windows" and hosts is not None:
+        return SENTENCES[weakest].replace("windows of hosts", f"windows of {hosts:,} host{'' if hosts == 1 else 's'}")
+    return SENTENCES[weakest]

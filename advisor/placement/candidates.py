@@ -191,6 +191,7 @@ def _build_candidates(
     settings = _settings(shown, placed_newcomer)
     stands = question.snapshot.names.placed.get(request.instance.id)
     trained = _left_out(question.predictor, scenes)
+    hosts: int | None = getattr(question.predictor, "hosts_of_windows", None)
     guessed = question.predictor.origin == "prior"
     reasons = (
         explanation.explain(
@@ -241,6 +242,7 @@ def _build_candidates(
             half_width=float(scores.half_width[row]),
             crowded=crowded(after, row),
             calibration="none" if guessed or after.outside[row, -1] else trained[row],
+            calibration_hosts=hosts if trained[row] == "windows" else None,
         )
         for row, ranked in enumerate(shown[: request.limit])
     )

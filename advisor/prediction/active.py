@@ -60,6 +60,12 @@ class PredictorProxy:
         """Whether windows of hosts taught it the share that instances get of their demand."""
         return bool(getattr(self.predictor, "of_windows", False))
 
+    @property
+    def hosts_of_windows(self) -> int | None:
+        """How many hosts had the windows that its ranges were held against; None = none, or not known."""
+        hosts: int | None = getattr(self.predictor, "hosts_of_windows", None)
+        return hosts
+
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         return self.predictor.predict(scenes, targets)
 

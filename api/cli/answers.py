@@ -41,7 +41,8 @@ def show_answer(answer: Recommendation, *, explain: bool, commands: bool) -> Non
         if answer.present is not None:
             rows.append(_row_now(answer.present))
         print_table(HEADERS, rows, right=(0, 2, 5))
-        say(calibration_in_words(candidate.calibration for candidate in answer.candidates))
+        hosts = answer.best.calibration_hosts
+        say(calibration_in_words((candidate.calibration for candidate in answer.candidates), hosts))
         best = answer.best
         if best.evidence:
             say(evidence_in_words(best.evidence, best.host))

@@ -295,8 +295,11 @@ class CandidateOut(AnswerBody):
     crowded: Figure = Field(default=None, description=CROWDED)
     calibration: Calibration = Field(
         default="none",
-        description="what has shown how often the ranges hold: outcomes on hosts like this one, pairs that the model's "
-        "training left out, or nothing; only the first makes them 90 % intervals",
+        description="what has shown how often the ranges hold: outcomes on hosts like this one, windows of hosts or "
+        "pairs that the model's training left out, or nothing; only the first makes them 90 % intervals",
+    )
+    calibration_hosts: int | None = Field(
+        default=None, description="of `windows`: of how many hosts they were; null = not known"
     )
     evidence: dict[EvidenceLevel, int] = Field(
         default={}, description="how many residents are known by their size, class, a description, history, and so on"

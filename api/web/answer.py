@@ -164,7 +164,7 @@ class RecommendationView:
         if card is None:
             return ""
         effect, calibration = card.candidate.newcomer, card.candidate.calibration
-        parts = [calibration_in_words([calibration]).removesuffix(".")]
+        parts = [calibration_in_words([calibration], card.candidate.calibration_hosts).removesuffix(".")]
         if calibration == "observed":
             parts.insert(0, _width(effect.throughput_ratio))
         if effect.outside_training and card.learned:

@@ -445,8 +445,10 @@ def _held_out(examples: Examples, fitted: FittedTarget, rows: _SingleRepeats, sc
 
 def _figures(held: HeldOutPredictions) -> dict[str, float]:
     off = np.abs(held.measured - held.expected)
+    hosts = {"hosts": len(set(held.pair))} if held.target == "share" else {}  # the pair of a window is its host
     return {
         "rows": len(held),
+        **hosts,
         "mae": round(float(off.mean()), 5),
         "mae_prior": round(float(np.abs(held.measured - held.prior).mean()), 5),
         "p90_abs_error": round(float(np.quantile(off, 0.9)), 5),

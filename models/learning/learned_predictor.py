@@ -73,6 +73,11 @@ class LearnedPredictor:
         """Whether windows of hosts taught it the share that instances get of their demand."""
         return self.share is not None
 
+    @property
+    def hosts_of_windows(self) -> int | None:
+        """How many hosts had the windows that were left out to calibrate that share; None = none, or not known."""
+        return None if self.share is None else self.share.figures.get("unseen_host", {}).get("hosts")
+
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict every instance of every scene; nan in empty slots. Identical neighbouring rows are predicted once.
 

@@ -127,6 +127,14 @@ def test_nobody_is_on_both_sides_of_a_fold(examples: Examples) -> None:
             assert {of[row] for row in train}.isdisjoint(of[row] for row in test)
 
 
+def test_a_model_says_of_how_many_hosts_its_windows_were(model: LearnedPredictor, tmp_path: Path) -> None:
+    assert model.share is not None
+    by_host = next(held for held in model.share.held_out if held.protocol == "unseen_host")
+    assert model.hosts_of_windows == len(set(by_host.pair)) == HOSTS
+    path = artifact.save(tmp_path, model, {})
+    assert artifact.load(path).hosts_of_windows == HOSTS
+
+
 def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(model: LearnedPredictor, tmp_path: Path) -> None:
     assert model.share is not None
     verdict = gate(model.share.held_out, None)
