@@ -7,11 +7,35 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
+from advisor.render.groups import DEFAULT_SHARES, DEFAULT_V2_WEIGHT, V2_WEIGHT_RANGE
+from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
+
 # Fields of a Host or an Instance, its `id` always among them, that the source knows; what it does not say stays as it
 # is. `labels` and `settings` are mappings of which the same holds.
 Facts = Mapping[str, Any]
 Told = TypeVar("Told")  # one object as the source tells it
 STOPPED_LOAD = 0.001  # of an instance that holds its place and does nothing; an Instance cannot have none
+
+
+@dataclass(frozen=True, slots=True)
+class CpuShares:
+    """A weight as libvirt hands it on unchanged, in the units of the host's control groups (formatdomain, shares).
+
+    In `settings` it stands for the weight until the host is known.
+    """
+
+    value: float
+
+    def weight(self, version: int | None) -> int | None:
+        """On Xen's scale: cpu.shares of version 1, cpu.weight of version 2; None where the host cannot have it.
+
+        Where the version is not known, cpu.weight as long as that goes so far: what is above is for version 1 only.
+        """
+        is_weight = self.value <= V2_WEIGHT_RANGE[1]
+        if version == 2 and not is_weight:
+            return None
+        default = DEFAULT_V2_WEIGHT if version == 2 or (version is None and is_weight) else DEFAULT_SHARES
+        return min(max(1, round(self.value * DEFAULT_WEIGHT / default)), MAX_WEIGHT)
 
 
 @dataclass(frozen=True, slots=True)

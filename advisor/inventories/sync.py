@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 from advisor.domain import UUID, Host, Instance, Inventory, IsolationSettings
 from advisor.errors import InvalidInput
 from advisor.inventories import writes as cloud
-from advisor.inventories.reading import STOPPED_LOAD, Facts, Reading
+from advisor.inventories.reading import STOPPED_LOAD, CpuShares, Facts, Reading
 from advisor.render import check_labels
+from advisor.render.names import cgroup_version
 from advisor.store import changes, counters, hosts, instances, pending
 from advisor.validation import check_value, fitted
 from profiler.demand import Demand, Resource
@@ -210,7 +211,10 @@ def _instance(
     if host is None:
         raise ValueError(f"instance {facts['id']} is on host {facts['host']}, which is not known")
     settings = former.settings if former else IsolationSettings()
-    settings = replace(settings, **facts.get("settings", {}))
+    told = dict(facts.get("settings", {}))
+    if isinstance(told.get("weight"), CpuShares):
+        told["weight"] = told["weight"].weight(cgroup_version(host))
+    settings = replace(settings, **told)
     fields = {**facts, "settings": settings, "labels": _labels(facts, former.labels if former else {}, reading)}
     if former is None:
         instance = Instance(**fields)

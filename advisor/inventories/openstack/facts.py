@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from advisor.inventories.openstack.flavors import described
+from advisor.inventories.openstack.flavors import cpu_shares, described
 from advisor.inventories.openstack.listings import Row
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from profiler.host_kinds import HostKind
@@ -121,6 +121,8 @@ def instance_facts(
     vcpus = int(flavor["vcpus"])
     from_specs = {**({} if cpu_policies is None else {"dedicated_vcpus": 0}), **described(specs, vcpus)}
     settings = from_specs.pop("isolation", {})
+    shares = cpu_shares(specs)
+    settings |= {} if shares is None else {"weight": shares}
     if "network" in settings:
         settings["network"] = NetworkSettings(**settings["network"])
     if row.get("OS-EXT-STS:power_state") in STOPPED:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.domain import dedicated_vcpus
+from advisor.inventories.reading import CpuShares
 
 SERVICES = ("latency", "throughput")
 DEFAULT_PERIOD_US = 100_000  # libvirt's, where a quota names none
-# Weights are on Xen's scale with 256 as default, cpu.weight of control groups v2 has 100 (cgroup-v2.rst).
-DEFAULT_WEIGHT, DEFAULT_V2_WEIGHT, MAX_WEIGHT = 256, 100, 65_535
+MOST_SHARES = 262_144.0  # of cpu.shares (kernel/sched/sched.h)
 
 
 def described(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any]:
@@ -53,10 +53,16 @@ def _cap(specs: Mapping[str, Any], vcpus: int) -> float | None:
     return None if quota is None else 100.0 * vcpus * quota / period
 
 
+def cpu_shares(specs: Mapping[str, Any]) -> CpuShares | None:
+    """What Nova's libvirt driver hands on: cpu.shares on control groups v1, cpu.weight on v2."""
+    shares = _number(specs, "quota:cpu_shares", 0.0, MOST_SHARES)
+    return None if shares is None else CpuShares(shares)
+
+
 def _weight(specs: Mapping[str, Any]) -> int | None:
-    """Taken as cpu.weight, which Nova's libvirt driver writes on control groups v2."""
-    shares = _number(specs, "quota:cpu_shares", 0.0, 10_000.0)
-    return None if shares is None else min(max(1, round(shares * DEFAULT_WEIGHT / DEFAULT_V2_WEIGHT)), MAX_WEIGHT)
+    """On a host that is not known yet."""
+    shares = cpu_shares(specs)
+    return None if shares is None else shares.weight(None)
 
 
 def _network(specs: Mapping[str, Any]) -> dict[str, Any] | None:

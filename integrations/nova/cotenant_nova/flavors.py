@@ -14,6 +14,8 @@ SERVICES = ("latency", "throughput")
 DEFAULT_PERIOD_US = 100_000  # libvirt's, where a quota names none
 # Weights are on Xen's scale with 256 as default, cpu.weight of control groups v2 has 100 (cgroup-v2.rst).
 DEFAULT_WEIGHT, DEFAULT_V2_WEIGHT, MAX_WEIGHT = 256, 100, 65_535
+DEFAULT_SHARES, MOST_SHARES = 1024, 262_144.0  # cpu.shares of control groups v1 (kernel/sched/sched.h)
+MOST_V2_WEIGHT = 10_000.0
 _PCPU = re.compile(r"resources\d*:PCPU\Z")
 _MASK_PART = re.compile(r"(?P<not>\^?)(?P<first>\d{1,4})(?:-(?P<last>\d{1,4}))?\Z")
 
@@ -55,9 +57,14 @@ def _cap(specs: Mapping[str, Any], vcpus: int) -> float | None:
 
 
 def _weight(specs: Mapping[str, Any]) -> int | None:
-    """Weight on Xen's scale: Nova's libvirt driver writes `quota:cpu_shares` as cpu.weight on control groups v2."""
-    shares = _number(specs, "quota:cpu_shares", 0.0, 10_000.0)
-    return None if shares is None else min(max(1, round(shares * DEFAULT_WEIGHT / DEFAULT_V2_WEIGHT)), MAX_WEIGHT)
+    """Weight on Xen's scale: Nova's libvirt driver writes `quota:cpu_shares` as cpu.shares on control groups v1, as
+    cpu.weight on v2. Which one a host has is not known here; what is beyond cpu.weight can only be cpu.shares.
+    """
+    shares = _number(specs, "quota:cpu_shares", 0.0, MOST_SHARES)
+    if shares is None:
+        return None
+    default = DEFAULT_V2_WEIGHT if shares <= MOST_V2_WEIGHT else DEFAULT_SHARES
+    return min(max(1, round(shares * DEFAULT_WEIGHT / default)), MAX_WEIGHT)
 
 
 def _network(specs: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ import pytest
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlacementRequest
 from advisor.errors import StorageUnavailable
 from advisor.inventories import sync, writes
-from advisor.inventories.reading import STOPPED_LOAD, Reading
+from advisor.inventories.reading import STOPPED_LOAD, CpuShares, Reading
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store.engine import Database
@@ -96,6 +96,25 @@ def test_what_the_source_does_not_say_stays(advisor: Advisor) -> None:
     assert advisor.inventory.instance("s1").workload == "web"
     assert advisor.inventory.instance("s1").load == 0.4
     assert advisor.inventory.instance("s1").settings == replace(pinned, cap_percent=50.0)
+
+
+@pytest.mark.parametrize(
+    ("version", "shares", "weight"),
+    [
+        ("1", 2048, 512), ("1", 2, 1), ("1", 262_144, 65_535), ("2", 200, 512), ("2", 2048, 5243),
+        ("2", 20_480, None), (None, 200, 512), (None, 20_480, 5120),
+    ],
+)  # fmt: skip
+def test_shares_of_a_flavor_are_weighed_by_the_control_groups_of_the_host(
+    version: str | None, shares: int, weight: int | None, advisor: Advisor
+) -> None:
+    one = host("h1")
+    advisor.inventory.follow(told(one))
+    known = advisor.inventory.host("h1")
+    if version:
+        advisor.inventory.put_host(replace(known, labels={**known.labels, "cgroup_version": version}))
+    advisor.inventory.follow(told(one, server("s1", "h1", settings={"weight": CpuShares(shares)})))
+    assert advisor.inventory.instance("s1").settings.weight == weight
 
 
 def test_a_pin_ends_when_the_server_moves_or_the_host_shrinks(advisor: Advisor) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from advisor.inventories.openstack import OpenStack
 from advisor.inventories.openstack.facts import host_facts, instance_facts
-from advisor.inventories.reading import STOPPED_LOAD, Reading
+from advisor.inventories.reading import STOPPED_LOAD, CpuShares, Reading
 from advisor.service import open_source
 from profiler.observed import NetworkSettings
 from tests.advisor.inventories.openstack_replay import RECORDING, Answer, Replay, replaying
@@ -194,7 +194,7 @@ def test_a_server_is_what_its_flavor_says(cloud: Replay, source: OpenStack) -> N
         "id": web, "vcpus": 2, "memory_mb": 2048.0, "disk_gb": 10.0, "workload": "web-1k", "service": "latency",
         "min_throughput_ratio": 0.9, "dedicated_vcpus": 0,
         "settings": {
-            "cap_percent": 100.0, "weight": 512, "disk_limit_mb_s": 20.0,
+            "cap_percent": 100.0, "weight": CpuShares(200.0), "disk_limit_mb_s": 20.0,
             "network": NetworkSettings("dedicated", 100.0),
         },
     }  # fmt: skip
