@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from advisor.domain import unpinned
 from advisor.domain.plans import PlanEnd, Search
 from advisor.planning.assignment import solution
 from advisor.planning.assignment.advised_start import place_in_turn
@@ -105,6 +106,8 @@ class _AssignmentSearch:
         everybody = (*self.goal.newcomers, *(instance for residents in base.residents for instance in residents))
         before = {instance.id: instance for instance in everybody}
         planned = {**before, **{instance.id: instance for instance in result.goal.newcomers}}
+        if self.goal.aim == "evacuate":
+            planned |= {name: unpinned(before[name]) for name, host in where.items() if host is not None}
         after = solution.apply_assignment(base, planned, where)
         refused = solution.rejections(state, after, result.goal, where, self.fresh_s)
         self._say("done", 1.0)

@@ -14,7 +14,7 @@ from random import Random
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Instance, PlanRequest, PlanStep, Scene
+from advisor.domain import Host, Instance, IsolationSettings, Pinning, PlanRequest, PlanStep, Scene
 from advisor.placement.decision import answer_scene
 from advisor.prediction.active import ActivePredictor
 from models.physics.prior import PriorPredictor
@@ -146,3 +146,12 @@ def test_at_no_moment_of_an_evacuation_or_of_its_undo_is_broken_what_holds_befor
     event(f"{len({step.stage for step in steps})} stages")
     assert all(moment <= allowed for moment in replay.carried_out(answer.undo))
     assert replay.now == case.start()
+
+
+def test_a_pinning_stays_with_the_host_that_is_emptied_and_comes_back_by_the_undo() -> None:
+    pinned = Instance("p", vcpus=1, memory_mb=400.0, host="a1", settings=IsolationSettings(pinning=Pinning(((2,),))))
+    hosts = (Host("a1", "kvm", 3, 4096.0), Host("b1", "kvm", 2, 4096.0))
+    found = plan(cloud(pinned, hosts=hosts), PlanRequest("evacuate", empty=("a1",)))
+    (step,), (back,) = found.steps, found.undo
+    assert (step.host, step.settings) == ("b1", IsolationSettings())
+    assert (back.host, back.settings) == ("a1", pinned.settings)
