@@ -344,7 +344,7 @@ def _may_move(
     has_agent = stored_host is not None and stored_host.labels.get(MACHINE, "") != "" and where not in around.silent
     released = STOPPED_AT in former.labels
     if has_agent and not released:
-        notes.differing.append(f"{former.id} is also told by {where}; it moves here when {where} no longer has it")
+        notes.differing.append(f"{former.id} is also reported by {where}; it moves here when {where} no longer has it")
         return False
     same_uuid = bool(uuid) and uuid == stored_uuid
     if bound and not (same_uuid and (agents or released)) and not (agents and released and not (uuid or stored_uuid)):

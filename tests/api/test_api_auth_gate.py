@@ -160,9 +160,12 @@ def test_what_two_hosts_claim_is_on_the_page_in_the_metrics_and_said_by_doctor(
     page = client.get("/hosts/claims", headers={**bearer(texts["read"]), "Accept": "text/html"}).text
     metrics = client.get("/metrics", headers=bearer(texts["read"])).text
     doctor = cli_runs.run("doctor", "--database", settings.database)
-    assert "ledger is also told by honest" in page
+    assert "ledger is also reported by honest" in page
     assert "cotenant_hosts_disagreeing 1.0" in metrics
-    assert (doctor.exit_code, "Sources disagree on claims: ledger is also told by honest" in doctor.stdout) == (1, True)
+    assert (doctor.exit_code, "Sources disagree on claims: ledger is also reported by honest" in doctor.stdout) == (
+        1,
+        True,
+    )
 
 
 @pytest.mark.parametrize(

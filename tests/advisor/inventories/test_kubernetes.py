@@ -380,7 +380,7 @@ def test_a_node_that_lost_cpus_is_followed_whatever_is_pinned_to_them(api: ApiSe
     there = advisor.inventory.host("n2")
     pins = IsolationSettings(pinning=Pinning(((there.pcpus - 1,),)))
     advisor.inventory.put_instance(Instance("mine", host="n2", settings=pins))
-    less = {"id": "n2", "kind": there.kind, "pcpus": there.pcpus - 1, "memory_mb": 1024.0, "labels": {}}
+    less: dict[str, Any] = {"id": "n2", "kind": there.kind, "pcpus": there.pcpus - 1, "memory_mb": 1024.0, "labels": {}}
     news = advisor.inventory.follow(replace(Reading("kubernetes", ()), partial=True, hosts=(less,)))
     assert [sentence.split()[:2] for sentence in news.left_out] == [["instance", "mine"]]
     assert advisor.inventory.host("n2").pcpus == there.pcpus - 1

@@ -120,7 +120,7 @@ def test_nor_does_it_leave_the_host_whose_agent_reports_it(advisor: Advisor, age
     agents.announce("kvm4", vm("ledger"))
     found = agents.announce("kvm1", vm("web"), vm("ledger"))
     assert agents.where("ledger") == "kvm4"
-    assert any("ledger is also told by kvm4" in note for note in found.notes)
+    assert any("ledger is also reported by kvm4" in note for note in found.notes)
     assert "ledger" in advisor.cloud.vitals().disagreements["kvm1"]
 
 
