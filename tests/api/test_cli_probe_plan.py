@@ -40,7 +40,7 @@ pinnings: {same: {cpus: ["0"]}}
 @pytest.fixture(autouse=True)
 def _files(_empty_folder: None) -> None:
     _cloud("cpu")
-    Path("n.yaml").write_text("[{id: n, workload: cpu, memory_mb: 10}]", encoding="utf-8")
+    Path("n.yaml").write_text("[{id: n, vcpus: 1, workload: cpu, memory_mb: 10}]", encoding="utf-8")
     Path("mail.yaml").write_text(MAIL, encoding="utf-8")
 
 
@@ -133,7 +133,7 @@ def test_a_campaign_is_for_one_kind_of_host() -> None:
 
 
 def test_where_the_lab_can_run_nothing_no_file_is_written() -> None:
-    Path("n.yaml").write_text("{id: n, workload: mail, memory_mb: 10}", encoding="utf-8")
+    Path("n.yaml").write_text("{id: n, vcpus: 1, workload: mail, memory_mb: 10}", encoding="utf-8")
     result = run("--campaign", "next.yaml", "--instance", "n.yaml")
     assert result.stdout.endswith("No campaign was written: the lab has nothing to run.\n")
     assert not Path("next.yaml").exists()

@@ -76,7 +76,8 @@ def test_the_shape_is_the_contract_s_and_strict_json() -> None:
             "cpu": 0.4, "memory": 0.5, "nic": None, "one_numa_node": False,
             "cpu_before": 0.45, "memory_before": 0.6, "nic_before": None,
         },
-        "reserved": 0.0, "crowded": 0.12, "calibration": "observed", "evidence": {"class": 1, "measured": 3},
+        "reserved": 0.0, "crowded": 0.12, "calibration": "observed", "calibration_hosts": None,
+        "evidence": {"class": 1, "measured": 3},
         "pinning": {"0": [2], "1": [3]},
         "isolation": {
             "cap_percent": None, "weight": 512, "disk_limit_mb_s": None,
