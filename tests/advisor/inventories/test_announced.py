@@ -126,7 +126,7 @@ def test_a_migration_is_no_new_instance_and_keeps_what_is_known_of_it() -> None:
     world.instances["web-1"] = known
     both = world.hear(announcement("kvm02", vm("web-1")))  # while it is copied both have it
     assert both.moved == ()
-    assert "also told by kvm01" in both.notes[0]
+    assert "also reported by kvm01" in both.notes[0]
     assert world.where() == {"web-1": "kvm01"}
     world.hear(announcement("kvm01"))
     assert world.hear(announcement("kvm02", vm("web-1"))).moved == ("web-1",)
