@@ -168,11 +168,17 @@ def test_settings_of_the_scheduler_are_shown(lab: Lab, vm1: Guest, vm2: Guest) -
             ["xl", "sched-credit", "-d", vm1.name, "-w", "512", "-c", "40"],
             ["xl", "sched-credit", "-d", vm1.name, "-w", "256", "-c", "0"],
         ),
-        lab.changed(["xl", "vcpu-pin", vm1.name, "0", "0-1"], ["xl", "vcpu-pin", vm1.name, "0", "1"]),
+        lab.changed(["xl", "vcpu-pin", vm1.name, "0", "0"], ["xl", "vcpu-pin", vm1.name, "0", "1"]),
     ):
         shown = {entry["id"]: entry for entry in lab.profile(1.0).said["instances"]}
-    assert (shown["vm1"]["weight"], shown["vm1"]["cap_percent"], shown["vm1"]["pinning"]) == (512, 40, "0:0-1")
+    assert (shown["vm1"]["weight"], shown["vm1"]["cap_percent"], shown["vm1"]["pinning"]) == (512, 40, "0:0")
     assert (shown["vm2"]["weight"], shown["vm2"]["cap_percent"], shown["vm2"]["pinning"]) == (256, None, "0:1")
+
+
+def test_who_may_use_every_cpu_is_not_pinned(lab: Lab, vm1: Guest) -> None:
+    with lab.changed(["xl", "vcpu-pin", vm1.name, "0", "0-1"], ["xl", "vcpu-pin", vm1.name, "0", "1"]):
+        shown = {entry["id"]: entry for entry in lab.profile(1.0).said["instances"]}
+    assert shown["vm1"]["pinning"] is None
 
 
 @pytest.mark.measured
