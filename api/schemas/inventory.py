@@ -86,7 +86,7 @@ class HostBody(Schema):
         default=DEFAULT_WEIGHT, description="scheduler weight of Xen's Dom0, which xl leaves at 256"
     )
     platform: Platform = Field(default="", description="the measured platform it is like; empty = its own numbers only")
-    own_cpus: Annotated[float, Field(ge=0, le=MAX_CPUS)] = Field(
+    own_cpus: Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=MAX_CPUS)] = Field(
         default=0.0,
         description="CPUs that its own work uses outside of instances; what its agent measures counts first",
     )

@@ -20,7 +20,9 @@ EXPLAINED = (
     Explained(
         BODIES,
         REJECTED,
-        r"ceil_mbit \S+ is below rate_mbit|.*driver_cpus .* go beyond|instance .* is pinned to pCPU|.*pinning names"
+        r"ceil_mbit \S+ is below rate_mbit|.*(driver|isolated|dedicated)_cpus name CPU|host \S+: cpu_ids name \d+ CPUs"
+        r"|instance \S+: dedicated_vcpus \d+ is outside|give like or workload, not both"
+        r"|instance .* is pinned to pCPU|.*pinning names"
         r"|instance .*: demand of \S+ CPUs is above its|demand for \w+: p50, p95 and p99 do not grow"
         r"|pinning: vCPUs are not numbered|.* is to share its host with nobody|.* keep one of them"
         r"|probe \S+: there is no value .* to stand for it",
@@ -47,7 +49,8 @@ EXPLAINED = (
     Explained(
         BODIES,
         REJECTED,
-        r"(instance \S+: )?there is no host|every host is to be emptied|instance .* is not on|what_if needs at least"
+        r"(instance \S+: )?there is no host|there is no instance \S+ in the inventory, so its size"
+        r"|every host is to be emptied|instance .* is not on|what_if needs at least"
         r"|there is no instance .* to be like|host \S+ is new and its \w+ could not be read"
         "|nothing in the profile is known",
         "A schema does not know what the service knows: its cloud, and which metrics it reads.",
@@ -72,10 +75,10 @@ EXPLAINED = (
         "and does not beside a header that is a number.",
     ),
     Explained(
-        "OPTIONS /v1/models/rollback",
-        "allow_header_conformance",
-        "",
-        "GET belongs to the other path that matches, /v1/models/{version}: a model may have that name.",
+        "POST /v1/announcements",
+        ACCEPTED,
+        "(host|instances)( ->|:) ",
+        "A malformed field of the host and a malformed instance are left out with a note; the rest is taken.",
     ),
     Explained(
         "POST /Citrix.*", REJECTED, "the body is no SOAP", "Schemathesis writes 0 for an element that it cannot fill."
