@@ -39,7 +39,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled collected style types contracts tests test-ansible terraform-provider
+.PHONY: run test test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled collected style types contracts tests test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -47,7 +47,7 @@ help:  ## show the targets
 
 setup: $(VENV)/.ready  ## install the pinned dependencies into .venv
 
-$(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml models/physics/cpu_contention.c packaging/client/pyproject.toml packaging/profiler/pyproject.toml
+$(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml models/physics/cpu_contention.c models/learning/trees.c packaging/client/pyproject.toml packaging/profiler/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Cotenant needs Python 3.11 or newer (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
@@ -100,6 +100,11 @@ test-libvirt: setup lab-tools  ## real guests under a libvirtd of the test's own
 	  --require-hashes --no-deps --no-build-isolation -r tests/libvirt/requirements.txt \
 	  || echo "libvirt-python could not be built: the tests will skip"
 	COTENANT_TEST_LIBVIRT=1 $(BIN)/python -m pytest tests/libvirt
+
+test-cluster: setup  ## training and replays on the workers of a real Dask cluster on loopback; downloads Dask
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r tests/cluster/requirements.txt \
+	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r tests/cluster/requirements.txt
+	$(BIN)/python -m pytest tests/models/test_models_executor.py tests/advisor/replay/test_replay_spread.py
 
 test-guests: setup  ## the lab's own guests in QEMU, KVM or not (Debian, root); downloads a kernel once
 	$(call apt_install,$(GUEST_TOOLS))

@@ -69,7 +69,7 @@ class RefusedByGate(Conflict):
 
 
 class ProcessLost(AdvisorError):  # noqa: N818
-    """A process that was to do a part of the work ended before it was done; nothing was written."""
+    """A process or cluster that was to do a part of the work ended early, or is not there; nothing was written."""
 
     code = "process.lost"
 

@@ -117,7 +117,10 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
         "model.refused", 409, "Refused by the gate", "Train on more data, or activate by force; the active one stays."
     ),
     ProcessLost: Kind(
-        "process.lost", 503, "A process ended", "Look at its memory; use fewer processes or smaller parts."
+        "process.lost",
+        503,
+        "A process ended",
+        "Look at its memory, and use fewer processes or smaller parts; start the workers of the cluster.",
     ),
     SeriesUnavailable: Kind(
         "series.unavailable",

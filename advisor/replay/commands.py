@@ -30,6 +30,7 @@ def replay_trace(
     host_type: Path | None = None,
     model: Path | None = None,
     settings: Settings,
+    cluster: str | None = None,
     progress: Progress | None = None,
 ) -> Replay:
     """Replay a trace file under several policies, with the active model or the one in the folder `model`.
@@ -57,6 +58,7 @@ def replay_trace(
         host=cloud.hosts[0],
         workloads=cloud.workloads,
         now=datetime.now(UTC),
+        cluster=cluster,
         progress=progress,
     )
 

@@ -23,12 +23,12 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.errors import InvalidInput
+from advisor.parallel import spread
 from advisor.prediction.active import ActivePredictor
 from advisor.progress import Progress
 from advisor.replay import summary
 from advisor.replay.fair_shares import FairShares
 from advisor.replay.packed_cloud import fewest_kept, room
-from advisor.replay.parallel import spread
 from advisor.replay.simulation import SimulationTask, simulate
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import QUANTILES, TraceDemand, demand_of
@@ -52,12 +52,13 @@ def replay(
     workloads: Sequence[WorkloadProfile] = (),
     now: datetime,
     processes: int | None = None,
+    cluster: str | None = None,
     progress: Progress | None = None,
 ) -> Replay:
     """Replay a trace under policies on identical hosts like `host`.
 
     Instances run `workloads` where the trace names none. Every policy, seed and shard is a separate task
-    (advisor.replay.parallel). InvalidInput names the field.
+    (advisor.parallel), in processes or on the Dask `cluster` with this address. InvalidInput names the field.
     """
     _check(trace, request, host)
     host = replace(host, labels={}, probed=dict(host.probed))  # a mapping proxy cannot be pickled
@@ -89,7 +90,7 @@ def replay(
         )
         for policy, seed, shard in product(request.policies, request.seeds, range(request.shards))
     ]
-    runs = spread(simulate, tasks, processes=processes, progress=progress)
+    runs = spread(simulate, tasks, processes=processes, cluster=cluster, progress=progress)
     policies = tuple(
         summary.replayed([run for run in runs if run.policy == policy], request.seeds) for policy in request.policies
     )

@@ -126,6 +126,14 @@ MoveGain = Annotated[
         "what all others keep more.",
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="Run on the workers of this Dask cluster, tcp://host:port; needs cotenant[cluster].",
+        show_default="processes of this machine",
+    ),
+]
 Seed = Annotated[int, bounded("seed", help="Seed of random choices; the same seed gives the same answer.")]
 ReportOut = Annotated[
     Path | None,

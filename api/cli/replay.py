@@ -11,7 +11,7 @@ from advisor import offline
 from advisor.domain import REPLAY_POLICIES, PlanFor, PolicyName, Replay, Replayed, ReplayJudge, ReplayRequest, TraceForm
 from advisor.errors import InvalidInput
 from api.cli.answers import model_line
-from api.cli.options import AsJson, KeepRatio, ModelDir, ObjectiveName, ReportOut, Seed, settings
+from api.cli.options import AsJson, Cluster, KeepRatio, ModelDir, ObjectiveName, ReportOut, Seed, settings
 from api.cli.output import print_json, print_table, progress, say
 
 COLUMNS = (
@@ -82,6 +82,7 @@ def replay(
             "model that advises; or the prior."
         ),
     ] = "demand",
+    cluster: Cluster = None,
     report: ReportOut = None,
     as_json: AsJson = False,
     model: ModelDir = None,
@@ -114,6 +115,7 @@ def replay(
             host_type=host_type,
             model=model,
             settings=settings(),
+            cluster=cluster,
             progress=advance,
         )
     if report is not None:

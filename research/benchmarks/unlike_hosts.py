@@ -1,6 +1,6 @@
 """Speed of one decision where no two hosts are alike: every instance has a demand over time of its own.
 
-    python -m research.benchmarks.unlike_hosts [--json] [--sizes 100,1000,10000] [--misses QUESTIONS]
+    python -m research.benchmarks.unlike_hosts [--json] [--sizes 100,1000,10000] [--misses QUESTIONS] [--model DIR]
 
 Hosts have 64 CPUs, half of them in two NUMA nodes, and 10 to 30 instances of 2 to 16 vCPUs, whose demands (simulated:
 random means, spreads, parts in common, loops and bursts) load a host to 30-110 % on average. The queueing prior
@@ -14,18 +14,23 @@ full. It prints how often the first host differs, how much of the score that cos
 and how often who is refused does; by kind of cloud: as above; where every host is full; where some instances have
 caps, pins and weights; and where they use network, disk and memory bandwidth, too. Every third newcomer is sensitive
 to latency, every fourth has a limit, and every second question is for the sum of all.
+
+--model compares a question to this model with the same question to the prior, cold, in turns; or is the model that
+--misses is about.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -37,6 +42,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
+from models.learning.artifact import load
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler.demand import Demand, Resource
@@ -50,6 +56,7 @@ SHAPES: tuple[dict[str, Any], ...] = ({}, {"numa": (tuple(range(32)), tuple(rang
 VCPUS = (2, 4, 8, 16)
 NEWS = 0.01  # of the hosts
 REPEATS, REPEATS_OF_MANY = 7, 5  # of 10,000 hosts and more
+COMPARED = 9  # questions to both, the prior and a model
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TARGETS_MS = {1000: (100.0, 20.0), 10_000: (1000.0, 50.0)}  # cold, warm
 CLOUD_OF_MISSES, QUESTIONS_OF_A_CLOUD = 500, 10
@@ -197,7 +204,7 @@ def everybody_predicted() -> AbstractContextManager[object]:
     return patch.object(decision, "SCREENED_FROM", sys.maxsize)
 
 
-def missed(cloud: str, questions: int) -> dict[str, Any]:
+def missed(cloud: str, questions: int, by: Predictor) -> dict[str, Any]:
     """How the answers of one kind of cloud differ from those for which every host is predicted."""
     random = np.random.default_rng(1)
     first = shown = refused = 0
@@ -209,9 +216,9 @@ def missed(cloud: str, questions: int) -> dict[str, Any]:
         more: dict[str, Any] = {"service": "latency"} if turn % 3 == 2 else {}
         more |= {"min_throughput_ratio": 0.9} if turn % 4 == 3 else {}
         who, objective = newcomer(random, f"new-{turn}", cloud, **more), OBJECTIVES[turn % 2]
-        found = ask(snapshot, who, remembered, objective=objective)
+        found = ask(snapshot, who, remembered, by=by, objective=objective)
         with everybody_predicted():
-            full = ask(snapshot, who, remembered, objective=objective)
+            full = ask(snapshot, who, remembered, by=by, objective=objective)
         names, wanted = ([one.host for one in answer.candidates] for answer in (found, full))
         refused += found.rejected != full.rejected
         shown += names != wanted
@@ -220,6 +227,7 @@ def missed(cloud: str, questions: int) -> dict[str, Any]:
             losses.append(full.candidates[0].score - found.candidates[0].score if names and wanted else 1.0)
     return {
         "cloud": cloud,
+        "model": by.version,
         "hosts": CLOUD_OF_MISSES,
         "questions": questions,
         "first_differs": first / questions,
@@ -227,6 +235,42 @@ def missed(cloud: str, questions: int) -> dict[str, Any]:
         "shown_differ": shown / questions,
         "refused_differ": refused / questions,
     }
+
+
+def compared(size: int, model: Predictor) -> dict[str, Any]:
+    """CPU times in milliseconds of cold questions to the prior and to a model in turns, for one size of cloud."""
+    random = np.random.default_rng(size)
+    snapshot, listening = made_cloud(size), Listening(model)
+    for by in (PRIOR, listening):  # compiles, and prepares what the table of profiles needs
+        ask(snapshot, newcomer(random), by=by)
+    scenes = sum(len(asked) for asked, _ in listening.asked)
+    before_mb = _resident_mb()
+    spent: list[tuple[float, float]] = []
+    for turn in range(COMPARED):
+        instance = newcomer(random, f"new-{turn}")
+        took = []
+        for by in (PRIOR, model):
+            begin = time.process_time()
+            ask(snapshot, instance, by=by)
+            took.append(1000 * (time.process_time() - begin))
+        spent.append((took[0], took[1]))
+    prior, learned = (statistics.median(column) for column in zip(*spent, strict=True))
+    return {
+        "hosts": size,
+        "model": model.version,
+        "questions": COMPARED,
+        "scenes": scenes,
+        "prior_cpu_ms": prior,
+        "model_cpu_ms": learned,
+        "model_over_prior": statistics.median(learned / prior for prior, learned in spent),
+        "grown_mb": _resident_mb() - before_mb,
+    }
+
+
+def _resident_mb() -> float:
+    """Resident memory of this process (proc(5): the second number of statm, in pages)."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def measured(size: int) -> dict[str, Any]:
@@ -293,14 +337,21 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
     parser.add_argument("--misses", type=int, metavar="QUESTIONS", help="for each kind of cloud")
+    parser.add_argument("--model", type=Path, metavar="DIR")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    model = None if options.model is None else load(options.model)
     if options.one:
-        print(json.dumps(measured(options.one)))
+        print(json.dumps(measured(options.one) if model is None else compared(options.one, model)))
         return
     if options.misses:
         for cloud in CLOUDS:
-            print(json.dumps(missed(cloud, options.misses)), flush=True)
+            print(json.dumps(missed(cloud, options.misses, model or PRIOR)), flush=True)
+        return
+    if model is not None:
+        for size in options.sizes.split(","):
+            row = apart("unlike_hosts", "--model", str(options.model), "--one", size)
+            print(json.dumps({**circumstances(), **row}), flush=True)
         return
     rows = [apart("unlike_hosts", "--one", size) for size in options.sizes.split(",")]
     document = {**circumstances(), "news": NEWS, "rows": rows}

@@ -8,14 +8,14 @@ a good one, so that the order of hosts is turned round by the division into fold
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from models.data.dataset import RATIO_OUTCOMES, Dataset, load_dataset
+from models.executor import each, executor
 from models.learning.learned_predictor import LearnedPredictor
 from models.training import fit_predictor
 from profiler.observed import Colocation
@@ -30,11 +30,15 @@ def newcomer_models(paths: Sequence[Path], *, say: Callable[[str], None] = lambd
     dataset = throughput_only(load_dataset(paths[0]))
     groups = groups_of({name for colocation in dataset.colocations for name in workloads_of(colocation)})
     found: NewcomerModels = {}
-    # spawn: a forked child waits for ever for the OpenMP threads that LightGBM had in its parent
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-        for group, model in zip(groups, pool.map(without, [paths] * len(groups), groups), strict=True):
-            say(f"{dataset.name}: learned without {', '.join(group)}")
-            found |= dict.fromkeys(group, model)
+    with executor() as run:
+        models = each(
+            run,
+            partial(without, paths),
+            groups,
+            lambda count: say(f"{dataset.name}: {count} of {len(groups)} models learned"),
+        )
+    for group, model in zip(groups, models, strict=True):
+        found |= dict.fromkeys(group, model)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from advisor.domain import PLAN_FOR, Host, Instance, PlanFor, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.replay import evaluation, parallel, summary
+from advisor.replay import evaluation, summary
 from advisor.replay.evaluation import BIN, BINS, ReplayPredictions, predict_replay
 from advisor.replay.fair_shares import FairShares
 from advisor.replay.packed_cloud import PackedCloud, bin_bound, fewest_kept, room
@@ -22,6 +21,7 @@ from advisor.replay.simulation import PlacementLog, SimulationResult, Simulation
 from advisor.replay.summary import conclusion
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import MIN_LOAD, demand_of
+from models import executor
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import GOODPUT
 from models.physics.prior import PriorPredictor
@@ -215,8 +215,9 @@ def test_where_demand_is_high_the_advisor_breaks_fewer_limits_than_rules_that_on
 
 
 def test_a_replay_in_another_process_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = executor.Processes
     # One does all the work: a second takes as long again to start, and that results come in order is tested beside.
-    monkeypatch.setattr(parallel, "ProcessPoolExecutor", lambda _, **more: ProcessPoolExecutor(1, **more))
+    monkeypatch.setattr(executor, "Processes", lambda _count: processes(1))
     host = replace(HOST, labels={"rack": "r1"}, probed={"cpu_share": 0.6})
     request = ReplayRequest(("cotenant", "first fit", "lower bound"), hosts=5, history_s=1200)
     here, there = (replayed(made_trace(), request, host=host, processes=count) for count in (1, 2))

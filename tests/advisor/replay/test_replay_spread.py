@@ -1,14 +1,20 @@
-"""Tasks in processes: their results in order, and what is said when one dies."""
+"""Tasks of a replay: their results in order wherever they run, and what the operator reads when that fails."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import os
 
 import pytest
 
-from advisor.errors import ProcessLost
-from advisor.replay.parallel import spread
+from advisor.domain import ReplayRequest
+from advisor.errors import InvalidInput, ProcessLost
+from advisor.parallel import spread
+from tests.advisor.replay.replay_cases import made_trace, replayed, timeless
+from tests.servers.dask import scheduler, workers
+
+REQUEST = ReplayRequest(("cotenant", "random"), hosts=4, history_s=1200, seeds=(1, 2), shards=2)
 
 
 def test_processes_give_results_in_the_order_of_the_tasks_and_raise_what_a_task_raises() -> None:
@@ -25,3 +31,19 @@ def test_processes_give_results_in_the_order_of_the_tasks_and_raise_what_a_task_
 def test_a_process_that_dies_is_said_in_one_sentence() -> None:
     with pytest.raises(ProcessLost, match="ended before it was done; it may have run out of memory"):
         spread(os._exit, [3, 3], processes=2)
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="is not an address such as tcp://host:8786"):
+        spread(math.sqrt, [1.0], cluster="localhost")
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("distributed") is None, reason="Dask is not installed: make test-cluster installs it"
+)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # Dask's own sockets at its end
+def test_a_replay_on_two_workers_is_that_of_this_process() -> None:
+    here = replayed(made_trace(), REQUEST, processes=1)
+    with scheduler() as address, workers(address):
+        there = replayed(made_trace(), REQUEST, cluster=address)
+    assert timeless(there.policies) == timeless(here.policies)

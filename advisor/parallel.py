@@ -1,0 +1,52 @@
+"""Runs independent tasks in parallel: in processes of this machine, or on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from advisor.errors import InvalidInput, ProcessLost
+from advisor.progress import Progress
+from models.executor import NoClusterError, WorkersLostError, each, executor, usable_cpus
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def spread(
+    function: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    *,
+    processes: int | None = None,
+    cluster: str | None = None,
+    progress: Progress | None = None,
+) -> list[Result]:
+    """The function's results in the order of the tasks; the same wherever they run.
+
+    Tasks run on the Dask `cluster` with this address, else in at most `processes`, None = one per usable CPU; a single
+    task or process runs here. Function and tasks must be picklable and belong to a module. Errors of tasks are raised,
+    and those of `running`.
+    """
+
+    def done(count: int) -> None:
+        if progress:
+            progress(f"{count} of {len(tasks)} runs done", count / max(len(tasks), 1))
+
+    done(0)
+    with running(min(processes or usable_cpus(), max(len(tasks), 1)), cluster) as run:
+        return each(run, function, tasks, done)
+
+
+@contextmanager
+def running(processes: int | None, cluster: str | None) -> Iterator[Executor]:
+    """As `models.executor.executor`, with its errors in the advisor's words: InvalidInput for a wrong address,
+    ProcessLost where a process or every worker of the cluster is lost, or none can be reached."""
+    try:
+        with executor(processes, cluster) as run:
+            yield run
+    except NoClusterError as error:
+        raise InvalidInput(str(error), field="cluster") from error
+    except WorkersLostError as error:
+        raise ProcessLost(str(error)) from error
