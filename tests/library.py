@@ -1,4 +1,4 @@
-"""The compiled contention of a source tree: built beside its source where it is not there or older than that."""
+"""The compiled functions of a source tree: built beside their sources where they are not there or older than these."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "models" / "physics" / "cpu_contention.c"
+SOURCES = tuple(ROOT / "models" / path for path in ("physics/cpu_contention.c", "learning/trees.c"))
 
 
 def build() -> None:
-    """Build the library beside its source, unless a newer one is there."""
-    found = SOURCE.parent.glob("_cpu_contention*.so")
-    if not any(library.stat().st_mtime >= SOURCE.stat().st_mtime for library in found):
+    """Build the libraries beside their sources, unless newer ones are there."""
+    if not all(_is_built(source) for source in SOURCES):
         command = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_ext", "--inplace"]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+
+
+def _is_built(source: Path) -> bool:
+    libraries = source.parent.glob(f"_{source.stem}*.so")
+    return any(library.stat().st_mtime >= source.stat().st_mtime for library in libraries)
