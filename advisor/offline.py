@@ -235,10 +235,11 @@ def train(datasets: Sequence[Path], *, settings: Settings, progress: Progress | 
 def datasets_to_learn(folder: Path) -> list[Path]:
     """The datasets in this folder that models may learn from; InvalidInput where a dataset.yaml is broken."""
     from advisor.lifecycle import training
-    from models.data.dataset import may_be_learned
+    from models.data.dataset import status_of
 
     with training.speaking(folder):
-        return [card.parent for card in sorted(folder.glob("*/dataset.yaml")) if may_be_learned(card.parent)]
+        found = [card.parent for card in sorted(folder.glob("*/dataset.yaml"))]
+        return [path for path in found if status_of(path).learned_by_default]
 
 
 def evaluate(

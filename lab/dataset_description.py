@@ -55,7 +55,8 @@ def describe_dataset(
         "name": campaign.name,
         "origin": "measured",
         "licence": campaign.licence,
-        "learn": campaign.learn,
+        "learn": campaign.learn and not campaign.hidden,
+        **({"hidden": True} if campaign.hidden else {}),  # kept to judge
         "solo": "own settings",  # the base case keeps an instance's cap, rate and disk limit
         **({} if campaign.emulated is None else {"generators": "outside"}),  # of the measured host's CPUs
         "machine": f"{machine.labels.get('cpu_model', platform.machine())}, {machine.pcpus} CPUs,"

@@ -7,11 +7,13 @@ import importlib.metadata
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from models.data.dataset import Dataset, DatasetError, load_dataset
+from models.data.status import check_learnable
 from models.data.window_dataset import holds_windows
 from models.evaluation.gate import gate
 from models.features.examples import OUTCOME_OF_TARGET, build_examples, metrics_of
@@ -35,6 +37,10 @@ def train(datasets: Sequence[Path], model_dir: Path, progress: Progress | None =
     say = progress or (lambda _what, _done: None)
     say("reading datasets", 0.0)
     loaded = [load_dataset(path) for path in sorted(datasets, key=holds_windows)]
+    check_learnable(loaded)
+    for one in loaded:
+        if one.artefacts.rows:
+            say(f"{one.name}: {one.artefacts}", 0.02)
     artifact.check_writable(model_dir)
     predictor = fit_predictor(loaded, progress=lambda what, done: say(what, 0.05 + 0.9 * done))
     say("writing the artifact", 0.97)
@@ -50,7 +56,11 @@ def fit_predictor(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> LearnedPredictor:
-    """Fit throughput and, where there is data, latency, jitter and share, as far as they are among `targets`."""
+    """Fit throughput and, where there is data, latency, jitter and share, as far as they are among `targets`.
+
+    DatasetError where a dataset is kept to judge, or all of them hold too few rows.
+    """
+    check_learnable(datasets)
     say = progress or (lambda _what, _done: None)
     datasets = [with_probe_features(one) for one in datasets]
     # Windows bring no metrics.
@@ -126,6 +136,7 @@ def _card(datasets: Sequence[Dataset], predictor: LearnedPredictor) -> dict[str,
                 "origin": dataset.origin,
                 "sha256": dataset.fingerprint,
                 "colocations": len(dataset.colocations),
+                "artefacts": asdict(dataset.artefacts),
                 "machine": str(dataset.meta.get("machine", ""))[:300],
             }
             for dataset in datasets

@@ -415,13 +415,17 @@ class ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One instance of a co-location with what it reached: `solo` B_i and `colocated` T_i in `unit`, None = unknown."""
+    """One instance of a co-location with what it reached: `solo` B_i and `colocated` T_i in `unit`, None = unknown.
+
+    `ratio_se` is the standard error of colocated / solo, where both are of one run (the lab's on/off runs).
+    """
 
     instance: Instance
     outcome: str
     solo: float | None
     colocated: float | None
     unit: str
+    ratio_se: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

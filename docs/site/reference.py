@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from docs.site import commands, errors, inventory, rest, settings
+from docs.site import commands, datasets, errors, inventory, rest, settings
 
 FOLDER = Path(__file__).resolve().parents[1] / "reference"
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -14,6 +14,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "rest.md": rest.page,
     "errors.md": errors.page,
     "../inventory.md": inventory.page,
+    "../datasets.md": datasets.page,
 }
 
 

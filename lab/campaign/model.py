@@ -151,6 +151,7 @@ class Campaign:
     notes: str
     licence: str
     learn: bool
+    hidden: bool
     workloads: Mapping[str, Workload]
     members: Mapping[str, Member]
     groups: tuple[MemberGroup, ...]

@@ -34,7 +34,7 @@ from profiler.limited import MEGABYTE, load_yaml
 from profiler.observed import IsolationSettings, check_id, parse_cpus
 
 # When these fields change, finished runs stay comparable.
-_FREE = ("rounds", "most_rounds", "narrow", "most_minutes", "notes", "licence", "learn", "name")
+_FREE = ("rounds", "most_rounds", "narrow", "most_minutes", "notes", "licence", "learn", "hidden", "name")
 MOST_ON_OFF = 4  # members: 15 states
 _ENOUGH_ROUNDS = 30  # the default limit of adaptive repeats: intervals of medians hardly shrink beyond
 
@@ -74,6 +74,7 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
         notes=top.text("notes", " ").strip(),
         licence=top.text("licence", "CC-BY-4.0"),
         learn=top.flag("learn", True),
+        hidden=top.flag("hidden", False),
         workloads={name: workload for name, (workload, _) in defined.items()},
         members=members,
         groups=read_groups(top, members, forms, seed),

@@ -24,6 +24,7 @@ _TUNING_BLOCKS = 8
 _DWELL, _GUARD, _LAG = "dwell_ms", "guard_ms", "lag_one"
 _BESIDE = "speed_beside_busy"
 _CAP_PERIODS = 4  # that a state is measured for
+_OPEN_GUARD_S, _OPEN_MEASURED_S = 0.3, 1.0  # of states with an open loop: its queue settles, then some ten bursts
 _DISTURBED_SHARE = 0.25  # of the windows, from which on the whole run counts as disturbed
 
 
@@ -59,7 +60,8 @@ def _plan(campaign: Campaign, run: Run, number: int, records: Sequence[Record]) 
     """States as long as the slowest member needs, in an order of its own for each run and round.
 
     A cap holds for a period, so what was left of the state before counts until the period ends, and a state of less
-    than whole periods would get more or less than its share.
+    than whole periods would get more or less than its share. An open loop gives up its queue at each switch: what it
+    answers is what it is asked only once the queue is as long as the state makes it, over several bursts.
     """
     tunings = [_tuning_of(campaign, tuning_key(entry.member), records) for entry in run.placed]
     dwell_s = max(tuning.dwell_ms for tuning in tunings) / 1000
@@ -67,6 +69,9 @@ def _plan(campaign: Campaign, run: Run, number: int, records: Sequence[Record]) 
     if campaign.host_cap_percent is not None or any(entry.member.settings.cap_percent for entry in run.placed):
         guard_s = max(guard_s, CAP_PERIOD_S)
         dwell_s = max(dwell_s, guard_s + _CAP_PERIODS * CAP_PERIOD_S)
+    if any(entry.member.load < 1 for entry in run.placed):
+        guard_s = max(guard_s, _OPEN_GUARD_S)
+        dwell_s = max(dwell_s, guard_s + _OPEN_MEASURED_S)
     states = all_states(len(run.placed))
     order = draw_order(states, blocks_for(campaign.seconds, dwell_s), f"{campaign.seed}:{number}:{run.run}")
     return WindowPlan(order, dwell_s, guard_s, campaign.warmup_s)

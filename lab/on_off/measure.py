@@ -21,13 +21,13 @@ from lab.on_off.freezer import Freezer
 from lab.on_off.progress import CounterFile, ProgressReader, open_progress
 from lab.on_off.states import State
 from lab.processes import LabProcess, sleep_until
+from profiler.ratio_artefacts import ANSWERED
 
 _STEAL_SHARE = 0.05  # of a window's time on all CPUs; one tick of the counter is as much of 100 ms on two CPUs
 _FOREIGN_SHARE = 0.1  # of one CPU
 _LATE_SHARE = 0.2  # of a window's length
 _KERNEL_THREADS = ("ksoftirqd/", "jbd2/", "kworker/")
 _FEWEST_SPEEDS = 5
-_ANSWERED = "answers per question"  # unit of throughput where questions come at moments fixed in advance
 _RISES, _RISE_S = 3, 0.08  # a member works once its progress has risen in so many steps in a row, of so long each
 _BEGINS_WITHIN_S = 10.0
 
@@ -134,7 +134,7 @@ def measure_on_off(instances: Instances, plan: WindowPlan, rates: Mapping[str, f
         samples, cpus = speed.samples(), [entry.cpus for entry in placed]
         return OnOffRun(
             started, seconds, warmup_s, tuple(entry.instance for entry in placed),
-            tuple(_ANSWERED if member.counter.due else member.reader.unit for member in members),
+            tuple(ANSWERED if member.counter.due else member.reader.unit for member in members),
             tuple(_with_speeds(judged(windows), samples, begin, cpus)), used,
             100 * (last.steal_s - first.steal_s) / seconds,
             None if foreign is None else 100 * foreign / seconds, speed.between(begin, begin + seconds),

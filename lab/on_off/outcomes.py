@@ -52,7 +52,9 @@ def _of_member(
             [(share(both, place), share(single, place)) for both, single in pairs], f"{name}:{state}:{outcome}"
         )
         if ratio is not None and math.isfinite(ratio.error):
-            known.append(StateOutcome(state, place, outcome, ratio.alone, ratio.together, ratio.error, ratio.pairs))
+            most = 1.0 if share is _answered else math.inf  # an open loop answers no more than it is asked
+            rates = min(ratio.alone, most), min(ratio.together, most)
+            known.append(StateOutcome(state, place, outcome, *rates, ratio.error, ratio.pairs))
         elif outcome == THROUGHPUT:
             return []
     return known

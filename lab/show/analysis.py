@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from lab.show.over_time import OutcomeHistories, over_time
 from lab.show.pairs import FormResults, forms, pair_results
 from lab.show.sweeps import FactorSweep, NetworkModes, modes, sweeps
 from lab.statistics import Description, describe
+from profiler.ratio_artefacts import ANSWERED, artefact_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class SoloOutcome:
 class DatasetAnalysis:
     """The content of `cotenant-lab show`. `noise` describes solo throughput per workload and pinning over the rounds.
 
-    `disturbed` counts disturbed runs, without calibrations; None where the dataset does not say.
+    `disturbed` counts disturbed runs, without calibrations; None where the dataset does not say. `artefacts` counts
+    ratios that are faults of the measurement (profiler.ratio_artefacts) by what they are: shown here, and not learned.
     """
 
     directory: str
@@ -44,6 +46,7 @@ class DatasetAnalysis:
     noise: Mapping[str, Mapping[str, Description]]
     narrow: tuple[IntervalWidthCount, ...]
     marks: tuple[MarkedRuns, ...]
+    artefacts: Mapping[str, int]
     marked: tuple[RunInfo, ...]
     sweeps: tuple[FactorSweep, ...]
     modes: tuple[NetworkModes, ...]
@@ -71,6 +74,7 @@ def analyse(directory: Path, workloads: Collection[str] = (), form: str = "") ->
         noise=solo_noise(dataset.groups),
         narrow=narrowness(results),
         marks=marks(dataset, results),
+        artefacts=_artefacts(dataset),
         marked=tuple(sorted((info for info in measured if info.disturbed or info.unsteady), key=lambda info: info.key)),
         sweeps=sweeps(results),
         modes=modes(dataset.groups),
@@ -78,6 +82,18 @@ def analyse(directory: Path, workloads: Collection[str] = (), form: str = "") ->
         courses=over_time(dataset, results),
         alone=_alone(dataset),
     )
+
+
+def _artefacts(dataset: LabDataset) -> dict[str, int]:
+    """Ratios of open loops of on/off runs, and those of other members with a fault; empty without on/off runs."""
+    found: Counter[str] = Counter()
+    for member in (member for group in dataset.groups for member in group.members):
+        outcome = member.outcomes.get("throughput")
+        if outcome is None or outcome.ratio_se is None or (ratio := outcome.ratio) is None:
+            continue
+        artefact = "open_loop" if outcome.unit == ANSWERED else artefact_of(ratio, outcome.ratio_se)
+        found["fine" if artefact is None else artefact] += 1
+    return dict(sorted(found.items()))
 
 
 def _alone(dataset: LabDataset) -> tuple[SoloOutcome, ...]:

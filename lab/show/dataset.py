@@ -18,11 +18,15 @@ Points = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class MeasuredOutcome:
-    """What an instance reached alone and beside others in the same round; None = not measured."""
+    """What an instance reached alone and beside others in the same round; None = not measured.
+
+    `ratio_se` is the standard error of colocated / solo, which only on/off runs have.
+    """
 
     solo: float | None
     colocated: float | None
     unit: str
+    ratio_se: float | None = None
 
     @property
     def ratio(self) -> float | None:

@@ -69,7 +69,9 @@ def _member(rows: Sequence[CsvLine]) -> DatasetMember:
         name = line.name("outcome")
         if name in outcomes:
             line.wrong("outcome", f"stands twice for {instance} in this round")
-        outcomes[name] = MeasuredOutcome(line.number_of("solo"), line.number_of("colocated"), line.text("unit"))
+        outcomes[name] = MeasuredOutcome(
+            line.number_of("solo"), line.number_of("colocated"), line.text("unit"), line.number_of("ratio_se")
+        )
     return DatasetMember(
         instance,
         workload,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -42,7 +42,7 @@ def draw(shown: DatasetAnalysis, console: Console, *, everything: bool = False) 
     console.print(_noise(shown))
     if shown.narrow and shown.narrow[0].results:
         console.print(Text(narrow(shown.narrow)))
-    for line in _marks(shown.marks):
+    for line in (*_marks(shown.marks), *_artefacts(shown.artefacts)):
         console.print(Text(line))
 
 
@@ -160,6 +160,17 @@ def _marks(every: Sequence[MarkedRuns]) -> list[str]:
             )
         lines.append(line)
     return lines
+
+
+def _artefacts(found: Mapping[str, int]) -> list[str]:
+    if not found:
+        return []
+    above, unsure, open_loops = (found.get(name, 0) for name in ("above_alone", "unsure", "open_loop"))
+    return [
+        f"not learned: {above + unsure} of {sum(found.values())} ratios, {above} of them above 1 + 3 standard errors"
+        f" and {unsure} with an error that says nothing; {open_loops} of open loops are learned relative to their usual"
+        " value alone, and as at most that"
+    ]
 
 
 def _cell(description: Description | None) -> str:

@@ -13,8 +13,10 @@ from typing import Any
 
 import yaml
 
+from models.data.artefacts import ArtefactCounts, without_artefacts
 from models.data.load_generators import with_generators
 from models.data.profile import WorkloadProfile
+from models.data.status import DatasetStatus
 from models.data.tables import CellRule, DatasetError, TableRow, find_table, read_rows
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
@@ -122,6 +124,7 @@ _COLOCATION_RULES = {
     "importance": _NUMBER,
     "open_loop": _NUMBER,
     "burst_ms": _NUMBER,
+    "ratio_se": _NUMBER,
     **dict.fromkeys(WANTED, _NUMBER),
 }
 SATURATED = 1.0
@@ -132,7 +135,8 @@ SHARE_OF_HOST = "% of host"  # a unit: 100 = all pCPUs together; turned into 100
 class Dataset:
     """One dataset directory in memory. `platforms` are the measured platforms as hosts, by name; `platform_numbers` has
     whatever further numeric columns the platforms table brings, by platform and column. `probes` is what probes found,
-    medians by `PROBE.NAME`, of each (platform, workload that it ran in place of, "" = on the host itself)."""
+    medians by `PROBE.NAME`, of each (platform, workload that it ran in place of, "" = on the host itself). `status`
+    says what it may be used for, and `artefacts` how many rows of `colocations` are not as they were measured."""
 
     name: str
     origin: str
@@ -144,6 +148,8 @@ class Dataset:
     fingerprint: str
     platform_numbers: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     probes: Mapping[tuple[str, str], Mapping[str, float]] = field(default_factory=dict)
+    status: DatasetStatus = field(default_factory=DatasetStatus)
+    artefacts: ArtefactCounts = field(default_factory=ArtefactCounts)
 
 
 def throughput_ratio(outcome: Outcome) -> float | None:
@@ -164,7 +170,8 @@ def load_dataset(path: Path) -> Dataset:
     meta = _read_meta(path)
     platforms, numbers = _read_platforms(path)
     profiles = _read_profiles(path, platforms, str(meta["origin"]))
-    runs = with_generators(path, meta, profiles, _read_colocations(path, platforms))
+    ruled, artefacts = without_artefacts(_read_colocations(path, platforms))
+    runs = with_generators(path, meta, profiles, ruled)
     platforms = _with_pinned_cpus(platforms, runs)
     return Dataset(
         name=str(meta["name"]),
@@ -177,15 +184,14 @@ def load_dataset(path: Path) -> Dataset:
         fingerprint=_fingerprint(path),
         platform_numbers=numbers,
         probes=_read_probes(path, platforms),
+        status=DatasetStatus.of(meta),
+        artefacts=artefacts,
     )
 
 
-def may_be_learned(path: Path) -> bool:
-    """Whether models learn from this dataset when nobody names it: not where its dataset.yaml says `learn: false`.
-
-    DatasetError names what is wrong with that file.
-    """
-    return bool(_read_meta(path).get("learn", True))
+def status_of(path: Path) -> DatasetStatus:
+    """What the dataset at `path` may be used for; DatasetError names what is wrong with its dataset.yaml."""
+    return DatasetStatus.of(_read_meta(path))
 
 
 def _read_meta(path: Path) -> dict[str, Any]:
@@ -209,8 +215,7 @@ def _read_meta(path: Path) -> dict[str, Any]:
             raise DatasetError(f"dataset.yaml: field {key} is missing or not a text")
     if meta["origin"] not in ORIGINS:
         raise DatasetError(f"dataset.yaml: origin {meta['origin']!r} is none of {', '.join(ORIGINS)}")
-    if not isinstance(meta.get("learn", True), bool):
-        raise DatasetError(f"dataset.yaml: field learn must be true or false, not {str(meta['learn'])[:40]!r}")
+    DatasetStatus.of(meta)
     return {key: value.isoformat() if isinstance(value, date | datetime) else value for key, value in meta.items()}
 
 
@@ -417,7 +422,7 @@ def _outcome(row: TableRow, cells: Mapping[str, Any]) -> Outcome:
         )  # fmt: skip
     except ValueError as error:
         raise row.error("instance", str(error)) from None
-    return Outcome(instance, cells["outcome"], cells["solo"], cells["colocated"], cells["unit"])
+    return Outcome(instance, cells["outcome"], cells["solo"], cells["colocated"], cells["unit"], cells["ratio_se"])
 
 
 def _demand(cells: Mapping[str, Any]) -> dict[Resource, Demand]:

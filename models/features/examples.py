@@ -14,6 +14,7 @@ from models.arrays import Floats, Ints, axis_fields, over
 from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.data.status import check_learnable
 from models.data.topology import cpu_overlap
 from models.features.base_ratio import base_ratio
 from models.features.feature_matrix import CORES, PLATFORM, SOCKETS, VCPUS, build_matrix
@@ -92,7 +93,8 @@ _OF_ROWS = axis_fields(Examples, "row")
 def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
     """Keys of all features of the datasets: metrics of profiles, further numbers of platforms (with PLATFORM in front),
     SOCKETS where a platform has several NUMA nodes, CORES where one has hyperthreads, and VCPUS where instances differ
-    in how many they have."""
+    in how many they have. DatasetError where one of them is kept to judge: its features choose nothing."""
+    check_learnable(datasets)
     metrics = {
         key for dataset in datasets for profile in dataset.profiles for key in profile.metrics if is_feature(key)
     }

@@ -24,8 +24,8 @@ def findings(settings: Settings, model: Path | None, progress: Progress | None =
 
     Without `model` every paper's predictions come from a model trained on all datasets without any co-location of that
     paper, so that no row was learned from itself; `basis` says where the prior's constants came from the finding
-    itself, `left_out` what the prior says when they did not. What a dataset's `learn: false` keeps out of training is
-    measured, too. InvalidInput where the datasets are missing or broken.
+    itself, `left_out` what the prior says when they did not. Datasets that are not learned from are measured,
+    too. InvalidInput where the datasets are missing or broken.
     """
     say = progress or (lambda _what, _done: None)
     say("reading datasets", 0.0)
@@ -34,8 +34,8 @@ def findings(settings: Settings, model: Path | None, progress: Progress | None =
         papers = next((dataset for dataset in datasets if dataset.name == PAPERS), None)
         if papers is None:
             raise InvalidInput(f"{settings.datasets_dir} holds no dataset named papers", field="datasets")
-        measured = [dataset for dataset in datasets if dataset.origin == "measured"]
-        lessons = [dataset for dataset in datasets if dataset.meta.get("learn", True)]
+        measured = [dataset for dataset in datasets if dataset.origin == "measured" and not dataset.status.hidden]
+        lessons = [dataset for dataset in datasets if dataset.status.learned_by_default]
         statements, titles = read_statements(papers.path), read_titles(papers.path)
         chosen = active.load(model) if model is not None else None
         rows: list[Row] = []

@@ -246,6 +246,35 @@ def test_with_a_cap_states_are_measured_for_whole_periods_of_it(tmp_path: Path, 
     assert (plan.dwell_s - plan.guard_s) / CAP_PERIOD_S == pytest.approx(4)
 
 
+def test_states_with_an_open_loop_last_for_several_bursts_behind_a_guard_in_which_its_queue_settles(
+    tmp_path: Path,
+) -> None:
+    work = {"a": {"kind": "loop"}, "w": {"kind": "web", "bursts": 10, "load": 0.6}}
+    more = {"workloads": work, "pinnings": {"same": {"cpus": ["0"], "clients": "1"}}}
+    groups = [{"members": ["w", "a"]}, {"members": ["a", "a"]}]
+    campaign = read_campaign(write_campaign(tmp_path / "a.yaml", pairs=None, groups=groups, on_off=ON_OFF, **more))
+    opened, closed = (_plan(campaign, run, 1, ()) for run in expand(campaign) if run.kind == "group")
+    assert opened.dwell_s - opened.guard_s == pytest.approx(10 * 0.1)  # ten bursts, a tenth of a second each
+    assert opened.guard_s == pytest.approx(0.3)
+    assert (closed.dwell_s, closed.guard_s) == (0.1, 0.01)
+
+
+def test_an_open_loop_answers_at_most_what_it_is_asked_in_a_state() -> None:
+    """In states together it answers what was asked before them, too; alone it leaves some questions open."""
+    order = draw_order(all_states(2), 12, "1")
+    windows = tuple(
+        OnOffWindow(
+            block, state, float(place), 1.0, (1.0, 1.0), (130 if len(state) == 2 else 80, 0), (0.0, 0.0), False,
+            due=(100, 0),
+        )
+        for place, (block, state) in enumerate(order)
+    )  # fmt: skip
+    units = ("answers per question", "x")
+    run = OnOffRun("2026-11-26T00:00:00+00:00", 36.0, 1.0, ("a.1", "b.2"), units, windows, {}, 0.0, 0.0, {})
+    found = outcome(run, (0, 1), 0)
+    assert (found.together, found.alone) == (1.0, 0.8)
+
+
 def _expanded(path: Path) -> tuple[Campaign, tuple[Run, ...]]:
     campaign = read_campaign(path)
     return campaign, expand(campaign)
