@@ -1,7 +1,7 @@
 """Regression trees as arrays: the one evaluator of trained boosters, without the library that trained them.
 
-trees.c says the same as the functions here for many rows; it is built with the wheel (pyproject.toml). Where there was
-no compiler numpy walks all rows down all trees, a level at a time.
+trees.c scores many rows at once; it is built with the wheel (pyproject.toml). Where there was no compiler, and for
+trees of more than 64 leaves, numpy walks all rows down all trees, a level at a time.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 LEAF = -1  # instead of a split's feature
 NOTHING = float(np.float32(1e-35))  # values up to this are zero to LightGBM: kZeroThreshold, include/LightGBM/meta.h
+BITS, MOST_WORDS, MOST_RANKS = 16, 4, 32_000  # of trees.c: leaves of a word, words of a tree, thresholds of a feature
 MOST_NODES = 5_000_000  # of an artifact: 400 trees of 63 leaves have 50,000
 _DUMPED_INFINITY = 1e300  # how `dump_model` writes it: AvoidInf, include/LightGBM/utils/common.h
 _FIELDS = ("feature", "threshold", "right", "unknown_left", "value")
@@ -112,12 +113,12 @@ class TreeEnsembles:
         """
         if x.ndim != 2 or x.shape[1] != self.features:
             raise ValueError(f"rows of {x.shape[1:]} features, not {self.features}")
-        library = _library()
-        if library is None:
+        ranked = self._ranked
+        if ranked is None:
             return self._walked(x)
-        sums = np.empty((len(self.ends), len(x)))
-        given = np.ascontiguousarray(x, dtype=np.float64)
-        self._call(library.walk_trees, len(x), (given, sums))
+        given, sums = np.ascontiguousarray(x, dtype=np.float64), np.empty((len(self.ends), len(x)))
+        if ranked.score(given, sums):
+            raise MemoryError
         return sums
 
     def bounds(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -128,14 +129,20 @@ class TreeEnsembles:
         """
         if low.shape != high.shape or low.ndim != 2 or low.shape[1] != self.features:
             raise ValueError(f"boxes of {low.shape} and {high.shape} for {self.features} features")
-        edges = [np.where(np.abs(edge) <= NOTHING, 0.0, edge) for edge in (low, high)]
-        library = _library()
-        if library is None:
-            return self._bounded(*edges)
-        found = np.empty((2, len(self.ends), len(low)))
-        edges = [np.ascontiguousarray(edge, dtype=np.float64) for edge in edges]
-        self._call(library.bound_trees, len(low), (*edges, *found))
-        return found[0], found[1]
+        low, high = (np.where(np.abs(edge) <= NOTHING, 0.0, edge) for edge in (low, high))
+        least = np.repeat(self.value[:, None], len(low), axis=1)
+        most = least.copy()
+        for node in np.flatnonzero(self.feature != LEAF)[::-1].tolist():  # each knows what its children may say
+            edges = (low[:, self.feature[node]], high[:, self.feature[node]])
+            never_right = np.logical_and(*(edge <= self.threshold[node] for edge in edges))
+            never_left = np.logical_and(*(edge > self.threshold[node] for edge in edges))
+            for found, pick in ((least, np.minimum), (most, np.maximum)):
+                left, right = found[node + 1], found[self.right[node]]
+                found[node] = np.where(never_right, left, np.where(never_left, right, pick(left, right)))
+        roots = self.first[:-1]
+        begins = list(pairwise((0, *self.ends.tolist())))
+        down, up = (np.stack([found[roots[begin:end]].sum(axis=0) for begin, end in begins]) for found in (least, most))
+        return down, up
 
     @cached_property
     def extremes(self) -> tuple[Floats, Floats]:
@@ -144,12 +151,9 @@ class TreeEnsembles:
         least, most = self.bounds(anything, anything)
         return least[:, 0], most[:, 0]
 
-    def _call(self, function: Any, rows: int, arrays: Sequence[Floats]) -> None:
-        """Hand arrays to the library, which runs without the interpreter's lock."""
-        own = (self.first, self.ends, *(getattr(self, name) for name in _FIELDS))
-        sizes = rows, self.features, len(self.first) - 1, len(self.ends)
-        if function(*sizes, *(one.ctypes.data for one in (*own, *arrays))):
-            raise MemoryError
+    @cached_property
+    def _ranked(self) -> _Ranked | None:
+        return _Ranked.of(self)
 
     def _walked(self, x: Floats) -> Floats:
         """`__call__` in Python."""
@@ -166,21 +170,55 @@ class TreeEnsembles:
                 sums[ensemble] += values
         return sums
 
-    def _bounded(self, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """`bounds` in Python: from the last node to the first, of which each knows what its children may say."""
-        least = np.repeat(self.value[:, None], len(low), axis=1)
-        most = least.copy()
-        for node in np.flatnonzero(self.feature != LEAF)[::-1].tolist():
-            edges = (low[:, self.feature[node]], high[:, self.feature[node]])
-            never_right = np.logical_and(*(edge <= self.threshold[node] for edge in edges))
-            never_left = np.logical_and(*(edge > self.threshold[node] for edge in edges))
-            for found, pick in ((least, np.minimum), (most, np.maximum)):
-                left, right = found[node + 1], found[self.right[node]]
-                found[node] = np.where(never_right, left, np.where(never_left, right, pick(left, right)))
-        roots = self.first[:-1]
-        begins = [(begin, end) for begin, end in pairwise((0, *self.ends.tolist()))]
-        down, up = (np.stack([found[roots[begin:end]].sum(axis=0) for begin, end in begins]) for found in (least, most))
-        return down, up
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """Trees as trees.c wants them: for each word of up to BITS leaves the splits that change it, each with its feature,
+    the rank of its threshold among those of the feature, and the leaves that remain where a row does not pass it."""
+
+    function: Any
+    sizes: tuple[int, int]
+    arrays: tuple[NDArray[Any], ...]
+
+    @classmethod
+    def of(cls, trees: TreeEnsembles) -> _Ranked | None:
+        """None without a library, or where a tree has more leaves, or a feature more thresholds, than it can count."""
+        function, is_leaf = _library(), trees.feature == LEAF
+        before = np.concatenate([[0], np.cumsum(is_leaf)])  # leaves before each node
+        first_leaf, splits = before[trees.first], np.flatnonzero(~is_leaf)
+        leaves, feature = np.diff(first_leaf), trees.feature[splits]
+        thresholds = [np.unique(trees.threshold[splits[feature == at]]) for at in range(trees.features)]
+        ranks = max(map(len, thresholds), default=0)
+        if function is None or leaves.max() > BITS * MOST_WORDS or ranks > MOST_RANKS:
+            return None
+        rank = np.zeros(len(splits), dtype=np.int16)
+        for at, of_feature in enumerate(thresholds):
+            rank[feature == at] = 1 + np.searchsorted(of_feature, trees.threshold[splits[feature == at]])
+        # an unknown value has one rank more in a second set of columns, in which it passes
+        column = feature + np.where(trees.unknown_left[splits], trees.features, 0).astype(np.int32)
+        tree = np.searchsorted(trees.first, splits, side="right") - 1
+        begin, end = (before[nodes] - first_leaf[tree] for nodes in (splits + 1, trees.right[splits]))
+        first_word = np.concatenate([[0], np.cumsum(-(-leaves // BITS))])
+        words, at, kept = [], [], []
+        for number in range(MOST_WORDS):  # the leaves of a left branch that are in this word of its tree
+            low, high = (np.clip(edge - BITS * number, 0, BITS) for edge in (begin, end))
+            some = np.flatnonzero(high > low)
+            words.append(first_word[tree[some]] + number)
+            at.append(some)
+            kept.append(~((1 << high[some]) - (1 << low[some])))
+        order = np.argsort(np.concatenate(words), kind="stable")
+        split, count = np.concatenate(at)[order], np.bincount(np.concatenate(words), minlength=int(first_word[-1]))
+        arrays = (
+            trees.ends, first_word, np.concatenate([[0], np.cumsum(count)]), first_leaf, column[split], rank[split],
+            np.concatenate(kept)[order].astype(np.int16), trees.value[is_leaf],
+            np.concatenate([[0], np.cumsum(list(map(len, thresholds)))]).astype(np.int64),
+            np.concatenate([np.empty(0), *thresholds]),
+        )  # fmt: skip
+        return cls(function, (trees.features, len(trees.ends)), tuple(np.ascontiguousarray(one) for one in arrays))
+
+    def score(self, x: Floats, sums: Floats) -> int:
+        """Write sums (E, R) for rows (R, F), without the interpreter's lock; not 0 where memory was lacking."""
+        return int(self.function(len(x), *self.sizes, *(one.ctypes.data for one in (*self.arrays, x, sums))))
 
 
 def _append(columns: dict[str, list[Any]], root: Mapping[str, Any]) -> None:
@@ -251,16 +289,14 @@ def _flags(values: Sequence[Any]) -> Bools:
 
 @cache
 def _library() -> Any:
-    """The compiled functions, None where there are none."""
+    """The compiled function, None where there is none."""
     for path in sorted(Path(__file__).parent.glob("_trees*.so")):
         try:
-            found = ctypes.CDLL(str(path))
-            functions = found.walk_trees, found.bound_trees
+            found = ctypes.CDLL(str(path)).score_trees
         except (OSError, AttributeError) as error:
             log.warning("predictions are slower: %s cannot be used: %s", path.name, error)
             continue
-        for function, arrays in zip(functions, (9, 11), strict=True):
-            function.argtypes = [*[ctypes.c_int64] * 4, *[ctypes.c_void_p] * arrays]
-            function.restype = ctypes.c_int
+        found.argtypes = [*[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 12]
+        found.restype = ctypes.c_int
         return found
     return None
