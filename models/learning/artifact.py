@@ -177,6 +177,7 @@ def _target_json(target: FittedTarget) -> dict[str, Any]:
         "high": _edges_json(target.high),
         "limits": list(target.limits),
         "kinds": {str(column): list(seen) for column, seen in target.kinds.items()},
+        "carried": None if target.carried is None else list(target.carried),
         "sizes": list(target.sizes),
         "sets": list(target.sets),
         "loads": list(target.loads),
@@ -239,6 +240,7 @@ def _target(path: Path, name: str) -> FittedTarget:
         figures=value["figures"],
         hosts=hosts,
         kinds=kinds,
+        carried=None if value.get("carried") is None else tuple(float(kind) for kind in value["carried"]),
         **columns,
     )
 

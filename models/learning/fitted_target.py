@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -45,6 +46,7 @@ LEFT_OUT = {
 HOST = frozenset({*HOST_NUMBERS, "kind", "disk_kind"})  # columns of a host, beside its platform's own numbers
 UNKNOWN = -1.0  # stands for a number of a host that nobody says
 FEWEST_PAIRS = 5  # on left-out platforms: with fewer, new platforms have the weights of unknown workloads
+FEWEST_PLATFORMS = 2  # of a kind of host, before what is learned on some says anything of others
 OFTEN_KNOWN = 0.5  # of the rows of left-out pairs: where fewer have known workloads only, single rows are left out, too
 # lower bounds never claim a gain from neighbours
 SURE = {"throughput": 1.0, "latency": np.inf, "jitter": np.inf, "share": 1.0}
@@ -81,7 +83,9 @@ class FittedTarget:
     `low` and `high` (F,) are the range of each feature in training, nan = never seen. `limits` are the columns of
     settings that limit an instance, `kinds` the training values of categorical columns, `sizes` the columns with the
     size of the host, `sets` those with the number of CPUs that an instance may use, `loads` those with its load, `even`
-    those with its part of all weights where nobody in training weighed more than another.
+    those with its part of all weights where nobody in training weighed more than another. `carried` are the kinds of
+    hosts whose left-out platforms the correction told better than the prior, None = all: on platforms of other kinds
+    that training did not see, the prior answers.
     `host_columns` (H,) describe the host, and `hosts` (P, H) are those of training that these tell apart. `figures`
     are error figures by protocol, `held_out` the predictions of left-out rows.
     """
@@ -103,6 +107,7 @@ class FittedTarget:
     sets: tuple[int, ...] = ()
     loads: tuple[int, ...] = ()
     even: tuple[int, ...] = ()
+    carried: tuple[float, ...] | None = None
 
     def ask(self, examples: Examples) -> TargetEstimate:
         """Predict examples; reference path beside `LearnedPredictor`, which does the same for scenes."""
@@ -133,10 +138,11 @@ class FittedTarget:
         ratio is 1 by definition. On a new platform nobody is known.
         """
         elsewhere: Bools | bool = False
-        if known.any() or self.model.platform_weights is not None:
+        if known.any() or self.model.platform_weights is not None or self.carried is not None:
             elsewhere = ~self._seen(x, platform)
             known = known & ~elsewhere
         outside, alone = self.outside(x) | self.weighed(x, size), size <= 1
+        outside |= elsewhere & ~_carries(x, tuple(self.kinds), self.carried)
         if thin is not None:
             outside |= thin
         parts = self.model.parts(x, base)
@@ -250,6 +256,7 @@ def fit_target(examples: Examples, target: str, *, seed: int = 0, progress: Prog
     whole = (unknown_weights, known_weights)
     carried = [*whole, *(weights.without("direct") for weights in whole)]
     elsewhere = _believed_elsewhere(rows, left_out[0], *carried) if left_out else None
+    of_kinds = _carried(rows, left_out[0], elsewhere) if left_out and elsewhere is not None else None
     say(f"{target}: fitting", 0.85)
     everything = np.arange(len(rows.examples))
     direct = any(weights.of("direct") for weights in whole)
@@ -263,7 +270,7 @@ def fit_target(examples: Examples, target: str, *, seed: int = 0, progress: Prog
         platform_weights=elsewhere,
     )
     say(f"{target}: calibrating", 0.95)
-    return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions])
+    return _fitted(examples, target, model, [(prediction, rows.group) for prediction in predictions], of_kinds)
 
 
 def fit_share(examples: Examples, *, seed: int = 0, progress: Progress | None = None) -> FittedTarget:
@@ -325,16 +332,54 @@ def _believed_elsewhere(
     row, base = predictions.row, rows.examples.base[predictions.row]
     measured = np.exp(rows.residual[row]) * base
     names = _platforms(rows.examples)[row]
-    there = [f"{name} {rows.examples.pair[one]}" for name, one in zip(names, row, strict=True)]
-    _, first, pair = np.unique(there, return_index=True, return_inverse=True)
-    platform = np.unique(names, return_inverse=True)[1][first]
 
     def error(weights: StackingWeights) -> float:
         off = np.abs(measured - base * np.exp(predictions.correction(weights, weights)))
-        of_pairs = np.bincount(pair, off) / np.bincount(pair)
-        return float((np.bincount(platform, of_pairs) / np.bincount(platform)).mean())
+        return _by_platforms(rows, row, names, off)
 
     return min((StackingWeights(), *candidates), key=error)
+
+
+def _by_platforms(rows: GroupedExamples, row: Ints, names: NDArray[np.str_], off: Floats) -> float:
+    """The mean of errors `off` (J,) of rows (J,), over pairs and then over their platforms, `names` (J,)."""
+    there = [f"{name} {rows.examples.pair[one]}" for name, one in zip(names, row, strict=True)]
+    _, first, pair = np.unique(there, return_index=True, return_inverse=True)
+    platform = np.unique(names, return_inverse=True)[1][first]
+    of_pairs = np.bincount(pair, off) / np.bincount(pair)
+    return float((np.bincount(platform, of_pairs) / np.bincount(platform)).mean())
+
+
+def _carried(
+    rows: GroupedExamples, predictions: OutOfFoldPredictions, weights: StackingWeights
+) -> tuple[float, ...] | None:
+    """The kinds of hosts whose left-out platforms these weights told better than the prior; None where the examples
+    name no kind. It takes two platforms of a kind, of FEWEST_PAIRS or more pairs each: what carries over among hosts of
+    one kind says nothing of another, and one platform has no other of its kind to learn from."""
+    columns = _columns(rows.examples.names, KINDS)
+    if not columns:
+        return None
+    row, platforms = predictions.row, _platforms(rows.examples)
+    base, names = rows.examples.base[row], platforms[row]
+    measured = np.exp(rows.residual[row]) * base
+    told = np.abs(measured - base * np.exp(predictions.correction(weights, weights)))
+    untold = np.abs(measured - base)
+    kinds = rows.examples.x[row, columns[0]]
+    pairs = Counter(name for name, _pair in {(platforms[one], rows.examples.pair[one]) for one in row})
+    large = np.isin(names, [name for name, count in pairs.items() if count >= FEWEST_PAIRS])
+    found = []
+    for kind in np.unique(kinds[large & np.isfinite(kinds)]):
+        of = large & (kinds == kind)
+        with_it, without = (_by_platforms(rows, row[of], names[of], off[of]) for off in (told, untold))
+        if len(set(names[of])) >= FEWEST_PLATFORMS and with_it < without:
+            found.append(float(kind))
+    return tuple(found)
+
+
+def _carries(x: Floats, columns: Sequence[int], carried: tuple[float, ...] | None) -> Bools:
+    """Whether each row's host is of a kind on which the correction carries over to other platforms; (R,)."""
+    if carried is None or not columns:
+        return np.ones(len(x), dtype=bool)
+    return np.isin(x[:, columns[0]], carried)
 
 
 def _pairs(rows: GroupedExamples, predictions: OutOfFoldPredictions) -> int:
@@ -368,10 +413,18 @@ class _SingleRepeats:
     platform: NDArray[np.str_]
 
 
-def _single(examples: Examples, model: ResidualModel, predictions: OutOfFoldPredictions, group: Ints) -> _SingleRepeats:
+def _single(
+    examples: Examples,
+    model: ResidualModel,
+    predictions: OutOfFoldPredictions,
+    group: Ints,
+    carried: tuple[float, ...] | None,
+) -> _SingleRepeats:
     row, at = expanded(predictions, group)
     elsewhere = predictions.protocol == "unseen_platform"
     correction = model.correction(predictions.parts, predictions.effects, predictions.known, elsewhere)[at]
+    if elsewhere:
+        correction = np.where(_carries(examples.x[row], _columns(examples.names, KINDS), carried), correction, 0.0)
     known = predictions.known[at]
     hints = hints_of(examples.base[row], correction, predictions.parts[at], known)
     platform = np.zeros(len(row), "U1") if elsewhere else _platforms(examples)[row]
@@ -383,9 +436,13 @@ def _all_even(part: Floats, size: Ints) -> bool:
 
 
 def _fitted(
-    examples: Examples, target: str, model: ResidualModel, predictions: Sequence[tuple[OutOfFoldPredictions, Ints]]
+    examples: Examples,
+    target: str,
+    model: ResidualModel,
+    predictions: Sequence[tuple[OutOfFoldPredictions, Ints]],
+    carried: tuple[float, ...] | None = None,
 ) -> FittedTarget:
-    single = [_single(examples, model, one, group) for one, group in predictions]
+    single = [_single(examples, model, one, group, carried) for one, group in predictions]
     row = np.concatenate([np.zeros(0, dtype=np.int64), *(one.row for one in single)])
     hints = np.concatenate([np.zeros((0, 4)), *(one.hints for one in single)])
     known = np.concatenate([np.zeros(0, dtype=bool), *(one.known for one in single)])
@@ -414,6 +471,7 @@ def _fitted(
         even=tuple(at for at in _columns(examples.names, WEIGHTS) if _all_even(examples.x[:, at], examples.size)),
         host_columns=host_columns,
         hosts=_told_apart(examples, host_columns),
+        carried=carried,
     )
     scales = np.split(scale, np.cumsum([len(one.row) for one in single])[:-1]) if single else []
     scaled = zip(single, scales, strict=True)

@@ -21,6 +21,7 @@ MOST_COUNTED_CPUS = 4  # the largest set of that measurement: beyond it the cost
 # Payload share of an Ethernet link under TCP: 1448 bytes of data in 1538 bytes on the wire (IEEE 802.3, RFC 7323).
 GOODPUT = 1448 / 1538
 LEAST_BUSY = 0.5  # of its time alone that the fastest user keeps a device busy; less is not believed
+MBIT_OF_KB = 1024 * 8 / 1e6  # httperf, which measured the papers' net I/O, counts 1024 bytes to a KB (its manual page)
 _SHARED_DEVICES: tuple[Resource, ...] = ("disk_mb_s", "mem_bw_mb_s")
 ASSUMED = day_one(1)  # demand for CPUs over time, per vCPU, of an instance of which nothing is known
 ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not count executions; assumed
@@ -58,7 +59,7 @@ def demands(scenes: SceneBatch) -> Demands:
     # A container has none: the kernel works for it mostly in the time of its own tasks, which `cpu` counts already.
     driver = np.where(holds(scenes.kind, "has_driver_domain")[:, None], driver, 0.0)
     net = first_known(
-        device_mean(scenes, "net_mbit"), column("net_mbit"), column("throughput_kb_s") * 8 / 1000, nothing
+        device_mean(scenes, "net_mbit"), column("net_mbit"), column("throughput_kb_s") * MBIT_OF_KB, nothing
     )
     disk, memory = (
         np.divide(

@@ -22,15 +22,18 @@ __all__ = ["findings"]
 def findings(settings: Settings, model: Path | None, progress: Progress | None = None) -> list[Row]:
     """One row per figure or ordering: finding, situation, paper, measured, predicted, and a verdict on either.
 
-    Without `model` every paper's predictions come from a model trained on all datasets without any co-location of that
-    paper, so that no row was learned from itself; `basis` says where the prior's constants came from the finding
-    itself, `left_out` what the prior says when they did not. Datasets that are not learned from are measured,
-    too. InvalidInput where the datasets are missing or broken.
+    Without `model` the predictions come from a model trained on all datasets without any co-location of a paper, so
+    that no row was learned from itself; `basis` says where the prior's constants came from the finding itself,
+    `left_out` what the prior says when they did not. Datasets that are not learned from are measured, too. InvalidInput
+    where the datasets are missing or broken.
     """
     say = progress or (lambda _what, _done: None)
-    say("reading datasets", 0.0)
+    datasets = []
     try:
-        datasets = [load_dataset(path.parent) for path in sorted(settings.datasets_dir.glob("*/dataset.yaml"))]
+        found = sorted(settings.datasets_dir.glob("*/dataset.yaml"))
+        for number, path in enumerate(found):
+            say(f"reading {path.parent.name}", 0.05 * number / len(found))
+            datasets.append(load_dataset(path.parent))
         papers = next((dataset for dataset in datasets if dataset.name == PAPERS), None)
         if papers is None:
             raise InvalidInput(f"{settings.datasets_dir} holds no dataset named papers", field="datasets")
@@ -41,15 +44,15 @@ def findings(settings: Settings, model: Path | None, progress: Progress | None =
         rows: list[Row] = []
         table, left_out = profiles(papers), LeftOut(papers, statements)
         named = sorted({colocation.paper for colocation in papers.colocations if colocation.finding})
+        trained = chosen or without(
+            lessons, papers, lambda what, done: say(f"without the papers, {what}", 0.05 + 0.75 * done)
+        )
+        predict = predict_with(table, trained)
         for number, paper in enumerate(named):
-
-            def step(what: str, done: float, number: int = number, paper: str = paper) -> None:
-                say(f"without {paper}, {what}", 0.05 + 0.9 * (number + done) / len(named))
-
-            predict = predict_with(table, chosen or without(lessons, papers, paper, step))
-            found = rows_of_paper(papers, paper, predict, statements)
-            left_out.add_to(found, paper)
-            rows += found
+            say(f"predicting {paper}", 0.8 + 0.15 * number / len(named))
+            of_paper = rows_of_paper(papers, paper, predict, statements)
+            left_out.add_to(of_paper, paper)
+            rows += of_paper
         say("beside what was measured", 0.95)
         rows += statement_rows(statements)
         fill(rows, LabRuns.of(dataset.path for dataset in measured), statements)

@@ -40,12 +40,12 @@ BULK_FINDING = "N8"  # the co-located run that the profile is from
 Predict = Callable[[Host, Sequence[Instance]], list[float]]
 
 
-def without(datasets: Sequence[Dataset], papers: Dataset, paper: str, progress: Progress | None = None) -> Predictor:
-    """A predictor trained on all datasets without any co-location of this paper: no row is learned from itself."""
-    kept = tuple(colocation for colocation in papers.colocations if colocation.paper != paper)
+def without(datasets: Sequence[Dataset], papers: Dataset, progress: Progress | None = None) -> Predictor:
+    """A predictor trained on all datasets without any co-location of a paper: no row is learned from itself, nor from
+    another paper's that tells of the same kind of host."""
     try:
         return fit_predictor(
-            [replace(papers, colocations=kept), *(dataset for dataset in datasets if dataset is not papers)],
+            [replace(papers, colocations=()), *(dataset for dataset in datasets if dataset is not papers)],
             targets=("throughput",),
             progress=progress,
         )

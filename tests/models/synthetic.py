@@ -28,7 +28,7 @@ PROFILES = (
     WorkloadProfile("idle", {"cpu": 0.0}),
     WorkloadProfile("web", {"cpu": 60.0, "driver_domain.cpu": 40.0, "net_mbit": 80.0, "waiting": 30.0, "block": 5.0}),
     WorkloadProfile("bulk", {"cpu": 10.0, "driver_domain.cpu": 30.0, "net_mbit": 900.0, "block": 80.0}),
-    WorkloadProfile("stream", {"cpu": 5.0, "throughput_kb_s": 50_000.0}),
+    WorkloadProfile("stream", {"cpu": 5.0, "throughput_kb_s": 50_000 / 1.024}),
     WorkloadProfile("disk", {"cpu": 5.0, "disk_mb_s": 200.0, "block": 100.0}),
     WorkloadProfile("log", {"cpu": 5.0, "disk_mb_s": 40.0}),
     WorkloadProfile("copy", {"cpu": 5.0, "mem_bw_mb_s": 9000.0}),

@@ -13,7 +13,7 @@ from models.learning import fitted_target
 from models.learning.fitted_target import ALONE, FittedTarget, TargetEstimate, fit_target
 from models.learning.intervals import OUTSIDE_FACTOR
 from models.learning.learned_predictor import LearnedPredictor
-from models.learning.residual_model import LEAST_ROWS, LOWEST, NOTHING_LEARNED, StackingWeights
+from models.learning.residual_model import HIGHEST, LEAST_ROWS, LOWEST, NOTHING_LEARNED, StackingWeights
 from models.physics.prior import prior_spread
 
 
@@ -242,3 +242,25 @@ def test_the_ratio_itself_carries_over_to_new_platforms_where_left_out_ones_say_
     model = fit_target(replace(examples, base=examples.ratio * np.exp(shift)), "throughput").model
     assert model.platform_weights is not None
     assert model.platform_weights.of("direct") > 0
+
+
+@pytest.mark.usefixtures("few_trees")
+def test_what_carries_over_among_hosts_of_one_kind_says_nothing_of_a_kind_with_a_single_platform(
+    world_examples: Examples,
+) -> None:
+    examples = one_victim(world_examples)
+    kind = examples.names.index("kind")
+    x = examples.x.copy()
+    x[:, kind] = np.where(np.array(examples.platform) == "d/p3", 0.0, 2.0)
+    examples = replace(examples, x=x)
+    found = fit_target(examples, "throughput")
+    assert found.carried == (2.0,)
+    asked = examples.take(np.flatnonzero(x[:, kind] == 2.0))
+    for known, answered in ((2.0, False), (0.0, True)):
+        x = asked.x.copy()
+        x[:, kind] = known
+        new = with_memory(replace(asked, x=x, platform=("d/new",) * len(asked)), np.full(len(asked), 70_000.0))
+        said = found.ask(new)
+        unchanged = said.expected == np.clip(asked.base, LOWEST["throughput"], HIGHEST["throughput"])
+        assert (unchanged.all(), said.outside.all()) == (answered, answered)
+    assert not found.ask(examples).outside.any()  # on platforms of training their kind does not matter
