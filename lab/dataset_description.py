@@ -79,6 +79,7 @@ def describe_dataset(
             "runs_unsteady": sum(bool(record.unsteady) for record in measured),
             "link_mbit": campaign.link_mbit,
             "line_mbit": campaign.line_mbit,
+            **({"routers": campaign.routers} if campaign.routers else {}),
             **_host_limits(campaign),
             "load_generators": {form.name: _generators(form) for form in campaign.pinnings},
         },

@@ -3,6 +3,8 @@
     instance ── veth ── bridge ── uplink veth ── load generators
                                     └ line and HTB on the way to the generators, as on a host's physical port
 
+With routers, each a namespace that forwards, they stand in a row between the uplink and the load generators.
+
 Bridge and uplink have a namespace of their own: the host's firewall (Docker drops what is forwarded), its network
 manager and its interfaces are not touched, and nothing is left when the namespaces are gone. All are made anew for
 every run, because a namespace remembers (TCP metrics, neighbours, sockets in TIME_WAIT). That takes some 15 ms.
@@ -24,6 +26,9 @@ from profiler.observed import NetworkSettings
 SUBNET = "10.77.0.0/24"  # only inside the lab's own namespaces, and on the host while native programs run
 _PREFIX = SUBNET.removesuffix(".0/24")
 GENERATOR_ADDRESS = f"{_PREFIX}.1"
+MOST_ROUTERS = 8
+_GATEWAY = f"{_PREFIX}.254"  # the first router's end at the switch
+_BETWEEN = "10.78"  # and the third number is that of the link between two routers, or a router and the generators
 _FIRST_ADDRESS = 10
 _MOST_PORTS = 240
 _UPLINK = "uplink"
@@ -58,7 +63,7 @@ class Wiring:
     up to `queue_packets` per class, and in one fifo of all instances without a class. `driver_cpus` are the CPUs that
     the kernel's packet work is steered to, see `_steer`, None = where the kernel puts it. With `taps` the instances'
     ends are not `eth0` in namespaces of their own, but these devices, which are already in the namespace `switch`;
-    instances beyond the last tap have that one.
+    instances beyond the last tap have that one. `routers` stand in a row before the generators, at most MOST_ROUTERS.
     """
 
     link_mbit: float | None = None
@@ -67,6 +72,7 @@ class Wiring:
     driver_cpus: tuple[int, ...] | None = None
     switch: str | None = None
     taps: tuple[str, ...] = ()
+    routers: int = 0
 
 
 def build(registry: ResourceRegistry, settings: Sequence[NetworkSettings | None], wiring: Wiring) -> LabNetwork:
@@ -76,18 +82,23 @@ def build(registry: ResourceRegistry, settings: Sequence[NetworkSettings | None]
     steer = _steering(wiring.driver_cpus)
     switch, generators = wiring.switch or registry.network("switch"), registry.network("load")
     names = [] if wiring.taps else [registry.network(str(position)) for position in range(len(settings))]
-    made = [generators, *names] if wiring.switch else [switch, generators, *names]
+    routers = [registry.network(f"router{number}") for number in range(wiring.routers)]
+    made = [*([] if wiring.switch else [switch]), generators, *routers, *names]
     for name in made:
         registry.made("network", name)
     batch(["ip"], [f"netns add {name}" for name in made])
     devices = list(wiring.taps) or [f"port{position}" for position in range(len(settings))]
     ends = dict(zip(devices, names, strict=True)) if names else dict.fromkeys(devices)
-    batch(["ip", "-n", switch], _switch_commands({_UPLINK: generators, **ends}))
+    batch(["ip", "-n", switch], _switch_commands({_UPLINK: [*routers, generators][0], **ends}))
     addresses = [instance_address(position) for position in range(len(settings))]
-    batch(["ip", "-n", generators], end_commands("eth0", [GENERATOR_ADDRESS]))
+    if routers:
+        _route(routers, generators)
+    else:
+        batch(["ip", "-n", generators], end_commands("eth0", [GENERATOR_ADDRESS]))
     for name, address, net in zip(names, addresses, settings, strict=False):
         segments = most_segments(net, wiring.link_mbit, wiring.line_mbit)
-        batch(["ip", "-n", name], end_commands("eth0", [address], segments))
+        way = [f"route add {GENERATOR_ADDRESS} via {_GATEWAY}"] if routers else []
+        batch(["ip", "-n", name], [*end_commands("eth0", [address], segments), *way])
     attached = list(zip(addresses, settings, strict=True))
     shaping = htb_commands(_UPLINK, attached, wiring.link_mbit, wiring.line_mbit, wiring.queue_packets)
     if shaping:
@@ -96,12 +107,38 @@ def build(registry: ResourceRegistry, settings: Sequence[NetworkSettings | None]
         _steer(switch, [_UPLINK, *devices], steer)
         for name in (generators, *names):
             _steer(name, ["eth0"], steer)
+        for name in routers:
+            _steer(name, ["eth0", "eth1"], steer)
     homes = names or [switch] * len(settings)
     ports = tuple(
         Port(address, f"{_NAMESPACES}/{home}", devices[min(position, len(devices) - 1)])
         for position, (address, home) in enumerate(zip(addresses, homes, strict=True))
     )
     return LabNetwork(ports, f"{_NAMESPACES}/{generators}", f"{_NAMESPACES}/{switch}")
+
+
+def _route(routers: Sequence[str], generators: str) -> None:
+    """Put routers in a row between the switch and the generators, which keep their address."""
+    for number, (router, behind) in enumerate(zip(routers, [*routers[1:], generators], strict=True), 1):
+        near, far = (f"{_BETWEEN}.{number}.{end}" for end in (1, 2))
+        before = f"{_BETWEEN}.{number - 1}.1"
+        # Without this limit a router answers each probe, as often as these come.
+        for name, value in (("ip_forward", "1"), ("icmp_ratelimit", "0")):
+            call(["ip", "netns", "exec", router, "tee", f"/proc/sys/net/ipv4/{name}"], value)
+        lines = [
+            *end_commands("eth0", [_GATEWAY] if number == 1 else []),
+            f"link add eth1 type veth peer name eth0 netns {behind}",
+            "link set eth1 addrgenmode none up",
+            f"addr add {near}/30 dev eth1",
+        ]
+        batch(["ip", "-n", router], lines)
+        last = number == len(routers)
+        own = [f"addr add {far}/30 dev eth0", *([f"addr add {GENERATOR_ADDRESS}/32 dev eth0"] if last else [])]
+        batch(["ip", "-n", behind], ["link set lo up", "link set eth0 addrgenmode none up", *own])
+        batch(["ip", "-n", router], [f"route add {GENERATOR_ADDRESS} via {far}"])
+        if number > 1:
+            batch(["ip", "-n", router], [f"route add {SUBNET} via {before}"])
+    batch(["ip", "-n", generators], [f"route add {SUBNET} via {near} src {GENERATOR_ADDRESS}"])
 
 
 def instance_address(position: int) -> str:

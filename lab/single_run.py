@@ -93,7 +93,10 @@ class HostRuns(RunMaker):
     def _setup(self, run: Run) -> RunSetup:
         campaign = self._campaign
         workloads = tuple(campaign.workloads[entry.member.workload] for entry in run.placed)
-        wiring = Wiring(campaign.link_mbit, campaign.line_mbit, campaign.queue_packets, run.placed[0].driver)
+        wiring = Wiring(
+            campaign.link_mbit, campaign.line_mbit, campaign.queue_packets, run.placed[0].driver,
+            routers=campaign.routers,
+        )  # fmt: skip
         fill_idle = campaign.on_off is not None and campaign.on_off.fill_idle
         return RunSetup(
             self._registry, run.placed, workloads, self._scratch, wiring, guests=campaign.guests, fill_idle=fill_idle,

@@ -212,7 +212,9 @@ class FindingOut(AnswerBody):
 
     finding: str = Field(description="its key, as in docs/findings.md")
     title: str = Field(description="what it is about")
-    kind: Literal["prediction", "statement"] = Field(description="whether a model predicts it, or it is only printed")
+    kind: Literal["prediction", "statement", "method"] = Field(
+        description="whether a model predicts it, a paper prints that it was found, or how it was measured"
+    )
     situation: str = Field(description="what ran, and how")
     quantity: str = Field(description="what was measured of it")
     paper: float | str | None = Field(description="what the paper says")

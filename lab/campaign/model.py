@@ -50,7 +50,8 @@ class EmulatedXen:
     """A Xen machine that the lab emulates, with two guests of one vCPU.
 
     Dom0 has at most `dom0_vcpus`; `memory_mb` is the memory of the whole machine. Each pCPU gets at most `pcpu_percent`
-    of a CPU of this host, None = no limit. The eight metrics are read over `metrics_s` of each run, 0 = not at all.
+    of a CPU of this host, None = no limit. The eight metrics are read over `metrics_s` of each run, 0 = not at all;
+    with `kernel_tables` also what guests hold of grant entries and slab objects, at rest and at work.
     """
 
     pcpus: int = 4
@@ -59,6 +60,7 @@ class EmulatedXen:
     scheduler: Scheduler = "credit"
     pcpu_percent: float | None = None
     metrics_s: float = 2.0
+    kernel_tables: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ class Campaign:
     warmup_most_s: float
     line_mbit: float | None
     queue_packets: int
+    routers: int
     volume: Volume | None
     host_cap_percent: float | None
     on_off: OnOff | None

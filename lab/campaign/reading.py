@@ -29,6 +29,7 @@ from lab.campaign.model import (
 )
 from lab.errors import CampaignError
 from lab.fields import Fields
+from lab.network import MOST_ROUTERS
 from lab.workloads import KINDS, Workload
 from profiler.limited import MEGABYTE, load_yaml
 from profiler.observed import IsolationSettings, check_id, parse_cpus
@@ -86,6 +87,7 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
         warmup_most_s=top.number("warmup_most_s", warmup_s, least=0, most=3600),
         line_mbit=top.optional("line_mbit", most=1e6),
         queue_packets=top.whole("queue_packets", 1000),
+        routers=top.whole("routers", 0, least=0, most=MOST_ROUTERS),
         volume=_volume(top),
         host_cap_percent=top.optional("host_cap_percent", most=1e6),
         on_off=_on_off(top, members),
@@ -97,7 +99,7 @@ def _campaign(top: Fields, document: Mapping[str, Any]) -> Campaign:
     _check_members(top, campaign)
     _check_on_off(top, campaign)
     if campaign.instances != "container":
-        for name in ("volume", "host_cap_percent"):
+        for name in ("volume", "host_cap_percent", "routers"):
             if top.has(name):
                 top.wrong(name, "needs instances: container")
     return campaign
@@ -218,6 +220,7 @@ def _emulated(top: Fields) -> EmulatedXen | None:
         fields.choice("scheduler", get_args(Scheduler), default.scheduler),
         fields.optional("pcpu_percent", most=100),
         fields.number("metrics_s", default.metrics_s, least=0, most=60),
+        fields.flag("kernel_tables", default.kernel_tables),
     )
     fields.done()
     return emulated

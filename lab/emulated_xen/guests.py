@@ -16,6 +16,7 @@ from lab.guests.image import BootImage
 from lab.processes import wait_until
 from lab.workloads import Site
 from lab.workloads.nginx import nginx
+from profiler.parse.kernel_objects import parse_slabinfo
 
 _UP_S = 240.0
 _SERVES_S = 60.0
@@ -85,6 +86,13 @@ class ServingDomain:
         for port, server in servers.items():
             if not wait_until(partial(self._listens, port), _SERVES_S):
                 raise RunError(f"{server.command[0]} of guest {self.name} does not serve: {server.errors()}")
+
+    def slab_objects(self) -> int:
+        """Objects that its kernel's slab caches hold, over all caches."""
+        if self._channel is None:
+            raise RunError(f"guest {self.name} does not serve")
+        caches = parse_slabinfo(self._channel.read("/proc/slabinfo"), f"/proc/slabinfo of guest {self.name}")
+        return sum(cache.active for cache in caches.values())
 
     def _listens(self, port: int) -> bool:
         try:

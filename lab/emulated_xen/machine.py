@@ -85,7 +85,7 @@ def qemu(parts: XenParts, scratch: Path, shape: EmulatedXen, channel: int, image
     alone = " dom0_vcpus_pin" if shape.dom0_vcpus == 1 else ""
     xen = (
         f"console=com1 com1=115200,8n1 sched={shape.scheduler} dom0_mem=640M,max:640M"
-        f" dom0_max_vcpus={shape.dom0_vcpus}{alone} noreboot loglvl=warning guest_loglvl=warning"
+        f" dom0_max_vcpus={shape.dom0_vcpus}{alone} noreboot loglvl=warning guest_loglvl=warning conring_size=512k"
     )
     linux = "console=hvc0 quiet loglevel=4 panic=-1 net.ifnames=0"
     second = [] if image is None else ["-drive", f"file={image},if=virtio,format=raw,readonly=on"]

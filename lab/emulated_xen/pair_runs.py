@@ -49,6 +49,7 @@ from profiler.backends.xen.backend import XenBackend
 from profiler.backends.xen.runstates import LAG_S
 from profiler.collectors import collect
 from profiler.observed import format_cpus, parse_cpus
+from profiler.parse.kernel_objects import parse_grant_tables
 
 _END_S = 5.0  # for a client that was asked to end
 _ONLINE_S = 20.0  # Dom0's kernel takes vCPUs on and off line by itself
@@ -230,6 +231,7 @@ class EmulatedXenRuns(RunMaker):
         """
         if self._snapshots is None:
             return (), ()
+        tables = self._kernel_tables(machine, run, "_at_rest")
         self._snapshots.start()
         with ExitStack() as opened:
             self._at_work(machine, run, opened)
@@ -240,12 +242,31 @@ class EmulatedXenRuns(RunMaker):
             self._snapshots.take()
             time.sleep(self._shape.metrics_s)
             self._snapshots.take()
+            tables += self._kernel_tables(machine, run, "")
         source = self._snapshots.finish()
         names = {guest.name: entry.instance for guest, entry in self._pairs(run)}
         backend = RenamingBackend(XenBackend(source, "emulated", "full"), names)
         first = backend.read_counters()
         source.advance()
-        return metric_values(collect(first, backend.read_counters()))
+        values, dropped = metric_values(collect(first, backend.read_counters()))
+        return (*values, *tables), dropped
+
+    def _kernel_tables(self, machine: XenMachine, run: Run, when: str) -> list[MetricValue]:
+        """What each guest of the run holds now of its grant table, and its kernel in slab caches (finding N13)."""
+        if not self._shape.kernel_tables:
+            return []
+        machine.dom0.run(["xl", "debug-keys", "g"]).checked()
+        grants = parse_grant_tables(machine.dom0.run(["xl", "dmesg"]).checked().text, "xl dmesg")
+        held: list[MetricValue] = []
+        for guest, entry in self._pairs(run):
+            table = grants[guest.domain]
+            for metric, amount in (
+                ("grant_entries", table.held),
+                ("grant_entries_most", table.most_entries),
+                ("slab_objects", guest.slab_objects()),
+            ):
+                held.append(MetricValue(entry.instance, "instance", metric + when, amount, "count"))
+        return held
 
 
 def _online(machine: XenMachine) -> int:

@@ -22,7 +22,7 @@ def read_titles(path: Path) -> dict[str, Printed]:
 
 def read_statements(path: Path) -> dict[tuple[str, str], Printed]:
     """Every printed statement by finding and name; DatasetError for a broken table."""
-    columns = ("finding", "statement", "quantity", "relation", "value", "low", "high", "unit")
+    columns = ("finding", "statement", "quantity", "relation", "value", "low", "high", "unit", "role")
     rows = read_rows(path / "statements.csv", columns)
     return {(row.text("finding"), row.text("statement")): row.cells for row in rows}
 
@@ -44,9 +44,10 @@ def in_words(printed: Printed) -> str:
 
 
 def statement_rows(statements: Statements) -> list[Row]:
-    """One row per printed statement."""
+    """One row per printed statement; of kind method where it says how a paper measured, and not what it found."""
+    kinds = {"finding": "statement", "method": "method"}
     return [
-        {**row(finding, name, printed["quantity"], in_words(printed), None), "kind": "statement"}
+        {**row(finding, name, printed["quantity"], in_words(printed), None), "kind": kinds[printed["role"]]}
         for (finding, name), printed in statements.items()
     ]
 

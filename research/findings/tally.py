@@ -14,11 +14,12 @@ def tally(rows: Sequence[Row]) -> list[str]:
     only statements count as measured."""
     statements = [row for row in rows if row["kind"] == "statement"]
     shown = [row for row in statements if row["rounds"]]
+    methods = sum(row["kind"] == "method" for row in rows)
     predictions = [row for row in rows if row["kind"] == "prediction"]
     return [
         f"Measured, of {len(statements)} printed statements: {_counted(row['measured_verdict'] for row in shown)}, "
         f"{sum(row['measured_verdict'] is None for row in shown)} shown and not judged, "
-        f"{len(statements) - len(shown)} not measured.",
+        f"{len(statements) - len(shown)} not measured; {methods} more say how the papers measured.",
         f"Predictions whose finding fixed no constant: {_of(predictions, _is_predicted, 'predicted')}.",
         f"Fitted, so that agreement proves nothing: {_of(predictions, _is_fitted, 'predicted')}.",
         f"The same without their finding: {_of(predictions, _is_fitted, 'left_out')}.",

@@ -294,6 +294,7 @@ def test_printed_holds_figures_and_a_few_words_never_sentences() -> None:
 def test_statements_fill_the_cells_that_their_relation_needs() -> None:
     for row in read(DATASET, "statements"):
         name = f"{row['finding']} {row['statement']}"
+        assert row["role"] in {"finding", "method"}, name
         assert re.fullmatch(r"[a-z0-9_]+", row["quantity"]), name
         if row["relation"] in NUMERIC_RELATIONS:
             assert re.fullmatch(r"\d+(\.\d+)?", row["value"]), name

@@ -25,6 +25,7 @@ from lab.emulated_xen.machine import FILES, XenMachine
 from lab.runner import run_campaign
 from models.data.dataset import load_dataset
 from profiler.backends.source import RecordedSource
+from research.findings.lab_runs import LabRuns
 from tests.lab.test_lab_dom0_source import RECORDING, Dom0OfARecording
 from tests.profiler.recorded import recorded_readings
 
@@ -67,6 +68,11 @@ class PretendedDom0(Dom0OfARecording):
             )  # fmt: skip
             printed = "Name                                ID  VCPU   CPU State   Time(s) Affinity (Hard / Soft)\n"
             printed += "".join(rows)
+        elif list(argv) == ["xl", "dmesg"]:
+            asked = self.commands.count(("xl", "debug-keys", "g"))
+            printed = grant_lists({1: 3 * asked, 2: asked})
+        elif argv[1] == "debug-keys":
+            pass
         elif argv[1] == "vcpu-set":
             self.online = int(argv[3])
         elif argv[1] == "vcpu-pin":
@@ -74,6 +80,15 @@ class PretendedDom0(Dom0OfARecording):
         else:
             return super().run(argv, **more)
         return Dom0Answer(tuple(argv), 0, printed.encode(), "")
+
+
+def grant_lists(held: dict[int, int]) -> str:
+    """What Xen says of these domains' entries."""
+    lines = ["gnttab_usage_print_all [ key 'g' pressed"]
+    for domain, entries in held.items():
+        lines += [f"grant-table for remote d{domain} (v1)", "  2 frames (64 max), 0 maptrack frames (1024 max)"]
+        lines += ["[0x000]      0 0x79a02 0x00000002          0 0x079a02 0x19"] * entries
+    return "".join(f"(XEN) {line}\n" for line in [*lines, "gnttab_usage_print_all ] done"])
 
 
 class PretendedMachine:
@@ -91,6 +106,11 @@ class PretendedGuest:
 
     def __init__(self, number: int) -> None:
         self.name, self.domain, self.address = f"vm{number}", number, f"127.0.0.{number + 1}"
+        self._objects = 1000
+
+    def slab_objects(self) -> int:
+        self._objects += 1
+        return self._objects
 
 
 @pytest.fixture
@@ -133,7 +153,7 @@ def test_a_campaign_gives_rows_of_both_guests_from_turns_and_moves_dom0_for_each
         "on_off": {"dwell_ms": 50, "guard_ms": 10, "fill_idle": True},
     }  # fmt: skip
     del document["groups"]
-    document["emulated"]["metrics_s"] = 0.1
+    document["emulated"] |= {"metrics_s": 0.1, "kernel_tables": True}
     path = tmp_path / "campaign.yaml"
     path.write_text(yaml.safe_dump(document), "utf-8")
     summary = run_campaign(
@@ -144,6 +164,15 @@ def test_a_campaign_gives_rows_of_both_guests_from_turns_and_moves_dom0_for_each
     assert [(row.run, row.platform) for row in rows] == [("2-1-1:cpu:cpu", "xen-emulated")]
     assert len(rows[0].outcomes) == 2
     assert all((outcome.solo or 0) > 0 and (outcome.colocated or 0) > 0 for outcome in rows[0].outcomes)
+    [run] = LabRuns.of([tmp_path / "out"]).runs("cpu", "cpu", where=lambda run: run.repeat == "1")
+    for metric in ("grant_entries", "slab_objects"):  # at rest before clients are there, then with all at work
+        before, after = (
+            [run.metric("instance", metric + when, member.instance) for member in run.members]
+            for when in ("_at_rest", "")
+        )
+        assert all(one is not None and other is not None and one < other
+                   for one, other in zip(before, after, strict=True)), metric  # fmt: skip
+    assert run.metric("instance", "grant_entries_most", run.members[0].instance) == 64 * 512
     assert ("xl", "vcpu-set", "Domain-0", "2") in dom0.commands
     assert ("xl", "vcpu-pin", "Domain-0", "all", "0-1") in dom0.commands
     assert ("xl", "vcpu-pin", "vm2", "all", "2") in dom0.commands

@@ -23,7 +23,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "factors.yaml"
 
 FIELDS = (
     "groups", "temporal", "guests", "instances", "narrow", "most_rounds", "line_mbit", "seconds", "rounds", "warmup_s",
-    "seed", "link_mbit", "volume", "host_cap_percent", "workloads", "pairs", "pinnings",
+    "seed", "link_mbit", "volume", "host_cap_percent", "routers", "workloads", "pairs", "pinnings",
 )  # fmt: skip
 KEYS = ("members", "combinations", "cross", "pinnings", "size", "of", "count", "load", "network", "every_min", "hours")
 
@@ -84,7 +84,8 @@ def test_members_may_share_a_set_of_cpus(read: Read) -> None:
         ("narrow: 0.03\nmost_minutes: 90", {"repeats": Repeats(3, 30, 0.03, 90.0)}),
         ("narrow: 0.03\nmost_rounds: 8", {"repeats": Repeats(3, 8, 0.03)}),
         ("temporal: {every_min: 10, hours: 150}", {"temporal": Temporal(10.0, 150.0)}),
-        ("line_mbit: 10\nqueue_packets: 50", {"line_mbit": 10.0, "queue_packets": 50}),
+        ("line_mbit: 10\nqueue_packets: 50", {"line_mbit": 10.0, "queue_packets": 50, "routers": 0}),
+        ("routers: 3", {"routers": 3}),
         (
             "volume: {mb_s: 60, requests_s: 1500}\nhost_cap_percent: 120",
             {"volume": Volume(60.0, 1500.0), "host_cap_percent": 120.0},

@@ -17,7 +17,7 @@ from lab.errors import PreparationError
 from lab.network import Wiring
 from lab.processes import call, wait_until
 from lab.shaping import check_promises, htb_commands, most_segments
-from lab.workloads import WebWorkload
+from lab.workloads import ProbeWorkload, WebWorkload
 from profiler.observed import IsolationSettings, NetworkSettings, parse_cpus
 from tests.lab.container_run import answered_ms, ask, containers, echo, placed, registered, switch_of
 from tests.lab.uplink import ShapingCase, reach
@@ -187,6 +187,19 @@ def test_every_end_of_every_pair_is_steered() -> None:
             file = f"/sys/class/net/{device}/queues/rx-0/rps_cpus"
             mask = call(["ip", "netns", "exec", namespace, "cat", file])
             assert int(mask.replace(",", ""), 16) == 2, (namespace, device)
+
+
+@pytest.mark.lab
+def test_routers_stand_in_a_row_before_the_generators_and_each_answers() -> None:
+    probe = ProbeWorkload("hops", 5, ("--every", "0.02", "--hops", "4"))
+    with containers([placed(0), placed(1)], [probe, probe], wiring=Wiring(routers=3)) as (one, other):
+        for container in (one, other):
+            running = container.start(container.workload.work(container.site, 0, None))
+            assert wait_until(lambda running=running: running.returncode is not None, 20), running.errors()
+            report = json.loads(running.output())
+            way = ["10.78.3.1", "10.78.2.1", "10.78.1.1", container.site.address]
+            assert report["circumstances"]["path"].split(" > ") == way
+            assert [report["values"][f"hop{hop}_lost"]["value"] for hop in (1, 2, 3, 4)] == [0, 0, 0, 0]
 
 
 def test_a_kernel_without_packet_steering_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

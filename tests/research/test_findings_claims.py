@@ -239,3 +239,123 @@ def test_one_round_is_shown_and_undetermined(tmp_path: Path) -> None:
     filled = _filled("N5", "1k-loss", _dataset(tmp_path / "a", runs))
     assert filled["measured"] == "58 % (once)"
     assert filled["measured_verdict"] == "undetermined"
+
+
+def _on_xen(one: str, other: str) -> Members:
+    """Two web servers on the lab's Xen."""
+    return [(f"web-{size}", {"platform": "xen-emulated"}) for size in (one, other)]
+
+
+def test_configurations_of_xen_are_ordered_by_the_rate_of_both_servers(tmp_path: Path) -> None:
+    rates = {"1-1-1": 90.0, "1-2-2": 70.0, "1-3-3": 60.0, "2-2-2": 65.0, "2-1-1": 68.0, "3-1-1": 40.0}
+    runs: Runs = {
+        f"{form}:x": ("group", _on_xen("1k", "1k"), [[rate - 1, rate + 1]] * 4) for form, rate in rates.items()
+    }
+    lab = _dataset(tmp_path / "a", runs)
+    for order_of in ("1k-best-and-worst", "guest-cpus-order-dom0-1", "guest-cpus-order-dom0-2"):
+        assert _filled("N11", order_of, lab)["measured_verdict"] == "agrees", order_of
+    assert _measured("N11", "1k-1k-1-1-1", lab) == (90.0,) * 4
+    assert _measured("N11", "1k-1k-loss-3-1-1", lab) == (pytest.approx(100 * (1 - 40 / 90)),) * 4
+    elsewhere = _dataset(tmp_path / "b", {"1-1-1:x": ("group", _web("1k", "1k"), [[90.0, 90.0]] * 4)})
+    assert _measured("N11", "1k-1k-1-1-1", elsewhere) is None  # a form of the same name, of containers
+
+
+def test_cores_that_all_domains_share_are_compared_by_what_was_used_of_them(tmp_path: Path) -> None:
+    runs: Runs = {f"shared-{cores}:x": ("group", _on_xen("1k", "1k"), [[40.0, 50.0]] * 2) for cores in (1, 3, 4)}
+    used = {1: (40, 28, 32), 3: (60, 50, 52), 4: (80, 60, 60)}  # of Dom0 and both guests, in percent of one CPU
+    metrics = "".join(
+        f"shared-{cores}:x,{n},,driver_domain,cpu,{dom0}\nshared-{cores}:x,{n},web-1k.1,instance,cpu,{one}\n"
+        f"shared-{cores}:x,{n},web-1k.2,instance,cpu,{other}\n"
+        for n in (1, 2)
+        for cores, (dom0, one, other) in used.items()
+    )
+    lab = _dataset(
+        tmp_path / "a", runs, metrics.replace("shared-1:x,2,,driver_domain,cpu,40", "shared-1:x,2,,host,x,1")
+    )
+    assert _measured("N9", "1k-1k-load-3-cores", lab) == (45.0, 45.0)
+    assert _measured("N9", "1k-pairs-host-cpu-1-core", lab) == (100.0,)  # of the round that has all of it
+    assert _measured("N9", "1k-1k-host-cpu-3-4-cores", lab) == (pytest.approx(162 / 3),) * 2
+    assert _measured("N10", "dom0-cpu-with-cores", lab) == (pytest.approx(80 / 4 / 40 - 1),)
+    assert _measured("N10", "1k-guest-cpu-with-cores", lab) == (1.0, 1.0)
+
+
+def test_a_trace_that_saw_no_domain_run_is_no_cpu_of_zero(tmp_path: Path) -> None:
+    metrics = "".join(
+        f"shared-1:x,1,{instance},{scope},cpu,0\n"
+        for instance, scope in (("", "driver_domain"), ("web-1k.1", "instance"), ("web-1k.2", "instance"))
+    )
+    lab = _dataset(tmp_path / "a", {"shared-1:x": ("group", _on_xen("1k", "1k"), [[40.0, 50.0]])}, metrics)
+    assert _measured("N9", "1k-pairs-host-cpu-1-core", lab) is None
+
+
+def test_a_grant_table_is_full_only_where_every_server_of_1_kb_holds_all_of_its_entries(tmp_path: Path) -> None:
+    runs: Runs = {
+        "shared-3:x": ("group", _on_xen("1k", "1k"), [[40.0, 50.0]] * 4),
+        "1-1-1:y": ("group", _on_xen("1k", "1m"), [[40.0, 50.0]] * 4),
+    }
+    held = {"shared-3:x": {"web-1k.1": 128, "web-1k.2": 128}, "1-1-1:y": {"web-1k.1": 128, "web-1m.2": 2}}
+    rows = [
+        f"{run},{n},{instance},instance,{metric},{value}\n"
+        for run, instances in held.items()
+        for n in (1, 2, 3, 4)
+        for instance, entries in instances.items()
+        for metric, value in (
+            ("grant_entries", entries), ("grant_entries_most", 128), ("slab_objects", 148),
+            ("slab_objects_at_rest", 21),
+        )
+    ]  # fmt: skip
+    full = _dataset(tmp_path / "a", runs, "".join(rows))
+    assert _filled("N13", "every-1k-case", full)["measured_verdict"] == "agrees"
+    assert _measured("N13", "grant-entries-pinned", full) == (128.0,) * 4
+    assert _measured("N13", "slab-gain-as-printed", full) == (pytest.approx(148 / 21),) * 4
+    one_lower = "".join(rows).replace(
+        "1-1-1:y,2,web-1k.1,instance,grant_entries,128", "1-1-1:y,2,web-1k.1,instance,grant_entries,9"
+    )
+    some = _dataset(tmp_path / "b", runs, one_lower)
+    assert _filled("N13", "every-1k-case", some)["measured_verdict"] == "undetermined"
+    assert _filled("N15", "grant-table", some)["measured_verdict"] == "agrees"
+
+
+def test_hops_are_told_beside_a_neighbour_that_sends_through_the_same_routers(tmp_path: Path) -> None:
+    def with_hops(path: Path, neighbour: str) -> Path:
+        lab = _dataset(path, {"different:h": ("group", [("hops", {}), (neighbour, {})], [[1.0, 1.0]] * 4)})
+        outcomes = lab / "outcomes.csv"
+        further = "".join(
+            f"different:h,{n},hops.1,hops,{name},{value}\n"
+            for n in (1, 2, 3, 4)
+            for name, value in (("hop1_p95", 0.103), ("hop1_median", 0.1), ("sum_median", 0.4), ("sum_max", 4.4))
+        )
+        outcomes.write_text(outcomes.read_text() + further)
+        return lab
+
+    lab = with_hops(tmp_path / "a", "bulk")
+    assert _filled("L3", "first-hop", lab)["measured_verdict"] == "agrees"
+    assert _filled("L3", "three-hops-spikes", lab)["measured_value"] == pytest.approx(11)
+    assert _filled("L3", "three-hops", lab)["measured_verdict"] is None  # ms of another network
+    assert _measured("L3", "first-hop", with_hops(tmp_path / "b", "cpu")) is None
+
+
+def test_what_binds_a_server_alone_is_what_it_uses_more_of(tmp_path: Path) -> None:
+    sizes = {"1k": (4.0, 440.0), "4k": (6.0, 700.0), "10k": (50.0, 940.0), "30k": (70.0, 960.0), "50k": (75.0, 960.0),
+             "70k": (80.0, 960.0), "100k": (86.0, 960.0)}  # percent blocked, Mbit/s of a line of 1000  # fmt: skip
+    runs: Runs = {f"solo:web-{size}:0:1": ("solo", [(f"web-{size}", {})], [[1.0]]) for size in sizes}
+    metrics = "".join(
+        f"solo:web-{size}:0:1,1,web-{size}.1,instance,{metric},{value}\n"
+        for size, values in sizes.items()
+        for metric, value in zip(("block", "net_mbit"), values, strict=True)
+    )
+    lab = _dataset(tmp_path / "a", runs, metrics)
+    assert _measured("N1", "class-1k-4k", lab) == (pytest.approx(94 - 70),)
+    assert _measured("N1", "class-10k-100k", lab) == (pytest.approx(50 - 94),)
+    assert _measured("N1", "class-1k-100k-larger-hosts", lab) == (pytest.approx(14 - 96),)
+
+
+def test_the_best_pair_is_set_against_the_next_one_of_its_round(tmp_path: Path) -> None:
+    runs: Runs = {
+        f"same:{pair}": ("group", _web(*pair.split("+")), [[95.0 - 5 * n, 90.0]] * 4)
+        for n, pair in enumerate(PAIRS_IN_ORDER)
+    }
+    lab = _dataset(tmp_path / "a", runs)
+    assert _measured("N3", "pair-best", lab) == (pytest.approx(185 / 180),) * 4
+    assert _measured("N3", "pair-second", lab) == (pytest.approx(180 / 175),) * 4
+    assert _measured("N3", "pair-worst", lab) == (pytest.approx(165 / 170),) * 4

@@ -11,7 +11,7 @@ from dataclasses import replace
 from research.findings.claim_registry import number, order
 from research.findings.claim_values import Values, change, first, gain, less, over, percent
 from research.findings.lab_runs import LabRun, LabRuns
-from research.findings.verdicts import SHARE, around
+from research.findings.verdicts import SHARE, around, below
 
 NATIVE, LXC, KVM = "native", "container", "qemu"
 COARSE, FINE = "throughput_1mb", "throughput_64b"
@@ -110,3 +110,16 @@ def contrast_growth(lab: LabRuns) -> Values | None:
 def request_order(lab: LabRuns) -> dict[str, Values | None]:
     kinds = {"native": NATIVE, "lxc": LXC, "kvm": KVM}
     return {name: values(lab, kind, "requests-32", "requests_32") for name, kind in kinds.items()}
+
+
+def _worst_rows(threads: int) -> None:
+    @number("C3", f"kvm-worst-threads-{threads}", unit="x the next worst", agree=below(1.0))
+    def against_next(lab: LabRuns) -> Values | None:
+        workload, name = f"requests-{threads}", f"requests_{threads}"
+        both = [compared(lab, KVM, kind, workload, name, gain) for kind in (LXC, NATIVE)]
+        known = [one for one in both if one is not None]
+        return max(known, key=lambda one: one.middle) if len(known) == len(both) else None
+
+
+for _threads in (8, 32):
+    _worst_rows(_threads)

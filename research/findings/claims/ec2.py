@@ -10,9 +10,10 @@ from __future__ import annotations
 from research.findings.claim_registry import number, order
 from research.findings.claim_values import Values, first, gain, less, over
 from research.findings.lab_runs import LabRun, LabRuns
-from research.findings.verdicts import Region
+from research.findings.verdicts import Region, above
 
 SMALL_CAP = 50.0
+OWN_BURST_MB = 0.131  # between two pauses of the paced sender (section III-A)
 TENS_OF_MS = Region(10.0, 100.0)  # of a clock and not of a machine: the scheduler's periods are what is compared
 
 
@@ -62,6 +63,10 @@ number("E2", "no-retransmissions", unit="segments", agree=Region(high=0.0))(
 
 
 number("E3", "burst-data-max", "driver-domain-buffer")(lambda lab: _of(small(lab, "udp"), "buffer_burst", 1e-6))
+# what arrives at once is a burst of the network only beyond the sender's own chunk of 128 KB
+number("E3", "burst-above-line-rate", unit="MB", agree=above(OWN_BURST_MB))(
+    lambda lab: _of(small(lab, "udp"), "buffer_burst", 1e-6)
+)
 number("E4", "propagation")(lambda lab: _of(medium(lab, "rtt"), "min"))
 
 

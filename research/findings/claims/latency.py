@@ -11,7 +11,7 @@ from research.findings.claim_registry import number, order
 from research.findings.claim_values import Values, against, change, first, gain, less, over, percent
 from research.findings.claims.ec2 import medium, small
 from research.findings.lab_runs import LabRun, LabRuns
-from research.findings.verdicts import POINTS, SHARE, Region, around
+from research.findings.verdicts import POINTS, SHARE, Region, around, below
 
 ONE_CPU = "same"
 # HTB counts frames of 1514 bytes of which TCP with time stamps carries 1448 as payload, which iperf3 reports.
@@ -80,6 +80,23 @@ number("L2", "small-operation-max")(
 )
 
 
+# L3: probes through routers, beside a neighbour that sends through them, too. Its own hops say what the paper's say of
+# interface and routers; times of another network are shown and not judged.
+def hopping(lab: LabRuns) -> list[LabRun]:
+    return lab.runs("hops", "bulk")
+
+
+@number("L3", "first-hop", unit="95th percentile over the median, as a change")
+def first_hop(lab: LabRuns) -> Values | None:
+    return over(hopping(lab), lambda run: change(first("hop1_p95")(run), first("hop1_median")(run)))
+
+
+number("L3", "three-hops")(lambda lab: over(hopping(lab), first("sum_median")))
+number("L3", "three-hops-spikes")(
+    lambda lab: over(hopping(lab), lambda run: gain(first("sum_max")(run), first("sum_median")(run)))
+)
+
+
 def weighted(lab: LabRuns, weight: float) -> list[LabRun]:
     return lab.runs("cpu", "cpu-hog", where=lambda run: run.members[0].weight == weight)
 
@@ -97,6 +114,18 @@ number("L4", "latency-cpu-weight-ratio-10: cpu-hog", unit="ratio")(
 number("L4", "share-gain-at-ratio-10")(
     lambda lab: over(weighted(lab, 2560), lambda run: percent(change(run.members[0].ratio(), run.members[1].ratio())))
 )
+
+
+@number("L4", "weight-is-not-share", unit="of the ratio of weights", agree=below(1 - SHARE))
+def share_of_weights(lab: LabRuns) -> Values | None:
+    """The ratio of what both got, over that of their weights; 1 = a weight is a share."""
+
+    def part(run: LabRun) -> float | None:
+        first_one, other = run.members
+        weights = gain(first_one.weight, other.weight or 256.0)
+        return gain(gain(first_one.ratio(), other.ratio()), weights)
+
+    return over(weighted(lab, 2560), part)
 
 
 def capped(lab: LabRuns, cap: float) -> list[LabRun]:
@@ -253,6 +282,17 @@ number("L8", "cpu-load")(
 number("L8", "disk-and-cpu-load")(
     lambda lab: over(beside(lab, "game-map", "cpu-hog", "disk-pairs-2"), lambda run: run.members[0].ratio("runtime_s"))
 )
+
+
+@number("L8", "cpu-diverted")
+def diverted(lab: LabRuns) -> Values | None:
+    """The hog's part of the CPU time of both, in percent."""
+
+    def part(run: LabRun) -> float | None:
+        game, hog = (run.metric("instance", "cpu", member.instance) for member in run.members)
+        return None if game is None or hog is None else percent(gain(hog, game + hog))
+
+    return over(beside(lab, "game-map", "cpu-hog", form=ONE_CPU), part)
 
 
 def _inverse(runs: list[LabRun]) -> Values | None:

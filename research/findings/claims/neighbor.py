@@ -15,6 +15,7 @@ from typing import TypeVar
 from research.findings.claim_registry import number, order
 from research.findings.claim_values import Values, against, change, gain, less, over, percent
 from research.findings.lab_runs import LabRun, LabRuns
+from research.findings.verdicts import Region, above, below
 
 ORDERED_PAIRS = ("1k+1k", "1k+10k", "1k+50k", "1k+100k", "30k+100k", "50k+100k")  # of N3
 THREE = ("1k+1k", "1k+100k", "100k+100k")
@@ -67,6 +68,11 @@ def ratio(run: LabRun, at: int = 0) -> float | None:
     if len({member.workload for member in run.members}) == 1:
         return of_known(fmean, [member.ratio() for member in run.members])
     return run.members[at].ratio()
+
+
+def kilobytes(rate: float | None, size: float) -> float | None:
+    """KB/s of a server of pages of this size."""
+    return None if rate is None else size * rate
 
 
 def response(run: LabRun, at: int) -> float | None:
@@ -201,6 +207,43 @@ def pages_from_10k(lab: LabRuns) -> Values | None:
 order("N2", "pages-per-execution-highest")(lambda lab: {size: pages_alone(lab, size) for size in ("10k", *OTHER_SIZES)})
 
 
+# N1: what a server alone uses up, its CPU or the line. The larger hosts of the paper and this one have 1 Gbit/s, the
+# smallest has a tenth of it.
+LINE_MBIT = 1000.0
+
+
+def cpu_used(run: LabRun) -> float | None:
+    """The part of the time in which a server alone is not blocked, in percent: then its CPU works, for it or for the
+    packets that it waits behind. The driver domain's own time is that of both ends of the line, and is not added."""
+    return less(100.0, of_guests(run, "block"))
+
+
+def cpu_before_line(run: LabRun) -> float | None:
+    """By how many points a server uses more of its CPU than of the line; above 0 its CPU is what binds it."""
+    return less(cpu_used(run), percent(gain(run.metric("instance", "net_mbit", run.members[0].instance), LINE_MBIT)))
+
+
+def bound_by(statement: str, sizes: Sequence[str], which: Callable[[Sequence[float]], float], agree: Region) -> None:
+    """Register whether all these sizes are bound by one of the two: the one that is least so."""
+
+    @number("N1", statement, unit="points of CPU over line", agree=agree)
+    def claim(lab: LabRuns) -> Values | None:
+        return of_sizes(lab, sizes, lambda runs: of_known(which, [cpu_before_line(run) for run in runs.values()]))
+
+
+ALL_SIZES = ("1k", "4k", "10k", *NET_SIZES)
+bound_by("class-1k-4k", CPU_SIZES, min, above(0.0))
+bound_by("class-10k-100k", ("10k", *NET_SIZES), max, below(0.0))
+bound_by("class-1k-100k-larger-hosts", ALL_SIZES, min, above(0.0))
+bound_by("class-1m-larger-hosts", ("1m",), max, below(0.0))
+number("N1", "cpu-1k-4k")(
+    lambda lab: of_sizes(lab, CPU_SIZES, lambda runs: of_known(min, [cpu_used(run) for run in runs.values()]))
+)
+number("N1", "cpu-network-bound")(
+    lambda lab: of_sizes(lab, ("10k", *NET_SIZES), lambda runs: of_known(max, [cpu_used(run) for run in runs.values()]))
+)
+
+
 def _by_pair(lab: LabRuns, names: Sequence[str], value: Callable[[LabRun], float | None]) -> dict[str, Values | None]:
     return {name: over(pair(lab, name), value) for name in names}
 
@@ -212,6 +255,37 @@ def scores(lab: LabRuns) -> dict[str, Values | None]:
 
 for _name in ORDERED_PAIRS:
     show("N3", _name, of=_name, value=combined, unit="ratio")
+
+
+def _over_others(first: Sequence[str], others: Sequence[str], least: bool) -> Callable[[LabRuns], Values | None]:
+    """The combined score of some pairs over that of other pairs in the same round: the least of the first over the most
+    of the others, or the most over the least."""
+    ends: tuple[Callable[[Sequence[float]], float], ...] = (min, max) if least else (max, min)
+
+    def factor(runs: Mapping[str, LabRun]) -> float | None:
+        one, other = (
+            of_known(end, [combined(runs[name]) for name in names])
+            for end, names in zip(ends, (first, others), strict=True)
+        )
+        return gain(one, other)
+
+    return lambda lab: of_rounds({name: pair(lab, name) for name in (*first, *others)}, factor)
+
+
+WORST = ORDERED_PAIRS[:2]
+number("N3", "pair-best", unit="x the next", agree=above(1.0))(
+    _over_others(("1k+100k",), (*WORST, "1k+50k", *ORDERED_PAIRS[4:]), True)
+)
+number("N3", "pair-second", unit="x the next", agree=above(1.0))(
+    _over_others(("1k+50k",), (*WORST, *ORDERED_PAIRS[4:]), True)
+)
+number("N3", "pair-worst", unit="x the next", agree=below(1.0))(_over_others(WORST, ORDERED_PAIRS[2:], False))
+number("N4", "least-competition", unit="x the next", agree=above(1.0))(
+    _over_others(("1k+100k",), ("1k+1k", "100k+100k"), True)
+)
+show("N7", "1k-net-io", of="1k+100k", value=reached)
+show("N7", "100k-net-io", of="1k+100k", value=lambda run: kilobytes(reached(run, 1), 100))
+
 show("N3", "pair-1k-100k-combined", of="1k+100k", value=combined)
 
 for _finding, _run in (("N4", "neighbor-1-1k-100k"), ("N7", "neighbor-1-1k-100k-net-io")):
