@@ -192,14 +192,16 @@ class _Ranked:
         if function is None or leaves.max() > BITS * MOST_WORDS or ranks > MOST_RANKS:
             return None
         rank = np.zeros(len(splits), dtype=np.int16)
-        for at, of_feature in enumerate(thresholds):
-            rank[feature == at] = 1 + np.searchsorted(of_feature, trees.threshold[splits[feature == at]])
-        # an unknown value has one rank more in a second set of columns, in which it passes
+        for number, of_feature in enumerate(thresholds):
+            rank[feature == number] = 1 + np.searchsorted(of_feature, trees.threshold[splits[feature == number]])
+        # ranks stand twice: in the second set of columns an unknown value passes every comparison
         column = feature + np.where(trees.unknown_left[splits], trees.features, 0).astype(np.int32)
         tree = np.searchsorted(trees.first, splits, side="right") - 1
         begin, end = (before[nodes] - first_leaf[tree] for nodes in (splits + 1, trees.right[splits]))
         first_word = np.concatenate([[0], np.cumsum(-(-leaves // BITS))])
-        words, at, kept = [], [], []
+        words: list[Ints] = []
+        at: list[Ints] = []
+        kept: list[Ints] = []
         for number in range(MOST_WORDS):  # the leaves of a left branch that are in this word of its tree
             low, high = (np.clip(edge - BITS * number, 0, BITS) for edge in (begin, end))
             some = np.flatnonzero(high > low)
