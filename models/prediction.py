@@ -121,6 +121,15 @@ def unasked(present: Bools) -> BandArrays:
     return BandArrays(nothing, nothing, nothing)
 
 
+def correction_of(predictor: Predictor) -> tuple[float, float] | None:
+    """Between which values the logarithm of predicted over analytic T/B lies, whatever the scene; None = not known.
+    Such a predictor never expects a T/B above 1."""
+    if predictor.origin == "prior":
+        return 0.0, 0.0
+    found: tuple[float, float] | None = getattr(predictor, "correction", None)
+    return found
+
+
 class Predictor(Protocol):
     """Turns scenes into predictions; `version` names it, `origin` says where its training data came from, `metrics` are
     the keys of profiles that it was made for.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -159,6 +160,14 @@ class _RankedHosts:
     broken: Bools
     reserved: Floats
 
+    def scores_of(self, hosts: Ints, shown: int) -> tuple[Floats, float]:
+        """The scores of the same hosts in another order, (H,), and about the least one of the first so many that keep
+        all limits, -inf where there are fewer."""
+        score = self.scores.score[self.class_of_host]
+        best = score[~self.broken[self.class_of_host]][:shown]
+        place = np.argsort(self.hosts)[np.searchsorted(np.sort(self.hosts), hosts)]
+        return score[place], float(best.min()) - scoring.EQUAL if len(best) == shown else -np.inf
+
     def ranked_hosts(self, question: PlacementQuestion, predictions: ClassPredictions, ranks: Ints) -> list[RankedHost]:
         """The hosts of these ranks, from 0."""
         if not len(ranks):
@@ -224,20 +233,36 @@ def _rank_promising(
 ) -> tuple[HostClasses, ClassPredictions, _RankedHosts]:
     """The same of those that the answer is about.
 
-    The most promising ones are predicted; and as long as the later half of them holds one that is shown, twice as many.
+    The most promising ones of each kind of host are predicted; and of a kind of which the later half holds one that is
+    shown, twice as many. Of a learned model then those whose estimate, corrected as it corrected those that were
+    predicted, comes near to what is shown (decision 186).
     """
-    by_rank, needed = by_promise(question, hosts)
-    by_rank = by_rank[~needed[by_rank]]
+    promise = by_promise(question, hosts)
+    by_rank = promise.order[~promise.needed[promise.order]]
     shown = max(question.request.limit, 2)
-    count = max(min(FINALISTS, len(hosts) // 2), 2 * question.request.limit, MAX_TIES)
-    while True:
-        chosen = needed.copy()
-        chosen[by_rank[:count]] = True
+    least = max(2 * question.request.limit, MAX_TIES)
+    of_kind = [by_rank[promise.kind[by_rank] == one] for one in np.unique(promise.kind[by_rank]).tolist()]
+    share = max(min(FINALISTS, len(hosts) // 2), least) / max(len(by_rank), 1)
+    counts = [max(math.ceil(share * len(places)), least) for places in of_kind]
+    grows = [True]
+    while any(grows):
+        chosen = promise.needed.copy()
+        for places, count in zip(of_kind, counts, strict=True):
+            chosen[places[:count]] = True
         ranking = _rank_all(question, hosts[chosen], remembered)
-        late = hosts[by_rank[count // 2 : count]]
-        if count >= len(by_rank) or not np.isin(ranking[2].hosts[:shown], late).any():
-            return ranking
-        count *= 2
+        best = ranking[2].hosts[:shown]
+        grows = [
+            count < len(places) and bool(np.isin(best, hosts[places[count // 2 : count]]).any())
+            for places, count in zip(of_kind, counts, strict=True)
+        ]
+        counts = [count * (1 + more) for count, more in zip(counts, grows, strict=True)]
+    while question.predictor.origin != "prior":
+        further = promise.may_be_shown(chosen, *ranking[2].scores_of(hosts[chosen], shown))
+        if not further.any():
+            break
+        chosen |= further
+        ranking = _rank_all(question, hosts[chosen], remembered)
+    return ranking
 
 
 def _rank_hosts(

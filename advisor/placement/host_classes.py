@@ -28,7 +28,7 @@ from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
 from models.once import Once
-from models.prediction import BandArrays, InterferencePrediction, Predictor, unasked
+from models.prediction import BandArrays, InterferencePrediction, Predictor, correction_of, unasked
 
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
 MAX_CELLS = 150_000
@@ -258,8 +258,8 @@ def _predicted(
     if len(new_with.first):
         base, absent = base_with(question, hosts[new_with.first])
         options = options_on(question, hosts[new_with.first], base)
-    # By the prior nobody gets faster than alone, so that a pinning may be known to gain too little.
-    may_wait = question.predictor.origin == "prior" and question.request.objective != "pack"
+    # No instance is predicted to be faster than alone, so that a pinning may be known to gain too little.
+    may_wait = correction_of(question.predictor) is not None and question.request.objective != "pack"
     now = max(sum(not option.pins for option in options), 1) if may_wait else len(options)
     scenes += [with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options[:now]]
     if scenes:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+
 import numpy as np
 
 from advisor.placement.headroom import HostHeadroom, headroom_of, newcomer_sums, sums_with, sums_without
@@ -12,28 +15,74 @@ from models.arrays import Bools, Floats, Ints
 from models.physics.clock import clock, clock_lost
 from models.physics.hyperthreads import core_lost, cores, shares_a_core
 from models.physics.peak_demand import shares
+from models.prediction import correction_of
 
 SURELY_FINE = 0.995  # who gets about so much of its demand, on a host where all are treated alike, keeps a limit
 HIGHEST_LIMIT = 0.97  # up to this one
+MOST_KINDS = 16  # of hosts, each of which is searched by itself
 
 
 def may_screen(question: PlacementQuestion) -> bool:
-    """Whether the estimate says anything of the answer: the prior's, in which the most harmed decides or their sum."""
-    return question.predictor.origin == "prior" and question.request.objective != "pack"
+    """Whether the estimate says anything of the answer: of the analytic model's, or of one that corrects it within
+    known bounds, in which the most harmed decides or their sum."""
+    return correction_of(question.predictor) is not None and question.request.objective != "pack"
 
 
-def by_promise(question: PlacementQuestion, hosts: Ints) -> tuple[Ints, Bools]:
-    """Places (H,) of the hosts at these positions, the most promising one first, and which of them have to be predicted
-    whatever the estimate says, (H,): those where somebody's limit may be violated, for an answer names all of them.
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What an estimate says of H hosts, (H,) each: `order` are their places, the most promising one first; `needed` are
+    those to predict whatever the estimate says, where a limit may be violated, for an answer names all of them; `kind`
+    numbers the kinds of hosts of which a model may know something of its own. `score` is estimated, from `signals`
+    (H, K), among others."""
 
-    The order is that of an answer, with estimates for scores.
-    """
+    order: Ints
+    needed: Bools
+    kind: Ints
+    score: Floats
+    signals: Floats
+
+    def may_be_shown(self, predicted: Bools, scores: Floats, least_shown: float) -> Bools:
+        """Which hosts that were not `predicted` (H,) may have a score of at least `least_shown`; (H,).
+
+        A model's scores (P,) of those that were differ from the estimates by what the signals explain, as least
+        squares find, and by at most as much more as on any host that was predicted.
+        """
+        kinds = self.kind[:, None] == np.unique(self.kind[predicted])[None]
+        columns = np.concatenate([kinds, self.signals, self.signals**2], axis=1)
+        off = scores - self.score[predicted]
+        weights = np.linalg.lstsq(columns[predicted], off, rcond=None)[0]
+        fitted = columns @ weights
+        margin = max(float((off - fitted[predicted]).max(initial=0.0)), 0.0)
+        return np.asarray(~predicted & (self.score + fitted + margin >= least_shown))
+
+
+def by_promise(question: PlacementQuestion, hosts: Ints) -> Promise:
+    """The hosts at these positions (H,) in the order of an answer, with estimates for scores."""
     score, after = _estimated(question, hosts)
     headroom = headroom_of(question, hosts)
     lowest = scoring.grouped(after, scoring.NOTICED)
     fits = headroom.one_node.astype(np.float64)
     order = scoring.order(scoring.grouped(score, scoring.EQUAL), hosts, lowest, fits, headroom.least)
-    return order, _limits_in_question(question, hosts, after, headroom)
+    signals = np.stack([after, headroom.cpu, headroom.before[0]], axis=1)
+    needed = _limits_in_question(question, hosts, after, headroom)
+    return Promise(order, needed, _kinds(question, hosts), score, signals)
+
+
+def _kinds(question: PlacementQuestion, hosts: Ints) -> Ints:
+    """Hosts that a learned model may tell apart by what they are, as numbers; all are of one kind to the analytic
+    model, whose estimate looks at their clocks and cores already. Of very many kinds the rarest are one."""
+    kind = np.zeros(len(hosts), dtype=np.int64)
+    if question.predictor.origin == "prior":
+        return kind
+    scenes = question.snapshot.scenes
+    parts = (scenes.host_numbers, scenes.kind, scenes.disk_kind, scenes.disk_mb_s, scenes.mem_bw_mb_s)
+    numbers = np.column_stack([np.asarray(part[hosts], dtype=np.float64) for part in parts])
+    rows = np.ascontiguousarray(numbers).view(f"V{numbers.itemsize * numbers.shape[1]}").ravel().tolist()
+    described = list(zip(rows, scenes.platform[hosts].tolist(), strict=True))
+    common = [one for one, _ in Counter(described).most_common(MOST_KINDS)]
+    number = {one: at + 1 for at, one in enumerate(common)}
+    kind[:] = [number.get(one, 0) for one in described]
+    return kind
 
 
 def _estimated(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats]:
@@ -67,6 +116,8 @@ def _limits_in_question(question: PlacementQuestion, hosts: Ints, after: Floats,
         ~np.isnan(limits(snapshot, hosts, newcomer, question.slots)).all(axis=1)
         for limits in (latency_limits_of, short_limits_of)
     )
+    least = correction_of(question.predictor)
+    highest = highest / np.exp(0.0 if least is None else least[0])  # below it even where a model takes off the most
     alike = ~snapshot.restrained[hosts] & (newcomer.settings == type(newcomer.settings)())
     fine = alike & (after >= SURELY_FINE) & (highest <= HIGHEST_LIMIT) & (headroom.nic >= 0)
     return np.asarray(waits | shorts | ((highest > 0) & ~fine))

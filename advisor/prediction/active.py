@@ -15,7 +15,7 @@ from advisor.errors import BrokenArtifact
 from advisor.prediction.cache import PredictionCache
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor
+from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor, correction_of
 
 T = TypeVar("T")
 Notes = tuple[str, ...]
@@ -59,6 +59,11 @@ class PredictorProxy:
     def of_windows(self) -> bool:
         """Whether windows of hosts taught it the share that instances get of their demand."""
         return bool(getattr(self.predictor, "of_windows", False))
+
+    @property
+    def correction(self) -> tuple[float, float] | None:
+        """As `models.prediction.correction_of`."""
+        return correction_of(self.predictor)
 
     @property
     def hosts_of_windows(self) -> int | None:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from advisor.domain import Instance
 from advisor.placement import decision
+from advisor.prediction.active import PredictorProxy
 from advisor.snapshot import ClusterSnapshot
-from models.data.scene import DAY_PARTS
+from models.data.scene import DAY_PARTS, HOST_NUMBERS, SceneBatch
 from models.physics.peak_demand import FIGURES, shares
+from models.physics.prior import PriorPredictor
+from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from profiler.demand import Demand
 from tests.advisor.core.core_clouds import Counting, ask, cloud, codes, host, hosts_of, request, vm
+from tests.examples import examples
 
 HOSTS = 150
 
@@ -103,6 +112,83 @@ def test_of_hosts_that_differ_in_the_speed_of_their_cores_the_fastest_are_predic
     ]
     found = ask(cloud(hosts, residents), request(newcomer(), objective=objective, limit=3))
     assert sorted(hosts_of(found)) == ["h147", "h148", "h149"]
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected(PredictorProxy):
+    """The analytic model with a correction, as one that was learned: by what a host is, how busy it is, how busy an
+    instance is there, and how much the analytic model takes off."""
+
+    of_host: tuple[float, ...] = ()
+    of_load: float = 0.0
+    of_own: float = 0.0
+    of_analytic: float = 0.0
+
+    @property
+    def version(self) -> str:
+        return "corrected"
+
+    @property
+    def origin(self) -> str:
+        return "measured"
+
+    @property
+    def correction(self) -> tuple[float, float]:
+        return -1.0, 0.5
+
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        found = self.predictor.predict(scenes, targets)
+        mean = np.nan_to_num(scenes.cpu_demand[:, :, 0])
+        load = np.where(scenes.present, mean, 0.0).sum(axis=1, keepdims=True) / scenes.pcpus[:, None]
+        clock = np.nan_to_num(scenes.host_numbers[:, HOST_NUMBERS.index("cpu_mhz")]) % 7
+        by_host = np.array(self.of_host)[clock.astype(int) % len(self.of_host)][:, None]
+        lost = 1 - np.minimum(found.throughput.expected, 1)
+        log = by_host - self.of_load * load - self.of_own * load * mean / np.maximum(scenes.vcpus, 1) + self.of_analytic * lost
+        factor = np.exp(np.clip(log, *self.correction))
+        edges = (found.throughput.expected, found.throughput.lower, found.throughput.upper)
+        return replace(found, throughput=BandArrays(*(np.minimum(edge * factor, 1.0) for edge in edges)))
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(
+    of_host=st.lists(st.sampled_from([0.0, -0.02, -0.1, -0.4]), min_size=1, max_size=3),
+    of_load=st.floats(0.0, 0.3),
+    of_own=st.floats(0.0, 0.3),
+    of_analytic=st.floats(-0.5, 0.5),
+    loads=st.sampled_from([(0.2, 0.9), (0.9, 1.4), (0.5, 0.8)]),
+    wanted=st.sampled_from([{}, {"min_throughput_ratio": 0.9}, {"service": "latency"}]),
+    objective=st.sampled_from(["worst", "total"]),
+)
+def test_an_answer_of_a_learned_model_that_predicts_only_promising_hosts_equals_the_one_that_predicts_all(
+    of_host: list[float],
+    of_load: float,
+    of_own: float,
+    of_analytic: float,
+    loads: tuple[float, float],
+    wanted: dict[str, Any],
+    objective: str,
+) -> None:
+    """Also where the best hosts are of a kind that only the model knows to be better."""
+    model = Corrected(PriorPredictor(), tuple(of_host), of_load, of_own, of_analytic)
+    snapshot = of_several_types(*loads)
+    question = request(newcomer(**wanted), objective=objective, limit=3)
+    found = ask(snapshot, question, model)
+    with patch.object(decision, "SCREENED_FROM", HOSTS + 1):
+        full = ask(snapshot, question, model)
+    shown, wanted_shown = ([(one.host, one.pinning) for one in answer.candidates] for answer in (found, full))
+    assert shown == wanted_shown
+    assert [one.score for one in found.candidates] == pytest.approx([one.score for one in full.candidates], abs=1e-9)
+    assert codes(found) == codes(full)
+
+
+@cache
+def of_several_types(low: float, high: float) -> ClusterSnapshot:
+    """The same hosts, of five types that differ in their clock: the most loaded ones have one of their own."""
+    made = unlike(low, high)
+    load = made.demand_sums[:, 0, 0]
+    types = np.where(load > np.quantile(load, 0.8), 4, np.arange(HOSTS) % 4)
+    hosts = [replace(one, cpu_mhz=2100.0 + kind) for one, kind in zip(made.hosts, types.tolist(), strict=True)]
+    return cloud(hosts, [one for residents in made.residents for one in residents])
 
 
 def test_a_host_that_breaks_a_residents_limit_is_named_however_little_it_promises() -> None:
