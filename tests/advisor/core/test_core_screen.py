@@ -143,7 +143,12 @@ class Corrected(PredictorProxy):
         clock = np.nan_to_num(scenes.host_numbers[:, HOST_NUMBERS.index("cpu_mhz")]) % 7
         by_host = np.array(self.of_host)[clock.astype(int) % len(self.of_host)][:, None]
         lost = 1 - np.minimum(found.throughput.expected, 1)
-        log = by_host - self.of_load * load - self.of_own * load * mean / np.maximum(scenes.vcpus, 1) + self.of_analytic * lost
+        log = (
+            by_host
+            - self.of_load * load
+            - self.of_own * load * mean / np.maximum(scenes.vcpus, 1)
+            + self.of_analytic * lost
+        )
         factor = np.exp(np.clip(log, *self.correction))
         edges = (found.throughput.expected, found.throughput.lower, found.throughput.upper)
         return replace(found, throughput=BandArrays(*(np.minimum(edge * factor, 1.0) for edge in edges)))
