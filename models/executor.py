@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
+from itertools import islice
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ Result = TypeVar("Result")
 ADDRESS = re.compile(r"(tcp|tls)://[^\s/:]+:\d{1,5}")
 CONNECT_S = 10.0  # until a scheduler has answered
 WATCH_S = 1.0  # between two looks at whether the workers of a cluster are still there
-MOST_WAITING = 4  # tasks for each process or worker that are handed over at a time: their rows are held twice
+WAITING = 1  # tasks that are handed over before there is a process or worker for them: their rows are held twice
 
 
 class WorkersLostError(RuntimeError):
@@ -159,23 +160,24 @@ def at_once(run: Executor) -> int:
 def each(
     run: Executor,
     function: Callable[[Task], Result],
-    tasks: Sequence[Task],
+    tasks: Iterable[Task],
     done: Callable[[int], None] = lambda _count: None,
 ) -> list[Result]:
     """The function's results in the order of the tasks, the same wherever they run; `done` hears how many are there.
 
-    Function and tasks must be picklable and belong to a module. What a task raises is raised, WorkersLostError where a
-    process is lost, or every worker of a cluster; what a lost worker had to do another one does.
+    A task is taken when there is room for it, so that those that carry rows may be made one by one. Function and tasks
+    must be picklable and belong to a module. What a task raises is raised, WorkersLostError where a process is lost, or
+    every worker of a cluster; what a lost worker had to do another one does.
     """
     results: dict[int, Result] = {}
     running: dict[Future[Result], int] = {}
-    waiting = list(range(len(tasks)))[::-1]
-    most = MOST_WAITING * at_once(run)
+    waiting, most = enumerate(tasks), at_once(run) + WAITING
     try:
-        while waiting or running:
-            while waiting and len(running) < most:
-                number = waiting.pop()
-                running[run.submit(function, tasks[number])] = number
+        while True:
+            for number, task in islice(waiting, most - len(running)):
+                running[run.submit(function, task)] = number
+            if not running:
+                return [results[number] for number in range(len(results))]
             for future in wait(running, timeout=WATCH_S, return_when=FIRST_COMPLETED).done:
                 results[running.pop(future)] = future.result()
                 done(len(results))
@@ -193,4 +195,3 @@ def each(
     finally:
         for future in running:
             future.cancel()
-    return [results[number] for number in range(len(tasks))]

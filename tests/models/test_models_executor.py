@@ -38,6 +38,21 @@ def test_results_come_in_the_order_of_the_tasks(processes: int) -> None:
     assert counts == list(range(1, 24))
 
 
+def test_tasks_are_taken_only_as_there_is_room_for_them() -> None:
+    taken: list[int] = []
+    left: list[int] = []
+
+    def made() -> Iterator[int]:
+        for task in range(10):
+            taken.append(task)
+            yield task
+
+    with executor(1) as run:
+        found = each(run, math.factorial, made(), lambda count: left.append(len(taken) - count))
+    assert found == [math.factorial(task) for task in range(10)]
+    assert max(left) <= 1
+
+
 def test_one_process_is_this_one() -> None:
     with executor(1) as run:
         assert each(run, process_id, [0]) == [os.getpid()]
