@@ -17,7 +17,7 @@ from advisor.access.audit import Audit, acting, actor
 from advisor.access.idempotency import Idempotency, KeptAnswer
 from advisor.access.keystone import Keystone
 from advisor.access.sessions import form_key
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, InvalidInput
 from advisor.inventories.reading import InventorySource, Reading, WatchedSource
 from advisor.inventories.sources import HISTORIES, SOURCES, WATCHED, SourceOptions, open_source
 from advisor.inventories.sync import SyncDiff
@@ -26,6 +26,7 @@ from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut, span_s
 from advisor.moves import MOVERS, MoveOutcome, Mover, Standing, open_mover
+from advisor.prediction import posted
 from advisor.progress import Progress
 from advisor.reports.folders import REPORT_KINDS, Reported, every_s, repeat
 from advisor.serving.access import AccessService
@@ -39,7 +40,7 @@ from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.serving.telemetry import TelemetryService
 from advisor.serving.window_checks import WindowChecks
 from advisor.settings import Settings
-from advisor.store import held, models, windows
+from advisor.store import colocations, held, models, windows
 from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
 from advisor.store.later_writes import LaterWrites
@@ -88,6 +89,9 @@ __all__ = [
     "restore_database",
     "span_s",
 ]
+
+
+MOST_LEARNED = 20_000  # posted co-locations, the newest
 
 
 class Advisor:
@@ -181,6 +185,37 @@ class Advisor:
             kept_windows = windows.since(connection, now.timestamp() - seconds)
         with training.speaking(self._state_dir):
             return window_training.write_dataset(kept_windows, self._state_dir / "telemetry", now)
+
+    def telemetry_datasets(self, seconds: float) -> list[Path]:
+        """Both as dataset directories: what users posted, and windows of the last so many seconds.
+
+        InvalidInput where nothing was posted and too few windows are stored; the others as each of them.
+        """
+        results = self.posted_dataset()
+        try:
+            return [self.window_dataset(seconds), *([results] if results else [])]
+        except InvalidInput:
+            if results is None:
+                raise
+            return [results]
+
+    def posted_dataset(self) -> Path | None:
+        """Write the co-locations that users posted as a dataset directory in the state folder, as their hosts and
+        instances are known now; None where there are none of hosts that are there.
+
+        OutOfSpace or StorageUnavailable where it cannot be written.
+        """
+        now = self._clock()
+        with self._transactions.read() as connection:
+            stored = colocations.newest(connection, MOST_LEARNED)
+        if not stored:
+            return None
+        snapshot = self._cache.at(now)[0].snapshot
+        scenes = [scene for scene, _ in posted.scenes_of(stored, snapshot)]
+        if not scenes:
+            return None
+        with training.speaking(self._state_dir):
+            return window_training.write_posted(scenes, snapshot.workloads, self._state_dir / "telemetry", now)
 
     def roll_back_if_worse(self) -> TurnedOut | None:
         """Roll the active model back where windows showed its answers to be worse than the prior's; how it turned out,

@@ -81,7 +81,7 @@ from advisor.domain.evidence import (
 from advisor.domain.known import Find, asked_about, changed, found_in, unpinned
 from advisor.domain.list_words import listed
 from advisor.domain.names import NAMES, ids_by_name, known_as, names_of, spellings, spoken
-from advisor.domain.outcomes import AnsweredAs, PredictedVsObserved, RecommendationOutcome
+from advisor.domain.outcomes import AnsweredAs, PostedColocation, PredictedVsObserved, RecommendationOutcome
 from advisor.domain.page import Page
 from advisor.domain.plans import (
     PINNING_POLICIES,

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from advisor.domain.answers import Band, Recommendation
+from profiler.observed import Colocation
 
 AnsweredAs = Literal["all", "real", "told"]  # every answer, those that were no dry run, those with an outcome
 
@@ -23,6 +24,14 @@ class PredictedVsObserved:
     def inside(self) -> bool | None:
         """Whether it was measured inside the interval; None where nothing was predicted."""
         return None if self.band is None else self.band.lower <= self.measured <= self.band.upper
+
+
+@dataclass(frozen=True, slots=True)
+class PostedColocation:
+    """A co-location that a user posted, with who that was by the audit log, "" = from before senders were kept."""
+
+    colocation: Colocation
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)

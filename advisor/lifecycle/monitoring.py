@@ -17,6 +17,7 @@ from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.lifecycle.window_checks import WindowRows
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.posted import unmoved
 from advisor.settings import Settings
 from advisor.store import held, models, observed
 from advisor.store.recommendations import RecordedOutcome
@@ -42,8 +43,8 @@ class Monitor:
         self._qualities: dict[str, tuple[tuple[int, int, int], ModelQuality]] = {}
 
     def judges(self, shadows: Iterable[str], chosen: ActivePredictor) -> tuple[OutcomeScorer, ...]:
-        """The model in use, the `shadows` by version, and the prior as the yardstick of all."""
-        scorers = [] if chosen.degraded else [OutcomeScorer("active", chosen.predictor)]
+        """The model in use, the `shadows` by version, and the prior as the yardstick of all; each as it was trained."""
+        scorers = [] if chosen.degraded else [OutcomeScorer("active", unmoved(chosen.predictor))]
         scorers += [OutcomeScorer("shadow", shadow) for shadow in self._read(tuple(shadows)) if shadow is not None]
         if all(not isinstance(judge.predictor, PriorPredictor) for judge in scorers):
             scorers.append(OutcomeScorer("baseline", PriorPredictor()))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from advisor.errors import InvalidInput
 from advisor.experiments import probe_planning
-from models.data.window_dataset import SharedWindow, write_windows
+from models.data import window_dataset
+from models.data.profile import WorkloadProfile
+from models.data.window_dataset import PostedScene, SharedWindow
 from models.evaluation.window_figures import ENOUGH_S, ENOUGH_SCENES, Question, WindowFigures, WindowKey
 from models.physics.prior import PriorPredictor
 from profiler.whole_files import replace_whole
@@ -34,6 +36,15 @@ class TurnedOut:
         return self.error > self.prior + WORSE
 
 
+def write_posted(
+    scenes: Sequence[PostedScene], profiles: Sequence[WorkloadProfile], folder: Path, now: datetime
+) -> Path:
+    """Write posted co-locations as a dataset directory below `folder`, whole or not at all, in place of the former."""
+    return _written(
+        folder, "posted", lambda new: window_dataset.write_posted(new, f"posted-{_day(now)}", scenes, profiles)
+    )
+
+
 def write_dataset(windows: Sequence[SharedWindow], folder: Path, now: datetime) -> Path:
     """Write windows as a dataset directory below `folder`, whole or not at all, instead of the one before.
 
@@ -46,12 +57,20 @@ def write_dataset(windows: Sequence[SharedWindow], folder: Path, now: datetime) 
             "let agents push to the service (docs/models.md), then try again"
         )
         raise InvalidInput(message, field="from_telemetry")
+    return _written(folder, "windows", lambda new: window_dataset.write_windows(new, f"windows-{_day(now)}", windows))
+
+
+def _day(now: datetime) -> str:
+    return f"{now.astimezone(UTC):%Y%m%d}"
+
+
+def _written(folder: Path, name: str, write: Callable[[Path], None]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    home = folder / "windows"
-    with tempfile.TemporaryDirectory(prefix=".windows-", dir=folder) as draft:
+    home = folder / name
+    with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as draft:
         new = Path(draft) / home.name
         new.mkdir()
-        write_windows(new, f"windows-{now.astimezone(UTC):%Y%m%d}", windows)
+        write(new)
         if home.exists():  # moved out of the way whole: what is half removed would be taken for all of it
             home.replace(Path(draft) / "former")
         replace_whole(new, home)

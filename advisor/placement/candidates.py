@@ -289,7 +289,8 @@ def with_changes(placed: PlacedNewcomer, shown: Sequence[RankedHost]) -> SceneBa
                 changed = replace(instance, settings=ranked_host.changes[instance.id])
                 profile = int(scenes.profile[row, slot])
                 affinity = affinity_on(placed.hosts[row], changed, width)
-                for key, value in slot_values(changed, profile, affinity).items():
+                subject = int(scenes.subject[row, slot])
+                for key, value in slot_values(changed, profile, affinity, subject).items():
                     parts[key][row, slot] = value
     return replace(scenes, **parts, driver_cpus=driver)
 

@@ -41,6 +41,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.context import QuestionContext
 from advisor.prediction.effects import crowded
+from advisor.prediction.posted import note_of, posted_of
 from advisor.scheduling import filters, scoring
 from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
@@ -125,6 +126,8 @@ def _ranking(
     answer_candidates = with_counts(snapshot, request, answer_candidates)
     shown = [candidate.host for candidate in answer_candidates]
     notes = (*notes, *metric_names.of_probes(snapshot, shown, answering.predictor))
+    if moved := note_of(snapshot, request.instance, answer_candidates, answering.predictor):
+        notes = (*notes, moved)
     answer = Recommendation(
         id=new_id(now),
         created_at=now,
@@ -364,7 +367,11 @@ def predict_scene(
 
     ValueError when an instance is pinned beyond the host's pCPUs.
     """
-    batch = build_batch([(scene.host, scene.instances)], ProfileTable.build((*workloads, *scene.workloads)))
+    table = ProfileTable.build((*workloads, *scene.workloads))
+    posted = posted_of(predictor)
+    if posted is not None:
+        table = replace(table, subjects=posted.subjects)
+    batch = build_batch([(scene.host, scene.instances)], table)
     prediction = predictor.predict(batch, targets)
     effects = scene_effects(prediction, [instance.id for instance in scene.instances])
     combined = sum(effect.throughput_ratio.expected for effect in effects)

@@ -366,6 +366,7 @@ def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tu
         [(platform, fingerprints.of_profile(table, row)) for platform, row in own_row or by_name],
         (instance.workload, instance.vcpus, instance.load, instance.service, instance.max_latency_ratio is None),
         (instance.settings, instance.demand_key),
+        table.subject(instance),
     )
     without_newcomer = [
         fingerprint + question_key

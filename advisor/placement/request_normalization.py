@@ -11,6 +11,7 @@ from typing import TypeVar
 from advisor.domain import Candidate, Effect, Instance, MitigationStep, PlacementRequest, Recommendation, Rejection
 from advisor.snapshot import ClusterSnapshot
 from models.data.demand_classes import stem_of
+from models.data.scene import INSTANCE
 
 T = TypeVar("T")
 
@@ -24,11 +25,13 @@ _PLAIN = re.compile(r"(?!Domain-0\Z)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._:-]{0,5
 def without_name(request: PlacementRequest, snapshot: ClusterSnapshot) -> PlacementRequest:
     """The request with NEWCOMER as the name and without `dry_run`; neither affects the decision.
 
-    The name stays where it does: if the snapshot has an instance of that name, in commands (tools shorten names or read
-    some differently), and with a profile of its own, by which a model may know it.
+    The name stays where it does: if the snapshot has an instance of that name, where results were posted of it, in
+    commands (tools shorten names or read some differently), and with a profile of its own, by which a model may know
+    it.
     """
     name, question = request.instance.id, replace(request, dry_run=False)
-    if request.commands or request.profile is not None or not _PLAIN.match(name) or snapshot.where(name):
+    posted = INSTANCE + name in snapshot.scenes.table.subjects
+    if request.commands or request.profile is not None or not _PLAIN.match(name) or snapshot.where(name) or posted:
         return question
     return replace(question, instance=_nameless(request.instance, snapshot))
 

@@ -31,7 +31,8 @@ def may_screen(question: PlacementQuestion) -> bool:
 @dataclass(frozen=True, slots=True)
 class Promise:
     """What an estimate says of H hosts, (H,) each: `order` are their places, the most promising one first; `needed` are
-    those to predict whatever the estimate says, where a limit may be violated, for an answer names all of them; `kind`
+    those to predict whatever the estimate says, where a limit may be violated, for an answer names all of them, or
+    results were posted of an instance; `kind`
     numbers the kinds of hosts of which a model may know something of its own. `score` is estimated, from `signals`
     (H, K), among others."""
 
@@ -64,8 +65,15 @@ def by_promise(question: PlacementQuestion, hosts: Ints) -> Promise:
     fits = headroom.one_node.astype(np.float64)
     order = scoring.order(scoring.grouped(score, scoring.EQUAL), hosts, lowest, fits, headroom.least)
     signals = np.stack([after, headroom.cpu, headroom.before[0]], axis=1)
-    needed = _limits_in_question(question, hosts, after, headroom)
+    needed = _limits_in_question(question, hosts, after, headroom) | _posted(question, hosts)
     return Promise(order, needed, _kinds(question, hosts), score, signals)
+
+
+def _posted(question: PlacementQuestion, hosts: Ints) -> Bools:
+    """Where results were posted of an instance, (H,): they move predictions, and the estimate knows nothing of it."""
+    if not question.snapshot.scenes.table.subjects:
+        return np.zeros(len(hosts), dtype=bool)
+    return np.asarray((question.snapshot.scenes.subject[hosts] != 0).any(axis=1))
 
 
 def _kinds(question: PlacementQuestion, hosts: Ints) -> Ints:

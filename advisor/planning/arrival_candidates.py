@@ -52,7 +52,12 @@ def _predicted(
     absent = build_batch([(host, residents) for host, residents, _ in arrivals], table)
     width = absent.driver_cpus.shape[1]
     slots = [
-        slot_values(newcomer, table.row(newcomer.workload, host.platform), affinity_on(host, newcomer, width))
+        slot_values(
+            newcomer,
+            table.row(newcomer.workload, host.platform),
+            affinity_on(host, newcomer, width),
+            table.subject(newcomer),
+        )
         for host, _, newcomer in arrivals
     ]
     scenes = absent.with_slot(**{name: np.stack([slot[name] for slot in slots]) for name in slots[0]})

@@ -56,7 +56,8 @@ def newcomer_slot(
     base: SceneBatch, snapshot: ClusterSnapshot, hosts: Ints, instance: Instance, row: int | None
 ) -> dict[str, Any]:
     """The newcomer as slot values for every scene, unpinned; (S,) arrays, affinity (S, P)."""
-    values = slot_values(instance, 0, base.shared[0] if len(base) else np.zeros(base.shared.shape[1], dtype=bool))
+    anywhere = base.shared[0] if len(base) else np.zeros(base.shared.shape[1], dtype=bool)
+    values = slot_values(instance, 0, anywhere, base.table.subject(instance))
     count = len(base)
     filled = {name: np.broadcast_to(value, (count, *np.shape(value))).copy() for name, value in values.items()}
     filled |= {"profile": rows_by_host(snapshot, hosts, instance, base.table, row), "affinity": base.shared.copy()}

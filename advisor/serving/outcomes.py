@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from advisor.access.audit import Audit
+from advisor.access.audit import Audit, actor
 from advisor.domain import AdviceWorth, AnsweredAs, ModelQuality, Page, Recommendation, RecommendationOutcome
 from advisor.errors import NotFound
 from advisor.lifecycle import advice_worth, outcomes
@@ -14,7 +14,7 @@ from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import OutcomeScorer, source_of
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
-from advisor.store import recommendations, stays
+from advisor.store import counters, recommendations, stays
 from advisor.store.recommendations import RecordedOutcome
 from advisor.store.transactions import Transactions
 from advisor.telemetry import ingest
@@ -65,15 +65,18 @@ class OutcomeService:
     def record_colocation(self, colocation: Colocation) -> bool:
         """True when it is new, False when it was sent before; Conflict when it was sent with other values.
 
-        What the models in use, in shadow and the prior predict for it is stored beside it, where its host is known.
+        What the models in use, in shadow and the prior predict for it is stored beside it, where its host is known;
+        answers after this one are moved by it.
         """
         ingest.check_colocation(colocation)
         now = self._clock()
         view, scorers = self._scorers(now)
         checked = self._monitor.check_colocation(colocation, view.inventory, scorers, now)
         with self._write() as connection:
-            new = ingest.record(connection, colocation, now=now)
+            counters.hold(connection, "posted")
+            new = ingest.record(connection, colocation, now=now, sender=actor())
             if new:
+                counters.bump(connection, "posted")
                 self._monitor.keep(connection, checked)
                 self._audit.record(connection, "colocation.add", [colocation.run])
             return new

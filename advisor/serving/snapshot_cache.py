@@ -11,17 +11,19 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from advisor.domain import Contradiction, Host, Instance, Inventory, Recommendation, WorkloadProfile
+from advisor.domain import Contradiction, Host, Instance, Inventory, PostedColocation, Recommendation, WorkloadProfile
 from advisor.lifecycle import contradictions
 from advisor.placement import sequential
 from advisor.prediction import active as predictors
 from advisor.prediction.active import ActivePredictor
+from advisor.prediction.cache import PredictionCache
+from advisor.prediction.posted import moves_alike, subjects_of, with_posted
 from advisor.serving import inventory_delta
 from advisor.serving.inventory_delta import News
 from advisor.serving.recommendations import RecommendationCache
 from advisor.settings import CLOCK_SKEW, Settings
 from advisor.snapshot import ClusterSnapshot
-from advisor.store import alarms, counters, hosts, instances, models, pending, workloads
+from advisor.store import alarms, colocations, counters, hosts, instances, models, pending, workloads
 from advisor.store.counters import Counts
 from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
@@ -30,6 +32,8 @@ from advisor.validation import misfit
 from models.physics.prior import PriorPredictor
 
 T = TypeVar("T", Host, Instance)
+MOST_POSTED = 2_000  # co-locations that move answers, the newest
+HELD_AGAIN_S = 300.0  # after which they are held against what is known of their instances by then
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,22 @@ class _Moved:
     own_load: Mapping[str, float] = field(default_factory=dict)  # looked up with `seen`
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The predictor that answers, at which counters it was chosen, and when. `base` is the same without what was
+    posted."""
+
+    models: int
+    posted: int
+    inventory: int
+    base: ActivePredictor
+    active: ActivePredictor
+    at: datetime
+
+    def holds(self, counts: Counts) -> bool:
+        return (self.models, self.posted) == (counts.models, counts.posted)
+
+
 class SnapshotCache:
     """Holds one CloudView and one ActivePredictor.
 
@@ -120,7 +140,8 @@ class SnapshotCache:
         self._building_answers = threading.Lock()
         self._answers: tuple[CloudView, ActivePredictor, RecommendationCache] | None = None
         self._view: CloudView | None = None
-        self._chosen: tuple[int, ActivePredictor] | None = None  # with the counter that it was chosen at
+        self._chosen: _Chosen | None = None
+        self._posted: tuple[PostedColocation, ...] = ()
 
     def at(self, now: datetime) -> tuple[CloudView, ActivePredictor]:
         """The view and the predictor as the database has them now; StorageUnavailable when it cannot be read."""
@@ -131,10 +152,10 @@ class SnapshotCache:
         """The same for who reads more in one transaction; what has moved is read in another one."""
         counts = counters.read(connection)
         view, chosen = self._view, self._chosen
-        if view is None or not view.holds(counts, now) or chosen is None or chosen[0] != counts.models:
+        if view is None or not view.holds(counts, now) or chosen is None or not chosen.holds(counts):
             with self._building:
                 view, chosen = self._refresh(now)
-        return view, chosen[1]
+        return view, chosen.active
 
     def answers(self, view: CloudView, chosen: ActivePredictor, now: datetime) -> RecommendationCache:
         """What was answered by this predictor in this view, which holds `now`, and in those before it."""
@@ -154,9 +175,9 @@ class SnapshotCache:
 
     def remembered(self) -> tuple[int, int]:
         """Predictions that were found and missed among those remembered, since the predictor was chosen."""
-        return self._chosen[1].remembered.counts() if self._chosen else (0, 0)
+        return self._chosen.active.remembered.counts() if self._chosen else (0, 0)
 
-    def _refresh(self, now: datetime) -> tuple[CloudView, tuple[int, ActivePredictor]]:
+    def _refresh(self, now: datetime) -> tuple[CloudView, _Chosen]:
         """Read what has moved in one transaction, then lay it out without holding that open."""
         view, chosen = self._view, self._chosen
         if view is not None and view.is_ahead(now):
@@ -167,12 +188,35 @@ class SnapshotCache:
             moved = _read_moved(connection, view, counts, now, reserve)
             moved = replace(moved, doubts=alarms.load_all(connection))
             active = models.active(connection)
+            if chosen is None or chosen.posted != counts.posted:
+                self._posted = colocations.newest(connection, MOST_POSTED) if counts.posted else ()
         if view is None or not view.holds(counts, now):
             view = self._take(counts, view, moved, now)
-        if chosen is None or chosen[0] != counts.models:
-            chosen = counts.models, self._choose(active.version if active else None)
+        if chosen is None or not chosen.holds(counts) or self._hold_again(chosen, counts, now):
+            version = active.version if active else None
+            chosen = self._corrected(chosen, counts, version, view, now)
         self._view, self._chosen = view, chosen
         return view, chosen
+
+    def _hold_again(self, chosen: _Chosen, counts: Counts, now: datetime) -> bool:
+        """Whether what was posted may say something else by now: its hosts and instances are others, or want others."""
+        late = abs((now - chosen.at).total_seconds()) >= HELD_AGAIN_S
+        return bool(self._posted) and (late or chosen.inventory != counts.inventory)
+
+    def _corrected(
+        self, former: _Chosen | None, counts: Counts, version: str | None, view: CloudView, now: datetime
+    ) -> _Chosen:
+        """The model in use, moved by what was posted. What it was asked before stays where nothing moves otherwise."""
+        same = former is not None and former.models == counts.models
+        base = former.base if former is not None and same else self._choose(version)
+        predictor = with_posted(base.predictor, self._posted, view.snapshot)
+        if former is not None and same and moves_alike(former.active.predictor, predictor):
+            active = former.active
+        elif predictor is base.predictor:
+            active = base
+        else:
+            active = replace(base, predictor=predictor, remembered=PredictionCache())
+        return _Chosen(counts.models, counts.posted, counts.inventory, base, active, now)
 
     def _take(self, counts: Counts, former: CloudView | None, moved: _Moved, now: datetime) -> CloudView:
         news, inventory = moved.told, moved.inventory
@@ -182,10 +226,16 @@ class SnapshotCache:
         own = former.own_load if former is not None and moved.seen is None else moved.own_load
         advised = _as_advised(inventory, held, measured, own)
         coming = [advised.instances.get(place.placed.id, place.placed) for place in held]
+        subjects = subjects_of(self._posted, inventory.instances)
         expected = replace(advised.applied(inventory), workloads=workloads_expected)
         if former is None or news is None:
             snapshot = ClusterSnapshot.build(
-                expected, seen=moved.seen or {}, pending=coming, taken_at=now, patience=moved.patience
+                expected,
+                seen=moved.seen or {},
+                pending=coming,
+                taken_at=now,
+                patience=moved.patience,
+                subjects=subjects,
             )
         else:
             were = _as_advised(former.inventory, former.pending, former.measured, former.own_load)
@@ -200,6 +250,7 @@ class SnapshotCache:
                 pending=coming,
                 taken_at=now,
                 patience=moved.patience,
+                subjects=subjects,
             )
         # Samples move no counter while a host is fresh, so its age is looked up again after a tenth of what is allowed.
         shortest = min([self._settings.fresh_s, *moved.patience.values()])

@@ -27,6 +27,7 @@ _TICK = timedelta(microseconds=1)
 _NEVER = np.iinfo(np.int64).min
 _NOTHING: Mapping[str, None] = MappingProxyType({})
 _AS_SETTINGS: Mapping[str, float] = MappingProxyType({})
+_NO_SUBJECTS: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +71,21 @@ class ClusterSnapshot(HostArrays):
         pending: Sequence[Instance],
         taken_at: datetime,
         patience: Mapping[str, float] = _AS_SETTINGS,
+        subjects: Mapping[str, int] = _NO_SUBJECTS,
     ) -> ClusterSnapshot:
         """Build the snapshot of a cloud.
 
         `seen` is when each host was last reported, None = unknown; `pending` are answers that count as placed;
-        `patience` is after how many seconds a host's silence counts, inf = never, left out = as the settings say.
+        `patience` is after how many seconds a host's silence counts, inf = never, left out = as the settings say;
+        `subjects` are those of which results were posted, as in ProfileTable.
         ValueError when an instance is pinned beyond its host's pCPUs.
         """
         hosts = tuple(sorted(inventory.hosts, key=attrgetter("id")))
         placed = {instance.id: instance for instance in inventory.instances if instance.host}
         ticks = np.array([_ticks(seen.get(host.id)) for host in hosts], dtype=np.int64)
         stays = np.array([patience.get(host.id, np.nan) for host in hosts], dtype=float)
-        return cls._whole(hosts, placed, _coming(pending, placed), tuple(inventory.workloads), ticks, stays, taken_at)
+        workloads, coming = tuple(inventory.workloads), _coming(pending, placed)
+        return cls._whole(hosts, placed, coming, workloads, ticks, stays, taken_at, subjects)
 
     def changed(
         self,
@@ -93,12 +97,13 @@ class ClusterSnapshot(HostArrays):
         instances: Mapping[str, Instance | None] = _NOTHING,
         workloads: Sequence[WorkloadProfile] | None = None,
         patience: Mapping[str, float] = _AS_SETTINGS,
+        subjects: Mapping[str, int] | None = None,
     ) -> ClusterSnapshot:
         """The next snapshot, equal to one built anew; only changed hosts are laid out again.
 
         `hosts` and `instances` map ids to new values, None = deleted. `workloads` are all of them where any changed;
         `seen` has at least the new sightings, and `patience` is that of its hosts;
-        `pending` are all of them.
+        `pending` are all of them, and so are `subjects`, None = as before.
         """
         placed = _patched(self.names.placed, instances)
         known = self.workloads if workloads is None else tuple(workloads)
@@ -114,15 +119,24 @@ class ClusterSnapshot(HostArrays):
         for name in seen.keys() & positions.keys():
             ticks[positions[name]] = _ticks(seen[name])
             stays[positions[name]] = patience.get(name, np.nan)
-        table = self.scenes.table if known == self.workloads else ProfileTable.build(known)
+        former = self.scenes.table
+        table = former if known == self.workloads else replace(ProfileTable.build(known), subjects=former.subjects)
+        if subjects is not None and subjects != former.subjects:
+            table = replace(table, subjects=subjects)
         width = self.scenes.driver_cpus.shape[1]
         if (
             not self.hosts
             or max((host.pcpus for host in new_hosts), default=0) != width
             or (table is not self.scenes.table and fingerprints.of_table(table) != self.names.table)
         ):
-            return self._whole(new_hosts, placed, coming, known, ticks, stays, taken_at)
+            return self._whole(new_hosts, placed, coming, known, ticks, stays, taken_at, table.subjects)
         touched = self._touched(hosts, instances, placed, coming, known)
+        if table.subjects != former.subjects:
+            touched |= {
+                host.id
+                for host, residents in zip(self.hosts, self.residents, strict=True)
+                if any(table.subject(instance) != former.subject(instance) for instance in residents)
+            }
         profiled = _profiled(known) if known != self.workloads else self.names.profiled
         classes = self.names.classes.changed({name: placed.get(name) for name in instances})
         touched |= self._reclassed(placed, coming, classes, profiled)
@@ -172,13 +186,14 @@ class ClusterSnapshot(HostArrays):
         seen: Ints,
         patience: Floats,
         taken_at: datetime,
+        subjects: Mapping[str, int],
     ) -> ClusterSnapshot:
         classes, profiled = CloudClasses.of(placed.values()), _profiled(workloads)
         by_host: dict[str, list[Instance]] = {host.id: [] for host in hosts}
         for instance in chain(placed.values(), coming):
             if instance.host in by_host:
                 by_host[instance.host].append(completed(instance, classes, profiled))
-        table = ProfileTable.build(workloads)
+        table = replace(ProfileTable.build(workloads), subjects=subjects)
         rows = lay_out(hosts, list(by_host.values()), table, max((host.pcpus for host in hosts), default=1))
         positions = {host.id: at for at, host in enumerate(hosts)}
         names = _Names(positions, placed, coming, seen, patience, fingerprints.of_table(table), classes, profiled)

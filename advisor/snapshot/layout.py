@@ -217,7 +217,7 @@ class _Templates:
             host_at.append(of_hosts[kind])
             where = (host.cpu_key, host.platform)
             for instance in residents_here:
-                key = (where, _instance_kind(instance))
+                key = (where, _instance_kind(instance), table.subject(instance))
                 template = of_slots.get(key)
                 if template is None:
                     template = of_slots[key] = len(alone)
@@ -259,7 +259,8 @@ class _Templates:
 
 
 def _contents(batch: SceneBatch, first: int, pcpus: Sequence[int]) -> list[tuple[Any, ...]]:
-    """A sortable description of each resident template: workload, profile, settings, pCPUs."""
+    """A sortable description of each resident template: workload, profile, results that were posted of it, settings,
+    pCPUs."""
     profiles: dict[int, bytes] = {}
     descriptions = []
     for scene, cpus in enumerate(pcpus, start=first):
@@ -268,5 +269,6 @@ def _contents(batch: SceneBatch, first: int, pcpus: Sequence[int]) -> list[tuple
             profiles[row] = fingerprints.of_profile(batch.table, row)
         numbers = [float(getattr(batch, name)[scene, 0]) for name in SETTING_FIELDS]
         affinity = np.packbits(batch.affinity[scene, 0, :cpus]).tobytes()
-        descriptions.append((batch.table.names[row], profiles[row], *numbers, affinity))
+        subject = int(batch.subject[scene, 0])
+        descriptions.append((batch.table.names[row], profiles[row], subject, *numbers, affinity))
     return descriptions

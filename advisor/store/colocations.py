@@ -1,4 +1,4 @@
-"""Colocations: the table of observed outcomes, which later models learn from; the only SQL about them."""
+"""Colocations: outcomes that users posted, which move answers and later models learn from; the only SQL about them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from advisor.domain import codec
+from advisor.domain import PostedColocation, codec
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import insert_new
 from profiler.observed import Colocation
@@ -19,13 +19,14 @@ colocations = sa.Table(
     sa.Column("repeat", ID, primary_key=True),
     sa.Column("observed", VALUE, nullable=False),  # the whole Colocation
     sa.Column("recorded_at", UtcTime, nullable=False, index=True),
+    sa.Column("sender", sa.String(200), nullable=False, server_default=""),  # of the audit log
 )
 
 
-def add(connection: sa.Connection, colocation: Colocation, now: datetime) -> bool:
+def add(connection: sa.Connection, colocation: Colocation, now: datetime, sender: str = "") -> bool:
     """Insert it; False when its run, platform and repeat are there already."""
     key = {"run": colocation.run, "platform": colocation.platform, "repeat": colocation.repeat}
-    row = {**key, "observed": colocation, "recorded_at": now}
+    row = {**key, "observed": colocation, "recorded_at": now, "sender": sender[:200]}
     return insert_new(connection, colocations, [row]) == 1
 
 
@@ -33,3 +34,13 @@ def get(connection: sa.Connection, run: str, platform: str, repeat: str) -> Colo
     here = sa.and_(colocations.c.run == run, colocations.c.platform == platform, colocations.c.repeat == repeat)
     observed = connection.scalar(sa.select(colocations.c.observed).where(here))
     return None if observed is None else codec.decode(Colocation, observed)
+
+
+def newest(connection: sa.Connection, most: int) -> tuple[PostedColocation, ...]:
+    """Those that were recorded last, the newest first."""
+    keys = (colocations.c.run, colocations.c.platform, colocations.c.repeat)
+    query = sa.select(colocations.c.observed, colocations.c.sender)
+    query = query.order_by(colocations.c.recorded_at.desc(), *keys).limit(most)
+    return tuple(
+        PostedColocation(codec.decode(Colocation, observed), sender) for observed, sender in connection.execute(query)
+    )

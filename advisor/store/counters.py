@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from advisor.store.schema import metadata
 from advisor.store.statements import insert_new
 
-Counter = Literal["inventory", "sightings", "pending", "models", "demand"]
+Counter = Literal["inventory", "sightings", "pending", "models", "demand", "posted"]
 
 counters = sa.Table(
     "counters",
@@ -26,13 +26,15 @@ _ALL = sa.select(counters.c.name, counters.c.value)  # made once: every question
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Where each counter stands: `inventory` is the generation that callers see, `sightings` moves when a host that
-    had gone stale is heard of again, `demand` when what was measured of an instance's demand is news."""
+    had gone stale is heard of again, `demand` when what was measured of an instance's demand is news, `posted` with
+    each co-location."""
 
     inventory: int = 0
     sightings: int = 0
     pending: int = 0
     models: int = 0
     demand: int = 0
+    posted: int = 0
 
 
 def read(connection: sa.Connection) -> Counts:

@@ -135,10 +135,10 @@ def ingest(
     return Ingested(accepted, len(taken) - accepted, tuple(dropped), news)
 
 
-def record(connection: Connection, colocation: Colocation, *, now: datetime) -> bool:
+def record(connection: Connection, colocation: Colocation, *, now: datetime, sender: str = "") -> bool:
     """Store a colocation; False when it is there, Conflict when its run and repeat are there with other values."""
     check_colocation(colocation)
-    if colocations.add(connection, colocation, now):
+    if colocations.add(connection, colocation, now, sender):
         return True
     if colocations.get(connection, colocation.run, colocation.platform, colocation.repeat) != colocation:
         message = f"run {colocation.run}, repeat {colocation.repeat} is stored with other values; give it another name"

@@ -37,7 +37,10 @@ def train(
     ] = None,
     from_telemetry: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Learn from windows that agents measured in this time, too, such as 14d."),
+        typer.Option(
+            metavar="TIME",
+            help="Learn from windows that agents measured in this time, such as 14d, and from what users posted, too.",
+        ),
     ] = None,
     every: Annotated[
         str | None,
@@ -77,7 +80,7 @@ def train(
             with Advisor(chosen) as advisor:
                 if auto:
                     _look_back(advisor, as_json=as_json)
-                folders.append(advisor.window_dataset(span_s))
+                folders += advisor.telemetry_datasets(span_s)
         with progress() as advance:
             artifact = offline.train(folders, settings=chosen, progress=advance)
         _take_in(artifact, chosen, register=register, auto=auto, as_json=as_json)

@@ -51,7 +51,11 @@ def samples(
 
 
 def colocations(body: ColocationBody, outcomes: OutcomeDep, response: Response) -> Recorded:
-    """Record what co-located instances reached; a training example."""
+    """Record what co-located instances reached. The next answers about them are moved by it, and the next training from
+    this service learns from it.
+
+    What is not said of an instance is as in the inventory. Many results of one sender count as a few.
+    """
     new = outcomes.record_colocation(body.to_domain())
     if new:
         response.status_code = 201

@@ -90,7 +90,7 @@ class OutcomeItem(Schema):
 
 
 class ColocationBody(Schema):
-    """Who shared a host at the same time, and what came out: a training example."""
+    """Who shared a host at the same time, and what came out: it moves the next answers, and is a training example."""
 
     model_config = examples(
         {

@@ -26,6 +26,7 @@ DAY_PARTS = tuple(f"day_{hour:02}" for hour in range(0, 24, 2))
 CPU_DEMAND = ("mean", "spread", "common", "doubt", "open_loop", "burst_ms", *DAY_PARTS)
 DEVICES = RESOURCES[1:]
 DEVICE_DEMAND = ("mean", "spread", "common", "doubt")
+INSTANCE = "instance "  # before an id among subjects; no workload's name begins so, for names have no blanks
 _NO_DEVICE = np.full((len(DEVICES), len(DEVICE_DEMAND)), np.nan)
 PROBED = "probe."  # before a probed value among the numbers of a platform, and among metrics
 MIN_THREADS = 2  # of a core on which two instances can meet
@@ -39,6 +40,8 @@ class ProfileTable:
     Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere. `names` has
     the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name; "" = of any
     that is not there. `means` are rows of which nobody measured anything: a single number for `cpu` was given.
+    `subjects` has a number for each workload and instance (INSTANCE and its id) of which results were posted
+    (models.learning.posted_results).
     """
 
     columns: tuple[str, ...]
@@ -47,6 +50,7 @@ class ProfileTable:
     names: tuple[str, ...]
     platforms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     means: frozenset[int] = frozenset()
+    subjects: Mapping[str, int] = field(default_factory=dict)
     once: Once = field(default_factory=Once, init=False, repr=False, compare=False)
 
     @classmethod
@@ -105,6 +109,12 @@ class ProfileTable:
             return found
         return next((row for (_, name), row in self.rows.items() if name == workload), 0)
 
+    def subject(self, instance: Instance) -> int:
+        """The number of an instance among `subjects`, by its workload, else by its id; 0 = nothing was posted of it."""
+        if not self.subjects:
+            return 0
+        return self.subjects.get(instance.workload or "", 0) or self.subjects.get(INSTANCE + instance.id, 0)
+
     def profiled(self, rows: Ints) -> Bools:
         """Whether anybody measured these rows, in their shape: neither the unknown workload nor a mean."""
         return (rows > 0) & ~np.isin(rows, list(self.means)) if self.means else rows > 0
@@ -139,10 +149,11 @@ class SceneBatch:
     more than the last where no node names it; `adjacent` (S,) whether the host numbers the threads of a core side by
     side, with a gap before the next core, as ppc64 does; `own_cpus` (S,) the CPUs that the host's own work uses;
     `core_numbers` (S, 2) how fast its cores are in the order of CORE_NUMBERS, nan = unknown. Per
-    slot, (S, N): `profile` row of the table, `load`, `vcpus`, `cap` in CPUs (inf = none), `weight`, `own` how many of
-    its vCPUs have a pCPU each (models.data.dedicated_cpus), `prompt` whether it is sensitive to latency and has a
-    setting that is rendered otherwise for that: a cap (models.physics.cap_periods) or a traffic class
-    (models.physics.htb), `net_mode` index into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no limit),
+    slot, (S, N): `profile` row of the table, `subject` its number among those of which results were posted, `load`,
+    `vcpus`, `cap` in CPUs (inf = none), `weight`, `own` how many of its vCPUs have a pCPU each
+    (models.data.dedicated_cpus), `prompt` whether it is sensitive to latency and has a setting that is rendered
+    otherwise for that: a cap (models.physics.cap_periods) or a traffic class (models.physics.htb), `net_mode` index
+    into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no limit),
     `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs that any vCPU of it may use. A pCPU stands at its
     position among those of its host, whatever its number (`Host.cpus`). `cpu_demand` (S, N, 18): its demand for CPUs
     over time in the order of CPU_DEMAND, nan = unknown; a known mean stands instead of that of the profile.
@@ -170,6 +181,7 @@ class SceneBatch:
     core_numbers: Floats = field(metadata=over("scene"))
     present: Bools = field(metadata=over("slot", empty=False))
     profile: Ints = field(metadata=over("slot", empty=0))
+    subject: Ints = field(metadata=over("slot", empty=0))
     load: Floats = field(metadata=over("slot", empty=0.0))
     vcpus: Floats = field(metadata=over("slot", empty=0.0))
     cap: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
@@ -331,7 +343,9 @@ def affinity_on(host: Host, instance: Instance, width: int) -> Bools:
     return affinity
 
 
-def slot_values(instance: Instance, profile: int, affinity: Bools) -> dict[str, np.generic | NDArray[Any]]:
+def slot_values(
+    instance: Instance, profile: int, affinity: Bools, subject: int = 0
+) -> dict[str, np.generic | NDArray[Any]]:
     """One instance as the values of a slot; `affinity` (P,) are the pCPUs that it may use, its pins are not read."""
     settings = instance.settings
     network = settings.network
@@ -341,6 +355,7 @@ def slot_values(instance: Instance, profile: int, affinity: Bools) -> dict[str, 
     return {
         "present": np.bool_(True),
         "profile": np.int64(profile),
+        "subject": np.int64(subject),
         "load": np.float64(instance.load),
         "vcpus": np.float64(instance.vcpus),
         "cap": np.float64(settings.cap_percent / 100 if settings.cap_percent else np.inf),
@@ -437,7 +452,8 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
             node[scene, host.places(cpus)] = number
         for slot, instance in enumerate(instances):
             row = table.row(instance.workload, host.platform)
-            for name, value in slot_values(instance, row, affinity_on(host, instance, width)).items():
+            affinity = affinity_on(host, instance, width)
+            for name, value in slot_values(instance, row, affinity, table.subject(instance)).items():
                 columns[name][scene, slot] = value
     return SceneBatch(
         table=table,

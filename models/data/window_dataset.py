@@ -1,4 +1,5 @@
-"""Windows that agents measured as a dataset directory: what each instance wanted, beside whom, and its share of it."""
+"""What a service has seen as dataset directories: windows that agents measured, with what each instance wanted, beside
+whom, and its share of it; and co-locations that users posted."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ from pathlib import Path
 
 import yaml
 
-from models.data.dataset import COLOCATION_COLUMNS, PLATFORM_COLUMNS, WANTED
+from models.data.dataset import COLOCATION_COLUMNS, PLATFORM_COLUMNS, PROFILE_COLUMNS, WANTED
+from models.data.profile import WorkloadProfile
 from profiler.limited import MEGABYTE, open_limited
-from profiler.observed import Host, Instance, Pinning, format_cpus
+from profiler.metrics import split_key
+from profiler.observed import Colocation, Host, Instance, Pinning, format_cpus
 
 NATURAL_EXPERIMENT = 3.0  # a window whose company is another one than before counts as so many steady ones; assumed
 LOAD_STEPS = 10  # of the demand per CPU of a host: windows of one company that agree on it are alike
@@ -80,6 +83,54 @@ def write_windows(path: Path, name: str, windows: Sequence[SharedWindow]) -> Non
     _write(path / "colocations.csv", COLUMNS, _rows(windows))
 
 
+@dataclass(frozen=True, slots=True)
+class PostedScene:
+    """A co-location that a user posted, as its host and instances are known: what was measured of them, each as often
+    as it was posted."""
+
+    host: Host
+    instances: tuple[Instance, ...]
+    colocations: tuple[Colocation, ...]
+
+
+def write_posted(path: Path, name: str, scenes: Sequence[PostedScene], profiles: Sequence[WorkloadProfile]) -> None:
+    """The same of co-locations that users posted, with the solo profiles of their workloads."""
+    meta = {"name": name, "origin": "measured", "machine": "results that users of this cloud posted"}
+    (path / "dataset.yaml").write_text(yaml.safe_dump(meta, sort_keys=False), encoding="utf-8")
+    hosts = {one.host.id: one.host for one in scenes}
+    _write(path / "platforms.csv", sorted(PLATFORM_COLUMNS), map(_platform, hosts.values()))
+    known = {profile.name for profile in profiles}
+    used = {one.workload for scene in scenes for one in scene.instances if one.workload in known}
+    cells = (
+        {"platform": profile.platform, "workload": profile.name, "scope": scope, "metric": metric, "value": value}
+        for profile in profiles
+        if profile.name in used and profile.platform in {"", *hosts}
+        for (scope, metric), value in ((split_key(key), value) for key, value in profile.metrics.items())
+    )
+    _write(path / "profiles.csv", PROFILE_COLUMNS, cells)
+    columns = [column for column in COLUMNS if column not in {"ends_s", "importance"}]
+    _write(path / "colocations.csv", (*columns, "repeat", "load", "unit"), _posted_rows(scenes))
+
+
+def _posted_rows(scenes: Sequence[PostedScene]) -> Iterator[dict[str, object]]:
+    for number, scene in enumerate(scenes):
+        for repeat, colocation in enumerate(scene.colocations):
+            by_id = {one.id: one for one in scene.instances}
+            for outcome in colocation.outcomes:
+                one = by_id[outcome.instance.id]
+                yield {
+                    **_instance_cells(scene.host, one),
+                    "run": f"posted-{number}",
+                    "repeat": repeat,
+                    "workload": one.workload or one.id,
+                    "load": one.load,
+                    "outcome": outcome.outcome,
+                    "solo": outcome.solo,
+                    "colocated": outcome.colocated,
+                    "unit": outcome.unit,
+                }
+
+
 def _write(path: Path, columns: Sequence[str], rows: Iterator[Mapping[str, object]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
@@ -96,23 +147,30 @@ def _rows(windows: Sequence[SharedWindow]) -> Iterator[dict[str, object]]:
     for window, importance in zip(windows, importances(windows), strict=True):
         for one in window.instances:
             share = window.shares.get(one.id)
-            cpu = one.demand.get("cpu")
             yield {
+                **_instance_cells(window.host, one),
                 "run": f"{window.ends_s:.0f}",
-                "platform": window.host.id,
-                "instance": one.id,
                 "workload": one.id,
                 "outcome": "cpu_share",
                 "solo": None if share is None else 1,
                 "colocated": share,
-                "vcpus": one.vcpus,
-                **_settings(window.host, one),
-                **{column: one.demand[name].mean for column, name in WANTED.items() if name in one.demand},
-                **{column: None if cpu is None else getattr(cpu, column) for column in _DEMAND},
-                "driver_cpus": _placed(window.host, window.host.driver_cpus or _everywhere(window.host)),
                 "ends_s": window.ends_s,
                 "importance": importance,
             }
+
+
+def _instance_cells(host: Host, one: Instance) -> dict[str, object]:
+    """An instance on a host as cells of a row."""
+    cpu = one.demand.get("cpu")
+    return {
+        "platform": host.id,
+        "instance": one.id,
+        "vcpus": one.vcpus,
+        **_settings(host, one),
+        **{column: one.demand[name].mean for column, name in WANTED.items() if name in one.demand},
+        **{column: None if cpu is None else getattr(cpu, column) for column in _DEMAND},
+        "driver_cpus": _placed(host, host.driver_cpus or _everywhere(host)),
+    }
 
 
 def _placed(host: Host, cpus: Iterable[int]) -> str:

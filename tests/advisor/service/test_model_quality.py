@@ -18,10 +18,15 @@ from tests.advisor.service.two_models import ASKED, CLOUD, HOSTS, placed, rows_o
 pytestmark = pytest.mark.usefixtures("cloud")
 
 
-def watch(advisor: Advisor, clock: Clock, ratios: list[float], *, start: int = 0) -> None:
+OTHERS = ("mail", "search")  # workloads of which no question is
+
+
+def watch(
+    advisor: Advisor, clock: Clock, ratios: list[float], *, start: int = 0, of: tuple[str, str] = ("web", "batch")
+) -> None:
     for number, ratio in enumerate(ratios, start=start):
         clock.turn(10)
-        advisor.outcomes.record_colocation(seen(number, ratio, ratio))
+        advisor.outcomes.record_colocation(seen(number, ratio, ratio, of=of))
 
 
 GOOD = [0.8 * math.exp(0.05 * math.sin(number)) for number in range(40)]
@@ -70,7 +75,7 @@ WILD = [0.8 * math.exp(0.2 * (-1) ** number) for number in range(30)]  # twice t
 def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor: Advisor, clock: Clock) -> None:
     imagined = PlanRequest("what_if", (ASKED.instance,), what_if=WhatIf(model="prior"), then="admit")
     before, of_prior = advisor.placements.place(ASKED).recommendation, advisor.plans.make(imagined)
-    watch(advisor, clock, WILD)
+    watch(advisor, clock, WILD, of=OTHERS)
     after = advisor.placements.place(ASKED).recommendation
     (factor,) = {round(value, 9) for value in after.widened.values()}
     assert set(after.widened) == {"h1", "h2"}
@@ -108,7 +113,7 @@ def test_only_platforms_that_leave_their_intervals_are_remembered(advisor: Advis
         advisor.inventory.put_host(Host(f"gone-{number}", "kvm", 2, 8192))
         advisor.outcomes.record_colocation(seen(1000 + number, platform=f"gone-{number}"))
         advisor.inventory.delete_host(f"gone-{number}")
-    watch(advisor, clock, WILD)
+    watch(advisor, clock, WILD, of=OTHERS)
     assert set(advisor.placements.place(ASKED).recommendation.widened) == {"h1", "h2"}
     outcomes: Any = advisor.outcomes
     assert set(outcomes._monitor._factors[2]) == {"I"}
@@ -116,7 +121,7 @@ def test_only_platforms_that_leave_their_intervals_are_remembered(advisor: Advis
 
 @pytest.mark.usefixtures("two")
 def test_a_widened_answer_is_judged_by_the_models_own_interval(advisor: Advisor, clock: Clock) -> None:
-    watch(advisor, clock, WILD)
+    watch(advisor, clock, WILD, of=OTHERS)
     answer = placed(advisor)
     advisor.outcomes.record(answer.id, "h1", {"new": 0.7})
     row = rows_of(advisor, "m-1")[-1]
@@ -131,12 +136,12 @@ def test_nothing_is_widened_while_intervals_hold_or_where_the_setting_is_off(
 ) -> None:
     first = advisor.placements.place(ASKED).recommendation
     assert {one.calibration for one in first.candidates} == {"trained"}
-    watch(advisor, clock, GOOD)
+    watch(advisor, clock, GOOD, of=OTHERS)
     checked = advisor.placements.place(ASKED).recommendation
     assert checked.widened == {}
     calibration = {one.host: one.calibration for one in checked.candidates}
     assert calibration == {"h1": "observed", "h2": "observed", "x1": "trained"}  # nobody watched x1
-    watch(advisor, clock, WILD, start=100)
+    watch(advisor, clock, WILD, start=100, of=OTHERS)
     assert advisor.placements.place(ASKED).recommendation.widened
     with Advisor(settings.model_copy(update={"adapt_intervals": False}), clock=clock) as plain:
         answer = plain.placements.place(ASKED).recommendation

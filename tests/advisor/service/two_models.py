@@ -52,10 +52,13 @@ def use(advisor: Advisor, *, active: str, shadow: str) -> None:
         registry.shadow(connection, shadow)
 
 
-def seen(number: int, web: float = 0.8, batch: float = 0.8, *, platform: str = "I") -> Colocation:
+def seen(
+    number: int, web: float = 0.8, batch: float = 0.8, *, platform: str = "I", of: tuple[str, str] = ("web", "batch")
+) -> Colocation:
+    """Of other workloads than those that are asked about, it says how far the model is off and moves no answer."""
     outcomes = (
-        Outcome(Instance("a", workload="web"), "throughput", 100.0, 100.0 * web, "1/s"),
-        Outcome(Instance("b", workload="batch"), "throughput", 50.0, 50.0 * batch, "1/s"),
+        Outcome(Instance("a", workload=of[0]), "throughput", 100.0, 100.0 * web, "1/s"),
+        Outcome(Instance("b", workload=of[1]), "throughput", 50.0, 50.0 * batch, "1/s"),
     )
     return Colocation(f"run-{number}", platform, "1", outcomes)
 
