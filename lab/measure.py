@@ -41,6 +41,14 @@ class Timing:
     warmup_most_s: float
 
 
+# Of guests on an emulated Xen, and in no list of metrics that agents measure: units by name.
+KERNEL_TABLES = {
+    f"{name}{when}": "count"
+    for name in ("grant_entries", "grant_entries_most", "slab_objects")
+    for when in ("", "_at_rest")
+}
+
+
 @dataclass(frozen=True, slots=True)
 class MetricValue:
     """One metric of one run."""

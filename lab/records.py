@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from lab.measure import RunMeasurement
+from lab.measure import KERNEL_TABLES, RunMeasurement
 from lab.schedule import PlacedMember, Run
 from lab.usage_windows import UsageSeries
 from profiler.collectors import unit_of
@@ -176,7 +176,10 @@ def _values(by_scope: Mapping[str, Mapping[str, float]]) -> list[_Value]:
     values: list[_Value] = []
     for key, metrics in by_scope.items():
         scope, _, name = key.partition(":")
-        values += [(name or None, scope, metric, float(value), unit_of(metric)) for metric, value in metrics.items()]
+        values += [
+            (name or None, scope, metric, float(value), KERNEL_TABLES.get(metric) or unit_of(metric))
+            for metric, value in metrics.items()
+        ]
     return values
 
 

@@ -33,7 +33,7 @@ from lab.guests.image import build_image, cache_directory
 from lab.guests.renaming_backend import RenamingBackend
 from lab.idle_filler import IdleFiller
 from lab.journal import Journal
-from lab.measure import MetricValue, RunMeasurement, metric_values
+from lab.measure import KERNEL_TABLES, MetricValue, RunMeasurement, metric_values
 from lab.on_off.making import on_off_measurement
 from lab.on_off.measure import OnOffRun, OnOffWindow
 from lab.on_off.outcomes import state_outcomes
@@ -265,7 +265,9 @@ class EmulatedXenRuns(RunMaker):
                 ("grant_entries_most", table.most_entries),
                 ("slab_objects", guest.slab_objects()),
             ):
-                held.append(MetricValue(entry.instance, "instance", metric + when, amount, "count"))
+                held.append(
+                    MetricValue(entry.instance, "instance", metric + when, amount, KERNEL_TABLES[metric + when])
+                )
         return held
 
 

@@ -164,6 +164,8 @@ def test_a_campaign_gives_rows_of_both_guests_from_turns_and_moves_dom0_for_each
     assert [(row.run, row.platform) for row in rows] == [("2-1-1:cpu:cpu", "xen-emulated")]
     assert len(rows[0].outcomes) == 2
     assert all((outcome.solo or 0) > 0 and (outcome.colocated or 0) > 0 for outcome in rows[0].outcomes)
+    again = run_campaign(read_campaign(path), tmp_path / "out", state=tmp_path / "state", stream=sys.stderr, quiet=True)
+    assert (again.finished, again.failed) == (2, ())  # what was written is read again
     [run] = LabRuns.of([tmp_path / "out"]).runs("cpu", "cpu", where=lambda run: run.repeat == "1")
     for metric in ("grant_entries", "slab_objects"):  # at rest before clients are there, then with all at work
         before, after = (

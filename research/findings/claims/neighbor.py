@@ -15,7 +15,7 @@ from typing import TypeVar
 from research.findings.claim_registry import number, order
 from research.findings.claim_values import Values, against, change, gain, less, over, percent
 from research.findings.lab_runs import LabRun, LabRuns
-from research.findings.verdicts import Region, above, below
+from research.findings.verdicts import DIRECTIONS, Region, above, below
 
 ORDERED_PAIRS = ("1k+1k", "1k+10k", "1k+50k", "1k+100k", "30k+100k", "50k+100k")  # of N3
 THREE = ("1k+1k", "1k+100k", "100k+100k")
@@ -359,6 +359,59 @@ def load_of_most_switches(lab: LabRuns) -> Values | None:
         return 100 * max(known, key=lambda load: known[load]) if len(known) == len(sweep) else None
 
     return over_loads(lab, "100k+100k", LOADS, most)
+
+
+@number("N6", "plateau-load", unit="relative change of switches from 70 to 100 % load", agree=DIRECTIONS["flat"])
+def plateau(lab: LabRuns) -> Values | None:
+    ends = (0.7, 1.0)
+    return over_loads(
+        lab, "100k+100k", ends,
+        lambda sweep: change(*(sweep[load].metric("host", "switch") for load in ends[::-1])),
+    )  # fmt: skip
+
+
+BELOW_HALF = (0.3, 0.5)
+
+
+def at_loads(
+    lab: LabRuns, names: Sequence[str], how: Callable[[Mapping[tuple[str, float], LabRun]], float | None]
+) -> Values | None:
+    """A value of every round in which all these pairs ran at 30 and 50 % load."""
+    return of_rounds({(name, load): pair_at(lab, name, load) for name in names for load in BELOW_HALF}, how)
+
+
+@number("N5", "pages-per-execution-highest-below-load", unit="x the next pair", agree=above(1.0))
+def pages_per_execution_at_part_load(lab: LabRuns) -> Values | None:
+    """Of (1k, 1k) over the higher of the other two pairs, at the load where that is least."""
+
+    def least(runs: Mapping[tuple[str, float], LabRun]) -> float | None:
+        pages = {key: of_guests(run, "pages_per_execution") for key, run in runs.items()}
+        first, *others = THREE
+        highest = {load: of_known(max, [pages[name, load] for name in others]) for load in BELOW_HALF}
+        return of_known(min, [gain(pages[first, load], highest[load]) for load in BELOW_HALF])
+
+    return at_loads(lab, THREE, least)
+
+
+@number("N7", "100k-100k-ahead-below-load", unit="x the 100 KB server's beside 1 KB", agree=above(1.0))
+def ahead_at_part_load(lab: LabRuns) -> Values | None:
+    """Net I/O of the 100 KB server beside one like it over that beside 1 KB, at the load where that is least."""
+
+    def least(runs: Mapping[tuple[str, float], LabRun]) -> float | None:
+        factors = [
+            gain(mean_reached(runs["100k+100k", load]), reached(runs["1k+100k", load], 1)) for load in BELOW_HALF
+        ]
+        return of_known(min, factors)
+
+    return at_loads(lab, ("100k+100k", "1k+100k"), least)
+
+
+@number("N7", "100k-range-ii-net-io")
+def net_io_of_range_ii(lab: LabRuns) -> Values | None:
+    return over_loads(
+        lab, "1k+100k", RANGE_II,
+        lambda sweep: of_known(fmean, [kilobytes(reached(run, 1), 100) for run in sweep.values()]),
+    )  # fmt: skip
 
 
 @number("N7", "100k-range-ii-flat", unit="relative change from 30 to 70 % load")
