@@ -19,6 +19,7 @@ from models.evaluation.gate import gate
 from models.features.examples import OUTCOME_OF_TARGET, build_examples, metrics_of
 from models.features.feature_matrix import WANTED
 from models.features.probe_features import usual_host, with_probe_features
+from models.features.window_weights import weighted
 from models.learning import artifact
 from models.learning.fitted_target import FittedTarget, fit_share, fit_target
 from models.learning.learned_predictor import LearnedPredictor
@@ -66,7 +67,7 @@ def fit_predictor(
     # Windows bring no metrics.
     metrics = metrics_of([one for one in datasets if not _of_windows(one)])
     examples = build_examples(datasets, metrics)
-    windows = build_examples(datasets, (WANTED,), target="share")
+    windows = weighted(build_examples(datasets, (WANTED,), target="share"))
     if max(len(examples), len(windows)) < LEAST_ROWS:
         names = ", ".join(dataset.name for dataset in datasets) or "no dataset"
         shares, of_one = (f" and {len(windows)} shares", " of one") if windows else ("", "")

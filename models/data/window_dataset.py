@@ -4,10 +4,12 @@ whom, and its share of it; and co-locations that users posted."""
 from __future__ import annotations
 
 import csv
+import hashlib
+import heapq
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -19,6 +21,8 @@ from profiler.metrics import split_key
 from profiler.observed import Colocation, Host, Instance, Pinning, format_cpus
 
 NATURAL_EXPERIMENT = 3.0  # a window whose company is another one than before counts as so many steady ones; assumed
+CALM, CALM_LEVEL = 0.98, 10  # a share from which a window is calm, as in models.evaluation.window_figures
+MOST_SHARES = 8_000  # of each level of contention that are learned from
 LOAD_STEPS = 10  # of the demand per CPU of a host: windows of one company that agree on it are alike
 _SETTINGS = ("pinning", "weight", "cap_percent", "net_mode", "net_rate_mbit", "disk_limit_mb_s")
 _DEMAND = ("open_loop", "burst_ms")
@@ -49,20 +53,83 @@ class SharedWindow:
         return round(LOAD_STEPS * wanted / self.host.pcpus)
 
 
-def importances(windows: Sequence[SharedWindow]) -> list[float]:
-    """How much each window counts: those of one company at one load together as one, and thrice where the company on
-    that host is another one than in the window before (somebody came, went, began or stopped, or was given other
-    settings)."""
-    alike = Counter((one.host.id, one.company, one.load) for one in windows)
-    before: dict[str, str] = {}
-    found = {}
-    for at in sorted(range(len(windows)), key=lambda at: windows[at].ends_s):
-        one = windows[at]
-        company = one.company
-        changed = before.get(one.host.id, company) != company
-        before[one.host.id] = company
-        found[at] = NATURAL_EXPERIMENT if changed else 1 / alike[one.host.id, company, one.load]
-    return [found[at] for at in range(len(windows))]
+@dataclass(frozen=True, slots=True)
+class ChosenWindow:
+    """A window that is learned from, with how many it stands for."""
+
+    window: SharedWindow
+    importance: float
+
+
+@dataclass(slots=True)
+class _Level:
+    """Windows of one level of contention: how many came, and those that were kept, a heap by number, the last first."""
+
+    seen: int = 0
+    shares: int = 0
+    kept: list[tuple[int, int, SharedWindow, bytes, bool]] = field(default_factory=list)
+
+
+class WindowSample:
+    """Of any number of windows those to learn from, so that a million take no more time and memory than some thousands.
+
+    Windows are taken apart by the least share in them, and of each level at most MOST_SHARES shares are kept: all of
+    the contended ones where there are few of them, and of the calm ones, which are nine in ten and say nothing that
+    others do not, a part that stands for all. Which are kept depends on the windows alone.
+
+    Those of one company at one load count together as one, and each thrice where the company on that host is another
+    one than in the window before (an instance came, left, began or stopped, or was given other settings). Windows are
+    added in the order of their time.
+    """
+
+    def __init__(self, most_shares: int = MOST_SHARES) -> None:
+        self._most = most_shares
+        self._levels: dict[int, _Level] = {}
+        self._alike: Counter[bytes] = Counter()
+        self._before: dict[str, bytes] = {}
+
+    def add(self, window: SharedWindow) -> None:
+        """Take one more."""
+        company = _digest(window.company)
+        alike = _digest(window.host.id, company, window.load)
+        changed = self._before.get(window.host.id, company) != company
+        self._before[window.host.id] = company
+        self._alike[alike] += 1
+        level = self._levels.setdefault(contention_level(window.shares.values()), _Level())
+        level.seen += 1
+        level.shares += len(window.shares)
+        number = -int.from_bytes(_digest(window.host.id, window.ends_s), "big")
+        heapq.heappush(level.kept, (number, level.seen, window, alike, changed))
+        while level.shares > self._most and len(level.kept) > 1:
+            level.shares -= len(heapq.heappop(level.kept)[2].shares)
+
+    def chosen(self) -> list[ChosenWindow]:
+        """The windows that were kept, in the order of their time."""
+        found = []
+        for level in self._levels.values():
+            stands_for = level.seen / max(len(level.kept), 1)
+            for _, _, window, alike, changed in level.kept:
+                importance = NATURAL_EXPERIMENT if changed else 1 / self._alike[alike]
+                found.append(ChosenWindow(window, stands_for * importance))
+        return sorted(found, key=lambda one: (one.window.ends_s, one.window.host.id))
+
+
+def contention_level(shares: Iterable[float]) -> int:
+    """The level of a window by the least share in it: 10 = calm, below it by tenths."""
+    least = min(shares, default=1.0)
+    return CALM_LEVEL if least >= CALM else int(least * CALM_LEVEL)
+
+
+def _digest(*parts: object) -> bytes:
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+
+
+def sampled(windows: Iterable[SharedWindow], most_shares: int = MOST_SHARES) -> list[ChosenWindow]:
+    """Those of some windows to learn from."""
+    sample = WindowSample(most_shares)
+    for window in sorted(windows, key=lambda one: one.ends_s):
+        sample.add(window)
+    return sample.chosen()
 
 
 def holds_windows(path: Path) -> bool:
@@ -75,12 +142,14 @@ def holds_windows(path: Path) -> bool:
 
 
 def write_windows(path: Path, name: str, windows: Sequence[SharedWindow]) -> None:
-    """Write a dataset directory whose platforms are the hosts; `path` must be an empty directory."""
+    """Write a dataset directory whose platforms are the hosts, of those windows that are worth learning from; `path`
+    must be an empty directory."""
     meta = {"name": name, "origin": "measured", "machine": "windows that agents measured on the hosts of this cloud"}
     (path / "dataset.yaml").write_text(yaml.safe_dump(meta, sort_keys=False), encoding="utf-8")
-    hosts = {one.host.id: one.host for one in sorted(windows, key=lambda one: one.ends_s)}
+    chosen = sampled(windows)
+    hosts = {one.window.host.id: one.window.host for one in chosen}
     _write(path / "platforms.csv", sorted(PLATFORM_COLUMNS), map(_platform, hosts.values()))
-    _write(path / "colocations.csv", COLUMNS, _rows(windows))
+    _write(path / "colocations.csv", COLUMNS, _rows(chosen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +212,8 @@ def _platform(host: Host) -> dict[str, object]:
     return {**plain, "platform": host.id, "numa_cpus": ";".join(_placed(host, cpus) for cpus in host.numa)}
 
 
-def _rows(windows: Sequence[SharedWindow]) -> Iterator[dict[str, object]]:
-    for window, importance in zip(windows, importances(windows), strict=True):
+def _rows(chosen: Sequence[ChosenWindow]) -> Iterator[dict[str, object]]:
+    for window, importance in ((one.window, one.importance) for one in chosen):
         for one in window.instances:
             share = window.shares.get(one.id)
             yield {

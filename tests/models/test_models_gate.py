@@ -289,3 +289,34 @@ def _by_chance(pairs: int, seed: int, protocol: str) -> HeldOutPredictions:
     random = np.random.default_rng([seed, len(protocol)])
     off = np.repeat(random.exponential(0.05, pairs), 2)
     return replace(base, expected=base.measured + off, lower=base.measured - 0.01, upper=base.measured + 1)
+
+
+def test_a_calm_cloud_passes_by_its_contended_rows_and_is_refused_where_calm_ones_get_worse() -> None:
+    """Nine rows in ten are calm, where the prior is right: they would drown what was learned of the others."""
+    random = np.random.default_rng(0)
+    count, hosts = 2_000, 40
+    measured = np.where(np.arange(count) % 10 == 0, random.uniform(0.3, 0.9, count), 1.0)
+    prior = np.where(measured < 1, np.minimum(measured * np.exp(random.normal(0.2, 0.05, count)), 1.0), 1.0)
+
+    def held(calm: float, protocol: str = "unseen_host", **changes: object) -> HeldOutPredictions:
+        expected = np.where(measured < 1, measured * np.exp(random.normal(0, 0.05, count)), calm)
+        rows = {
+            "key": tuple(f"k{at}" for at in range(count)),
+            "platform": ("p",) * count,
+            "pair": tuple(f"h{at % hosts}" for at in range(count)),
+            "measured": measured,
+            "prior": prior,
+            "expected": expected,
+            "lower": expected * 0.85,
+            "upper": np.maximum(expected * 1.18, 1.0),
+            **changes,
+        }
+        return HeldOutPredictions("share", protocol, **rows)  # type: ignore[arg-type]
+
+    verdict = gate([held(0.9995), held(0.9995, "newest")], None)
+    assert verdict.passed, verdict.refusals
+    assert {one.part for one in verdict.figures} == {"contended", "calm"}
+    (why,) = gate([held(0.97), held(0.9995, "newest")], None).refusals
+    assert why.startswith("share, unseen_host, calm rows: worse than the prior")
+    nothing = gate([held(1.0, expected=prior)], None).refusals
+    assert any("under no protocol is it better than the prior" in why for why in nothing)

@@ -12,11 +12,12 @@ import pytest
 from models import training
 from models.data.dataset import Dataset, load_dataset
 from models.data.scene import ProfileTable, build_batch
-from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, importances, write_windows
+from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, sampled, write_windows
 from models.evaluation.gate import gate
 from models.features.examples import Examples, build_examples
 from models.features.feature_matrix import WANTED
 from models.features.window_folds import host_folds, newest_fold
+from models.features.window_weights import contended, weighted
 from models.learning import artifact
 from models.learning.fitted_target import fit_share
 from models.learning.learned_predictor import LearnedPredictor
@@ -112,7 +113,35 @@ def test_steady_company_counts_once_and_a_change_of_it_thrice() -> None:
     host = Host("h", "kvm", pcpus=2, memory_mb=1.0)
     steady = [SharedWindow(host, (wanting("a", 1.0), wanting("b", 1.0)), {}, 300.0 * at) for at in range(4)]
     alone = SharedWindow(host, (wanting("a", 1.0),), {}, 1500.0)
-    assert importances([*steady, alone]) == [0.25, 0.25, 0.25, 0.25, NATURAL_EXPERIMENT]
+    assert [one.importance for one in sampled([*steady, alone])] == [0.25, 0.25, 0.25, 0.25, NATURAL_EXPERIMENT]
+
+
+def test_of_many_windows_the_contended_stay_and_a_part_of_the_calm_stands_for_all() -> None:
+    host = Host("h", "kvm", pcpus=2, memory_mb=1.0)
+    made = [
+        SharedWindow(host, (wanting("a", 0.1 + at / 1000), wanting("b", 1.0)), {"a": share, "b": share}, 300.0 * at)
+        for at, share in enumerate([1.0] * 900 + [0.5] * 20 + [0.85] * 10)
+    ]
+    chosen = sampled(made, most_shares=100)
+    by_share = {share: [one for one in chosen if one.window.shares["a"] == share] for share in (1.0, 0.5, 0.85)}
+    assert {share: len(some) for share, some in by_share.items()} == {1.0: 50, 0.5: 20, 0.85: 10}
+    unchanged = sampled(made)
+    for share, some in by_share.items():
+        whole = sum(one.importance for one in unchanged if one.window.shares["a"] == share)
+        assert sum(one.importance for one in some) == pytest.approx(whole, rel=0.35)
+    assert sampled(reversed(made), most_shares=100) == chosen
+
+
+def test_contended_rows_count_as_much_as_calm_ones_together(examples: Examples) -> None:
+    calm = replace(examples, base=np.where(np.arange(len(examples)) % 10 > 0, 1.0, examples.base))
+    calm = replace(calm, ratio=np.where(np.arange(len(examples)) % 10 > 0, 1.0, calm.ratio))
+    several = calm.take(np.tile(np.arange(len(calm)), 8))
+    chosen = weighted(several)
+    short = contended(chosen)
+    assert short.sum() == contended(several).sum()
+    assert len(chosen) < len(several)
+    assert chosen.importance[short].sum() == pytest.approx(chosen.importance[~short].sum())
+    assert len(chosen.key) == len(chosen.importance) == len(chosen)
 
 
 def test_nobody_is_on_both_sides_of_a_fold(examples: Examples) -> None:
@@ -182,7 +211,8 @@ def test_the_gate_refuses_a_model_of_shuffled_outcomes_though_the_prior_is_worse
     verdict = gate(fit_share(replace(examples, ratio=ratio)).held_out, None)
     by_host = next(one for one in verdict.figures if one.protocol == "unseen_host")
     assert by_host.prior.high < 0
-    assert any(why.startswith("share, unseen_host: no better beyond noise") for why in verdict.refusals)
+    of_host = [why for why in verdict.refusals if why.startswith("share, unseen_host")]
+    assert any("no better beyond noise" in why for why in of_host)
 
 
 def test_who_works_in_longer_bursts_is_told_another_share(tmp_path: Path) -> None:

@@ -1,0 +1,130 @@
+"""Training from the windows of a calm cloud: what is gained where there is contention, and what it costs. Simulated.
+
+Hosts have 64 CPUs and 30 VMs (others 16, 48 and 96 CPUs, to which the model is applied without having seen such). Nine
+shares in ten have no contention. Each VM gets a known function of the analytic model's share, with noise, so that it is
+known how much can be learned: the error of that function itself.
+
+    python -m research.benchmarks.window_training --windows 10000
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from models.arrays import Floats
+from models.data.dataset import load_dataset
+from models.data.scene import ProfileTable, build_batch
+from models.data.window_dataset import CALM, SharedWindow, write_windows
+from models.evaluation.gate import gate
+from models.physics.prior import PriorPredictor, solve
+from models.training import fit_predictor
+from profiler.demand import Demand
+from profiler.observed import Host, Instance
+
+DAYS = 14
+NOISE = 0.25  # of the logarithm of the loss
+AT_ONCE = 250
+OF_A_TEST = 400  # windows
+_OF = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+
+
+def windows(count: int, hosts: int, pcpus: int, seed: int) -> Iterator[tuple[SharedWindow, Floats]]:
+    """So many windows of hosts of one size over DAYS, in order of time, each with the true shares without noise."""
+    random = np.random.default_rng(seed)
+    vms = round(30 * pcpus / 64)
+    means = random.gamma(2.0, 0.5, (hosts, vms))
+    sizes = random.choice([2, 4, 8], (hosts, vms))
+    usual = np.clip(random.normal(0.55, 0.1, hosts), 0.2, 0.75)
+    for start in range(0, count, AT_ONCE):
+        some = range(start, min(start + AT_ONCE, count))
+        scenes, ends = [], []
+        for number in some:
+            host = int(random.integers(hosts))
+            ends_s = 1.8e9 + DAYS * 86_400 * number / count
+            day = 1 + 0.35 * np.sin(2 * np.pi * (ends_s % 86_400) / 86_400)
+            busy = usual[host] * day * random.lognormal(0, 0.35)
+            wanted = means[host] * random.gamma(4.0, 0.25, vms)
+            wanted = np.minimum(wanted * busy * pcpus / wanted.sum(), 0.98 * sizes[host])
+            there = tuple(
+                Instance(
+                    f"h{seed}-{host}-vm{at}",
+                    vcpus=int(sizes[host, at]),
+                    demand={"cpu": Demand(float(wanted[at]), common=0.0, windows=1.0, origin="measured")},
+                )
+                for at in range(vms)
+            )
+            scenes.append((Host(f"h{seed}-{host}", "kvm", pcpus=pcpus, memory_mb=1e5), there))
+            ends.append(ends_s)
+        prior = solve(build_batch(scenes, ProfileTable.build(())))
+        share = prior.share
+        # Who may use few CPUs for its size loses more than the model says, others less.
+        size = np.array([[one.vcpus for one in there] for _, there in scenes])
+        true = np.minimum(share ** np.array([0.0, 0.45, 0.7, 0.0, 1.5])[size // 2], 1.0)
+        noisy = np.clip(true ** np.exp(random.normal(0, NOISE, true.shape)), 0.01, 1.0)  # the loss varies
+        for at, (host_there, there) in enumerate(scenes):
+            shares = {one.id: float(noisy[at, slot]) for slot, one in enumerate(there)}
+            yield SharedWindow(host_there, there, shares, ends[at]), true[at]
+
+
+def cpu_s() -> float:
+    """CPU time of this process and of those that it waited for."""
+    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, _OF))
+
+
+def errors(found: Sequence[tuple[SharedWindow, Floats]], predictor: object) -> tuple[Floats, Floats, Floats]:
+    """|measured - predicted|, the analytic model's and the true function's, of contended rows; (R,) each."""
+    batch = build_batch([(one.host, one.instances) for one, _ in found], ProfileTable.build(()))
+    measured = np.array([list(one.shares.values()) for one, _ in found])
+    truth = np.array([true for _, true in found])
+    analytic = PriorPredictor().predict(batch, ("throughput",)).throughput.expected
+    told = predictor.predict(batch, ("throughput",)).throughput.expected  # type: ignore[attr-defined]
+    short = np.minimum(measured, analytic) < CALM
+    return tuple(np.abs(measured - one)[short] for one in (told, analytic, truth))
+
+
+def main() -> None:
+    """Train, and print what it gave and took."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--windows", type=int, default=10_000)
+    parser.add_argument("--hosts", type=int, default=50)
+    options = parser.parse_args()
+    made = [one for one, _ in windows(options.windows, options.hosts, 64, 0)]
+    shares = np.concatenate([list(one.shares.values()) for one in made])
+    calm = np.mean([min(one.shares.values()) >= CALM for one in made])
+    print(f"{len(made)} windows, {len(shares)} shares; calm: {calm:.1%} and {np.mean(shares >= CALM):.1%}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        begin, cpu = time.monotonic(), cpu_s()
+        write_windows(Path(folder), "windows", made)
+        wrote = cpu_s() - cpu
+        dataset = load_dataset(Path(folder))
+        read = cpu_s() - cpu - wrote
+        model = fit_predictor([replace(dataset)])
+        took, waited = cpu_s() - cpu, time.monotonic() - begin
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{took:.0f} s of CPU time ({wrote:.0f} chosen and written, {read:.0f} read), {waited:.0f} s, {memory:.2f} GB",
+        flush=True,
+    )
+    assert model.share is not None
+    verdict = gate(model.share.held_out, None)
+    print("passed" if verdict.passed else "refused", *verdict.reasons, sep="\n  ", flush=True)
+    for pcpus in (64, 16, 48, 96):
+        told, analytic, truth = errors(list(windows(OF_A_TEST, 8, pcpus, 1)), model)
+        gained = (analytic.mean() - told.mean()) / (analytic.mean() - truth.mean())
+        print(
+            f"| {pcpus} | {len(told)} | {analytic.mean():.4f} | {told.mean():.4f} | {truth.mean():.4f} "
+            f"| {gained:.0%} |",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
