@@ -329,6 +329,7 @@ class HostItem(TypedDict):
     own_cpus: NotRequired[float]
     second_thread: NotRequired[float | None]
     turbo_mhz: NotRequired[float | None]
+    disk_iops: NotRequired[float | None]
 
 
 class InstanceItem(TypedDict):

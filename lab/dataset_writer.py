@@ -17,12 +17,13 @@ from lab.on_off.states import State
 from lab.records import SETTINGS, MemberRecord, Record
 from lab.schedule import profile_keys
 from lab.workloads import MemoryWorkload
+from lab.workloads.disk import DiskMixWorkload, DiskWorkload
 from profiler.backends.host_description import HostDescription
 from profiler.whole_files import write_whole
 
 PLATFORMS = (
     "platform", "kind", "pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit", "disk_kind",
-    "disk_mb_s", "host_cap_percent",
+    "disk_mb_s", "disk_iops", "host_cap_percent",
 )  # fmt: skip
 PROFILES = ("platform", "workload", "load", "scope", "metric", "value", "unit", "repeat")
 COLOCATIONS = (
@@ -74,12 +75,13 @@ def write_dataset(
 def _platforms(campaign: Campaign, machine: HostDescription, records: Sequence[Record]) -> Iterable[_Row]:
     """The host with a link of its own for each instance and, where runs had one, the host with one uplink for all."""
     if (emulated := campaign.emulated) is not None:  # its caches and clock are a part of this host's, and unknown
-        yield (campaign.platform, "xen", emulated.pcpus, 1, None, None, None, emulated.memory_mb, None, "", None, None)
+        yield (campaign.platform, "xen", emulated.pcpus, 1, None, None, None, emulated.memory_mb, None, "", *[None] * 3)
         return
     names = {_platform(campaign, record): _on_uplink(record) for record in records if record.kind == "group"}
     for name, uplink in sorted({campaign.platform: False, **names}.items()):
         # A virtual disk says nothing about what it lies on, so disk_kind stays empty rather than guessed.
-        disk = ("", None) if campaign.volume is None else ("network", campaign.volume.mb_s)
+        volume = campaign.volume
+        disk = ("", None, None) if volume is None else ("network", volume.mb_s, volume.requests_s)
         yield (
             name, _KINDS.get(campaign.instances, campaign.instances), machine.pcpus, machine.threads_per_core,
             machine.cpu_mhz, machine.l2_mb, machine.l3_mb, machine.memory_mb, _nic_mbit(campaign, uplink), *disk,
@@ -114,8 +116,12 @@ def _profiles(campaign: Campaign, records: Iterable[Record]) -> Iterable[_Row]:
                 yield (*head, scope, metric, value, unit, record.round)
         for outcome, value in member.outcomes.items():
             yield (*head, "instance", outcome, value, _unit(outcome, member), record.round)
-        if isinstance(campaign.workloads[member.workload], MemoryWorkload):  # its throughput is the bandwidth it takes
-            yield (*head, "instance", "mem_bw_mb_s", member.outcomes.get("throughput"), "MB/s", record.round)
+        workload, throughput = campaign.workloads[member.workload], member.outcomes.get("throughput")
+        if isinstance(workload, MemoryWorkload):  # its throughput is the bandwidth it takes
+            yield (*head, "instance", "mem_bw_mb_s", throughput, "MB/s", record.round)
+        if isinstance(workload, DiskWorkload | DiskMixWorkload) and throughput is not None:
+            for metric, value in workload.disk_rates(throughput).items():  # which the groups of containers do not count
+                yield (*head, "instance", metric, value, "1/s", record.round)
         if member.generator_percent is not None:
             yield (*head, "host", "load_generator_cpu", member.generator_percent, "%", record.round)
 

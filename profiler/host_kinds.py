@@ -37,6 +37,10 @@ class HostKindTraits:
     blocks keeps a CPU: sched_credit_tslice_ms of Xen (xen-command-line); Linux's base slice, 0.75 ms times 1 + log2
     of up to 8 CPUs (kernel/sched/fair.c).
 
+    `synced_wait_ms`: for how long a write that is waited for (fsync) waits for a busy CPU at most: until the next tick
+    of the clock (models/physics/synced_writes.py), 4 ms at the usual HZ=250; measured with containers, not with
+    guests, and not at other rates; 0 = nothing is known.
+
     `cap_period_ms`: the fixed period of a cap, None = that of Linux's quota; `cap_per_vcpu`: the quota holds for
     each vCPU alone (libvirt, formatdomain). `disk_limit` can be set; `disk_limit_each_way`: for reads and writes
     apart.
@@ -55,6 +59,7 @@ class HostKindTraits:
     brief_exponent: float
     work_astray: float
     turn_ms: float
+    synced_wait_ms: float
     cap_period_ms: float | None
     cap_per_vcpu: bool
     disk_limit: bool
@@ -77,6 +82,7 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             brief_exponent=1.0,
             work_astray=0.0,  # not measured
             turn_ms=30.0,
+            synced_wait_ms=0.0,  # not measured: BOOST (credit) lets guests go first that wake up for I/O
             cap_period_ms=10.0,  # credit2_cap_period_ms of Xen's boot line; no tool sets it for one domain
             cap_per_vcpu=False,
             disk_limit=False,
@@ -96,6 +102,7 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             brief_exponent=0.5,
             work_astray=0.8,
             turn_ms=3.0,
+            synced_wait_ms=4.0,
             cap_period_ms=None,
             cap_per_vcpu=True,
             disk_limit=True,
@@ -115,6 +122,7 @@ TRAITS: Mapping[HostKind, HostKindTraits] = MappingProxyType(
             brief_exponent=0.5,
             work_astray=0.8,
             turn_ms=3.0,
+            synced_wait_ms=4.0,
             cap_period_ms=None,
             cap_per_vcpu=False,
             disk_limit=True,

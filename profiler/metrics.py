@@ -61,6 +61,8 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric("net_backlog_bytes", "B", _ONE, "instance", "ratio", "bytes that wait in the queues there", "net_backlog"),
     Metric("net_mbit", "Mbit/s", _ONE, "instance", "rate", "network traffic, both directions", "network"),
     Metric("disk_mb_s", "MB/s", _ONE, "instance", "rate", "disk throughput, reads and writes", "disk"),
+    Metric("disk_iops", "1/s", _ONE, "instance", "rate", "disk requests, reads and writes"),
+    Metric("disk_flushes", "1/s", _ONE, "instance", "rate", "flushes: writes that it waited for until they were safe"),
     Metric("run_queue_p50_us", "us", _ONE, "instance", "ratio", "median wait for a CPU", "run_queue_p50"),
     Metric("run_queue_p99_us", "us", _ONE, "instance", "ratio", "99 % of waits for a CPU end within", "run_queue_p99"),
     Metric(

@@ -181,7 +181,8 @@ class Host:
     MB/s. `probed` are values that probes found, by name (some of PROBED_VALUES). `own_cpus` are the CPUs that its own
     work uses, outside of instances and driver domain.
     `second_thread` (0-1) is what a second hyperthread adds to the work of a core, `cpu_mhz` the nominal clock of a core
-    and `turbo_mhz` its highest one; None = unknown. A `turbo_mhz` that is not above `cpu_mhz` says that there is none.
+    and `turbo_mhz` its highest one; a `turbo_mhz` that is not above `cpu_mhz` says that there is none. `disk_iops` are
+    the requests per second that its disk serves for all instances together. None = unknown.
     """
 
     id: str
@@ -213,6 +214,7 @@ class Host:
     second_thread: float | None = None
     turbo_mhz: float | None = None
     dedicated_cpus: tuple[int, ...] = ()
+    disk_iops: float | None = None
 
     def __post_init__(self) -> None:
         check_id(self.id, "host")
@@ -224,6 +226,8 @@ class Host:
             raise ValueError(f"host {self.id}: memory_mb {self.memory_mb} is not above 0")
         if self.own_cpus < 0:
             raise ValueError(f"host {self.id}: own_cpus {self.own_cpus:g} is below 0")
+        if self.disk_iops is not None and self.disk_iops <= 0:
+            raise ValueError(f"host {self.id}: disk_iops {self.disk_iops:g} is not above 0")
         if self.second_thread is not None and not 0 <= self.second_thread <= 1:
             raise ValueError(f"host {self.id}: second_thread {self.second_thread:g} is outside 0-1")
         if self.cpu_ids and self.cpu_ids == tuple(range(self.pcpus)):

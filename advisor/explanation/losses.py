@@ -17,6 +17,8 @@ from models.physics.clock import clock_speed
 from models.physics.demands import capacity, guessed
 from models.physics.hyperthreads import sibling_speed
 from models.physics.prior import RESOURCES, PriorResult, solve
+from models.physics.synced_writes import flush_speed
+from models.prediction import rows_of
 
 MIN_LOSS = 0.005  # log T/B; smaller losses are not reported
 PAGE_EXCHANGE_CPUS = 0.005  # driver-domain CPUs above which an instance counts as exchanging pages
@@ -65,7 +67,9 @@ def _slow_by(arrays: CandidateArrays, solved: PriorResult, now: Floats) -> list[
     count = len(arrays.hosts)
     asked = np.minimum(solved.demands.cpu[:count], arrays.scenes.cap)
     siblings, clock = (speed(arrays.scenes, asked) for speed in (sibling_speed, clock_speed))
-    which = np.where(siblings <= clock, "siblings", "clock")
+    flushes = flush_speed(arrays.scenes, rows_of(solved.demands, slice(count)))
+    slowest = np.argmin([flushes, siblings, clock], axis=0)
+    which = np.array(["flushes", "siblings", "clock"])[slowest]
     slow_by: list[list[SlowBy]] = np.where(now < solved.cpu.share[:count] ** 2, which, "").tolist()
     return slow_by
 

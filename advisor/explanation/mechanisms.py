@@ -10,7 +10,7 @@ import numpy as np
 from advisor.domain import Host, Instance
 from profiler.host_kinds import TRAITS
 
-SlowBy = Literal["", "siblings", "clock"]  # what slows a CPU beside want of its time
+SlowBy = Literal["", "siblings", "clock", "flushes"]  # what slows a CPU beside want of its time
 NAMES = {
     "cpu": "CPU",
     "driver_domain": "driver domain",
@@ -49,6 +49,8 @@ def mechanism(
     """The finding that shows the same effect ("" = none) and the mechanism in words."""
     if resource == "cpu" and slow_by == "clock":
         return "", "the clock is lower while more cores are busy"
+    if resource == "cpu" and slow_by == "flushes":
+        return "", "each write that it waits for comes back at the next tick of the busy CPU's clock"
     if resource == "cpu" and slow_by:
         return "", "their vCPUs run on two threads of one core"
     if resource == "cpu":

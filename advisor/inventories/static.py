@@ -50,6 +50,7 @@ MAX_MEMORY_MB = 1e9
 MAX_DISK_GB = 1e9
 MAX_NIC_MBIT = 1e7
 MAX_MB_S = 1e9
+MAX_IOPS = 1e9
 MAX_CPU_MHZ = 1e5
 MAX_CACHE_MB = 1e5
 
@@ -203,6 +204,7 @@ HOST: Mapping[str, Reader] = {
     "own_cpus": lambda item: item.number(0, MAX_CPUS),
     "second_thread": lambda item: item.number(0, 1),
     "turbo_mhz": _up_to(MAX_CPU_MHZ),
+    "disk_iops": _up_to(MAX_IOPS),
     "probed": lambda item: {name: value.number() for name, value in item.mapping(PROBED_VALUES).items()},
 }
 NEEDED = ("kind", "pcpus", "memory_mb")  # of a host

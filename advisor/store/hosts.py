@@ -57,6 +57,7 @@ hosts = sa.Table(
     sa.Column("dedicated_cpus", VALUE, nullable=False, server_default=sa.text("'[]'")),
     sa.Column("second_thread", sa.Double),
     sa.Column("turbo_mhz", sa.Double),
+    sa.Column("disk_iops", sa.Double),
 )
 
 

@@ -94,6 +94,9 @@ class HostBody(Schema):
         default=None, description="what a second hyperthread adds to the work of a core; null = as its platform"
     )
     turbo_mhz: Positive | None = Field(default=None, description="highest clock rate of a core in MHz")
+    disk_iops: Positive | None = Field(
+        default=None, description="requests per second that its disk serves for all together; null = as its platform"
+    )
 
     @as_input
     def to_domain(self, host_id: str) -> Host:

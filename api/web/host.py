@@ -174,6 +174,8 @@ def _core_facts(host: Host) -> list[tuple[str, str]]:
         facts.append(("Clock", f"{host.cpu_mhz:,.0f}{turbo} MHz"))
     if host.second_thread is not None:
         facts.append(("A second hyperthread adds", f"{host.second_thread:.0%} of a core"))
+    if host.disk_iops is not None:
+        facts.append(("Disk requests", f"{host.disk_iops:,.0f} per second"))
     return facts
 
 

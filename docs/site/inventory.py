@@ -116,6 +116,11 @@ HOST: Mapping[str, Row] = {
         f"0-{static.MAX_CPU_MHZ:,.0f}",
         "highest clock rate of a core; predictions count with it where `cpu_mhz` is known, too",
     ),
+    "disk_iops": (
+        "1/s",
+        f"0-{static.MAX_IOPS:,.0f}",
+        "requests per second that the disk serves for all instances; left out = as its platform, else no limit",
+    ),
     "probed": (
         "mapping of numbers",
         ", ".join(f"`{name}`" for name in PROBED_VALUES),

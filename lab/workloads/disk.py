@@ -75,6 +75,11 @@ class DiskWorkload(LocalWorkload):
             *(["--fdatasync=1"] if self.sync else []),
         )  # fmt: skip
 
+    def disk_rates(self, mb_s: float) -> dict[str, float]:
+        """Requests and flushes per second at this throughput: each operation is a request, and with `sync` a flush."""
+        operations = _operations(mb_s, self.block_kb)
+        return {"disk_iops": operations, **({"disk_flushes": operations} if self.sync else {})}
+
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         (job,) = _jobs(output, 1)
         side = _FioDirection.of(job, "read" if self.access.endswith("read") else "write")
@@ -126,6 +131,10 @@ class DiskMixWorkload(LocalWorkload):
         writers = ["--name=writer", "--new_group", "--rw=randwrite", *common]
         return _fio(seconds, takes_direct(folder / next(iter(self._names()))), *readers, *writers)
 
+    def disk_rates(self, mb_s: float) -> dict[str, float]:
+        """Requests per second at this throughput of both sides: each operation is one."""
+        return {"disk_iops": _operations(mb_s, self.block_kb)}
+
     def read(self, output: str, _rate: float | None, /) -> WorkloadResult:
         readers, writers = _jobs(output, 2)
         reads, writes = _FioDirection.of(readers, "read"), _FioDirection.of(writers, "write")
@@ -171,6 +180,11 @@ def _jobs(output: str, count: int) -> list[Any]:
         if len(jobs) != count:
             raise RunError(f"fio reported {len(jobs)} jobs and not {count}: {excerpt(output)}")
         return jobs
+
+
+def _operations(mb_s: float, block_kb: int) -> float:
+    """Operations per second of so many MB/s (1 MB = 1,000,000 bytes) in blocks of so many KB (1,024 bytes)."""
+    return mb_s * 1e6 / (block_kb * 1024)
 
 
 def _limit(rate: float | None, jobs: int) -> list[str]:

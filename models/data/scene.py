@@ -19,7 +19,7 @@ from profiler.metrics import join_key, split_key
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, PROBED_VALUES, Host, Instance, format_cpus
 
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
-CORE_NUMBERS = ("second_thread", "turbo_mhz")  # of a host, else of its platform
+OWN_NUMBERS = ("second_thread", "turbo_mhz", "disk_iops")  # of a host, else of its platform
 # Of demand for CPUs over time (profiler.demand.Demand), what prediction reads; and of its hours the factor of the mean
 # in each two hours of the day. What is shorter counts as spread that is nobody else's.
 DAY_PARTS = tuple(f"day_{hour:02}" for hour in range(0, 24, 2))
@@ -148,7 +148,7 @@ class SceneBatch:
     domain may run and `driver_weight` (S,) its scheduler weight; `node` (S, P) the NUMA node of each pCPU, which is one
     more than the last where no node names it; `adjacent` (S,) whether the host numbers the threads of a core side by
     side, with a gap before the next core, as ppc64 does; `own_cpus` (S,) the CPUs that the host's own work uses;
-    `core_numbers` (S, 2) how fast its cores are in the order of CORE_NUMBERS, nan = unknown. Per
+    `own_numbers` (S, 3) how fast its cores and its disk are in the order of OWN_NUMBERS, nan = unknown. Per
     slot, (S, N): `profile` row of the table, `subject` its number among those of which results were posted, `load`,
     `vcpus`, `cap` in CPUs (inf = none), `weight`, `own` how many of its vCPUs have a pCPU each
     (models.data.dedicated_cpus), `prompt` whether it is sensitive to latency and has a setting that is rendered
@@ -178,7 +178,7 @@ class SceneBatch:
     node: Ints = field(metadata=over("scene"))
     adjacent: Bools = field(metadata=over("scene"))
     own_cpus: Floats = field(metadata=over("scene"))
-    core_numbers: Floats = field(metadata=over("scene"))
+    own_numbers: Floats = field(metadata=over("scene"))
     present: Bools = field(metadata=over("slot", empty=False))
     profile: Ints = field(metadata=over("slot", empty=0))
     subject: Ints = field(metadata=over("slot", empty=0))
@@ -240,7 +240,7 @@ class SceneBatch:
 
     def platform_number(self, column: str) -> Floats:
         """A further number of each scene's platform, nan where unknown; (S,). What was probed on a host itself or is
-        known of its cores stands in place of its platform's."""
+        known of it stands in place of its platform's."""
         known = {name: numbers[column] for name, numbers in self.table.platforms.items() if column in numbers}
         values = np.full(len(self), np.nan)
         if known:
@@ -248,8 +248,8 @@ class SceneBatch:
             usual = known.get("", np.nan)
             values = np.array([known.get(str(name), usual) for name in names])[at]
         key = column.removeprefix(PROBED)
-        if column in CORE_NUMBERS:
-            own = self.core_numbers[:, CORE_NUMBERS.index(column)]
+        if column in OWN_NUMBERS:
+            own = self.own_numbers[:, OWN_NUMBERS.index(column)]
         elif key != column and key in PROBED_VALUES:
             own = self.probed[:, PROBED_VALUES.index(key)]
         else:
@@ -471,6 +471,6 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         node=node,
         adjacent=np.array([threads_adjacent(host) for host, _ in scenes], dtype=bool),
         own_cpus=np.array([min(host.own_cpus, host.pcpus) for host, _ in scenes], dtype=np.float64),
-        core_numbers=host_numbers([host for host, _ in scenes], CORE_NUMBERS),
+        own_numbers=host_numbers([host for host, _ in scenes], OWN_NUMBERS),
         **columns,
     )

@@ -22,6 +22,7 @@ MOST_COUNTED_CPUS = 4  # the largest set of that measurement: beyond it the cost
 GOODPUT = 1448 / 1538
 LEAST_BUSY = 0.5  # of its time alone that the fastest user keeps a device busy; less is not believed
 MBIT_OF_KB = 1024 * 8 / 1e6  # httperf, which measured the papers' net I/O, counts 1024 bytes to a KB (its manual page)
+DISK_IOPS = "disk_iops"  # of a profile, a host and a platform: requests per second
 _SHARED_DEVICES: tuple[Resource, ...] = ("disk_mb_s", "mem_bw_mb_s")
 ASSUMED = day_one(1)  # demand for CPUs over time, per vCPU, of an instance of which nothing is known
 ASSUMED_BURST_MS = 1.0  # of CPU time at a stretch where a profile does not count executions; assumed
@@ -32,7 +33,9 @@ class Demands:
     """Resource demands of each slot when it runs alone; all (S, N), 0 in empty slots.
 
     `cpu` and `driver` in CPUs, `net` in Mbit/s, `disk` and `memory` as a share of the disk and of the memory bandwidth;
-    `keen` is the share of its CPU demand that an instance keeps up while another resource holds it back.
+    `disk` counts bytes or requests, whichever are the larger share, and `disk_bytes` and `disk_requests` are both over
+    it (0-1, 1 where nothing is known). `keen` is the share of its CPU demand that an instance keeps up while another
+    resource holds it back.
     """
 
     cpu: Floats
@@ -41,6 +44,8 @@ class Demands:
     disk: Floats
     memory: Floats
     keen: Floats
+    disk_bytes: Floats
+    disk_requests: Floats
 
 
 def demands(scenes: SceneBatch) -> Demands:
@@ -68,6 +73,11 @@ def demands(scenes: SceneBatch) -> Demands:
         for key in _SHARED_DEVICES
         for most in (np.broadcast_to(capacity(scenes, key)[:, None], load.shape),)
     )
+    moved, requests = disk, _request_share(scenes)
+    disk = np.maximum(moved, requests)
+    by_bytes, by_requests = (
+        np.divide(part, disk, out=np.ones_like(load), where=disk > 0) for part in (moved, requests)
+    )
     # Who is never blocked when alone does not step back for the driver domain: two 1 KB servers and Dom0 hold a third
     # of the CPU each (NEIGHBOR section 4.1.2, finding N5).
     cpu_percent, waiting, block = column("cpu"), first_known(column("waiting"), nothing), column("block")
@@ -82,7 +92,27 @@ def demands(scenes: SceneBatch) -> Demands:
         net=net * speed,
         disk=disk * speed,
         memory=memory * speed,
+        disk_bytes=by_bytes,
+        disk_requests=by_requests,
     )
+
+
+def _request_share(scenes: SceneBatch) -> Floats:
+    """Requests per second of each slot at full load as a share of what its host's disk serves, 0 = unknown; (S, N).
+
+    They grow with the bytes where the demand over time says other bytes than the profile.
+    """
+    most = scenes.platform_number(DISK_IOPS)[:, None]
+    requests, megabytes = profile_column(scenes, DISK_IOPS), profile_column(scenes, "disk_mb_s")
+    mean = device_mean(scenes, "disk_mb_s")
+    times = np.divide(mean, megabytes, out=np.ones_like(mean), where=(mean >= 0) & (megabytes > 0))
+    return np.asarray(np.nan_to_num(np.divide(requests * times, most, out=np.zeros_like(mean), where=most > 0)))
+
+
+def disk_limit(scenes: SceneBatch, want: Demands) -> Floats:
+    """What each slot's own limits let it have of its `disk` demand's unit, a share of the disk, inf = no limit."""
+    most = capacity(scenes, "disk_mb_s")[:, None] * want.disk_bytes
+    return np.asarray(np.divide(scenes.disk_limit, most, out=np.full(most.shape, np.inf), where=most > 0))
 
 
 def device_mean(scenes: SceneBatch, device: Resource) -> Floats:

@@ -10,7 +10,7 @@ from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
 from models.physics import htb
 from models.physics.cap_periods import cap_period_ms
-from models.physics.demands import Demands, burst_ms, capacity, driver_apart, first_known, link, profile_column
+from models.physics.demands import Demands, burst_ms, disk_limit, driver_apart, first_known, link, profile_column
 from models.physics.kinds import trait
 from models.physics.queueing import (
     TimeMoments,
@@ -97,7 +97,7 @@ def _residence(scenes: SceneBatch, want: Demands, place: _Place, share: Floats, 
         (want.cpu, _at_cpu(scenes, place, share, alone=alone)),
         (want.driver, _at_driver(scenes, want, alone=alone)),
         (want.net / link(scenes)[:, None], _at_nic(scenes, want, alone=alone)),
-        (want.disk, _at_shared(want.disk, _disk_limit(scenes), alone=alone)),
+        (want.disk, _at_shared(want.disk, disk_limit(scenes, want), alone=alone)),
         (want.memory, _at_shared(want.memory, np.full_like(total, np.inf), alone=alone)),
     ):
         whole = whole.plus(time.times(demand))
@@ -213,13 +213,6 @@ def _full_queues(scenes: SceneBatch, want: Demands) -> TimeMoments:
     alone = want.net > most * (1 - 1e-9)  # who fills the link alone has met that queue already
     full = (want.net > 0) & (sent > rate * (1 + 1e-9)) & ~alone
     return behind_backlog(np.where(full, BACKLOG_MBIT, 0.0), np.where(full, rate, 1.0)).times(np.array(1000.0))
-
-
-def _disk_limit(scenes: SceneBatch) -> Floats:
-    most = capacity(scenes, "disk_mb_s")[:, None]
-    limit = scenes.disk_limit
-    where = np.broadcast_to(most > 0, limit.shape)
-    return np.asarray(np.divide(limit, most, out=np.full(limit.shape, np.inf), where=where))
 
 
 def _at_shared(demand: Floats, limit: Floats, *, alone: bool) -> TimeMoments:

@@ -15,10 +15,11 @@ from models.physics import htb
 from models.physics.clock import clock_speed, clock_spread
 from models.physics.contention import SURE, cpu_contention_of, doubted
 from models.physics.demands import (
+    DISK_IOPS,
     Demands,
-    capacity,
     crowd,
     demands,
+    disk_limit,
     driver_apart,
     driver_price,
     link,
@@ -31,6 +32,7 @@ from models.physics.hyperthreads import sibling_speed
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
+from models.physics.synced_writes import FLUSHES, flush_speed
 from models.prediction import TARGETS, BandArrays, CpuPressure, DevicePressure, InterferencePrediction, rows_of, unasked
 from profiler.demand import Resource
 
@@ -43,7 +45,7 @@ RESOURCES = ("cpu", "driver_domain", "nic", "disk", "memory")
 # Of a profile, all that the prior reads.
 METRICS = (
     "cpu", "driver_domain.cpu", "pages_exchanged", "execution", "waiting", "block", "net_mbit", "throughput_kb_s",
-    "disk_mb_s", "mem_bw_mb_s", "latency_mean_ms", "jitter_ms",
+    "disk_mb_s", DISK_IOPS, FLUSHES, "mem_bw_mb_s", "latency_mean_ms", "jitter_ms",
 )  # fmt: skip
 
 
@@ -94,13 +96,21 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     pressures = _devices(scenes, want, held, deviations)
     devices = [pressures.share[:, :, at] for at in range(len(DEVICES))]
     slowed = np.minimum.reduce([held, *devices])
+    # Flushes that wait for a CPU hold an instance back in the middle of its work: it does not poll meanwhile.
+    flushed = np.ones_like(held) if fluid else flush_speed(scenes, want)
+    slowed *= flushed
     price = driver_price(scenes, want)
     driver = want.driver * price * slowed
     apart = driver_apart(scenes)
     threads = np.where(apart[:, None], 0.0, want.driver * price)  # of the instance itself
     # Its own limits are for good: who may send a tenth works a tenth. Waiting for others it may poll, and be as busy.
     limited = _own_limits(scenes, want)
-    cpu = (want.cpu + threads) * limited * (want.keen + (1 - want.keen) * np.minimum(slowed / limited, 1.0))
+    cpu = (
+        (want.cpu + threads)
+        * limited
+        * (want.keen + (1 - want.keen) * np.minimum(slowed / flushed / limited, 1.0))
+        * flushed
+    )
     most = np.maximum(trait(scenes.kind, "driver_servers"), want.driver.max(axis=1, initial=0.0))
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
     lasting = over_time(scenes)
@@ -112,7 +122,9 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     asked = np.minimum(cpu, scenes.cap)
     own = np.where(lasting, shared.pressure.share, _reached(shared.fair, asked, want.cpu + threads))
     served = _reached(fill(shared.driver, driver, np.ones_like(driver)), driver, want.driver * price)
-    limits = np.stack([np.minimum(own, held), np.where(apart[:, None], served, 1.0), *devices], axis=2)
+    limits = np.stack(
+        [np.minimum(np.minimum(own, held), flushed), np.where(apart[:, None], served, 1.0), *devices], axis=2
+    )
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
     share = limits.min(axis=2)
     limits[:, :, 0] = np.clip(limits[:, :, 0] * sibling_speed(scenes, asked) * clock_speed(scenes, asked), 1e-3, 1.0)
@@ -121,7 +133,7 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
 
 def _own_limits(scenes: SceneBatch, want: Demands) -> Floats:
     """How fast each instance may be by its own limits of network and disk, whatever others do; (S, N), 0.001 to 1."""
-    limits = ((scenes.net_ceil, want.net), (scenes.disk_limit, want.disk))
+    limits = ((scenes.net_ceil, want.net), (disk_limit(scenes, want), want.disk))
     network, disk = (_share(np.minimum(limit, whole), whole) for limit, whole in limits)
     return np.asarray(np.maximum(np.minimum(network, disk), 1e-3))
 
@@ -135,10 +147,10 @@ def _driver_weight(scenes: SceneBatch, driver: Floats) -> Floats:
 def _devices(scenes: SceneBatch, want: Demands, held: Floats, deviations: Floats | float) -> DevicePressure:
     """What NIC, disk and memory leave of the speed of each instance over time; disk and memory serve in turn (finding
     L6)."""
-    most = _share(scenes.disk_limit, np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], held.shape), full=np.inf)
+    most = disk_limit(scenes, want)
     sharing: dict[Resource, tuple[Floats, Share]] = {
         "net_mbit": (want.net, lambda asked: _nic(scenes, asked)),
-        "disk_mb_s": (want.disk, lambda asked: _shared(np.minimum(asked, most))),
+        "disk_mb_s": (want.disk, lambda asked: _disk(want, np.minimum(asked, most))),
         "mem_bw_mb_s": (want.memory, _shared),
     }
     found = [
@@ -168,6 +180,15 @@ def _nic(scenes: SceneBatch, want: Floats) -> Floats:
     """Share the NIC among instances with a class, up to each ceiling, and those without; Mbit/s."""
     most = np.minimum(want, scenes.net_ceil)
     return htb.shares(most, scenes.net_rate, htb.shaped(scenes), htb.first(scenes), link(scenes))
+
+
+def _disk(want: Demands, asked: Floats) -> Floats:
+    """Share the disk by bytes and by requests, max-min fairly each; who is short of one asks for less of both."""
+    if (want.disk_requests == 0).all():
+        return _shared(asked)
+    both = (want.disk_bytes, want.disk_requests)
+    got = [np.divide(_shared(asked * one), one, out=asked.copy(), where=one > 0) for one in both]
+    return np.minimum(*got)
 
 
 def _shared(want: Floats) -> Floats:

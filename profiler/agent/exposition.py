@@ -46,6 +46,8 @@ _TOTALS: dict[str, _Total] = {
     "psi_io": _Total("pressure_io_seconds", 0.01, "time in which some task waited for I/O"),
     "disk_wait": _Total("disk_wait_seconds", 0.01, "time waited for disks, all tasks or requests added up"),
     "disk_queue_full": _Total("disk_queue_full", 1.0, "times its disk backend took no more requests"),
+    "disk_iops": _Total("disk_requests", 1.0, "reads from and writes to disks"),
+    "disk_flushes": _Total("disk_flushes", 1.0, "flushes: writes that it waited for until they were safe"),
     "net_drops": _Total("network_drops", 1.0, "packets dropped at the host's ends of its interfaces"),
     "mem_bw_mb_s": _Total("memory_bytes", 1e6, "bytes moved between the caches and memory"),
     "net_mbit": _Total("network_bytes", 125_000.0, "bytes received and sent over the network"),

@@ -58,15 +58,16 @@ class CounterGrowth:
 
 
 class DiskRequests:
-    """Requests of one instance's disks, and for how long they waited."""
+    """Requests and flushes of one instance's disks, and for how long they waited."""
 
     def __init__(self) -> None:
-        self._waits, self._requests = CounterGrowth(), CounterGrowth()
+        self._waits, self._requests, self._flushes = CounterGrowth(), CounterGrowth(), CounterGrowth()
 
     def add(self, disks: Mapping[str, DiskTimes], counters: dict[str, int]) -> None:
-        """Add what these disks show: disk_wait_us and disk_requests."""
+        """Add what these disks show: disk_wait_us, disk_requests and disk_flushes."""
         counters["disk_wait_us"] = self._waits.add({name: disk.waited_ns for name, disk in disks.items()}) // 1000
         counters["disk_requests"] = self._requests.add({name: disk.requests for name, disk in disks.items()})
+        counters["disk_flushes"] = self._flushes.add({name: disk.flushes for name, disk in disks.items()})
 
 
 class TaskWaits:

@@ -12,7 +12,7 @@ _PERCENTS = (
     ("psi_io", "psi_io_us", 1e4),
     ("disk_wait", "disk_wait_us", 1e4),
 )
-_RATES = ("disk_queue_full", "net_drops")  # counters of the same names, per second
+_RATES = ("disk_queue_full", "net_drops", "disk_flushes")  # counters of the same names, per second
 
 
 def further(deltas: Deltas) -> dict[str, float]:
@@ -25,6 +25,8 @@ def further(deltas: Deltas) -> dict[str, float]:
     for name in _RATES:
         if name in deltas.further:
             values[name] = deltas.further[name] / seconds
+    if "disk_flushes" in deltas.further:
+        values["disk_iops"] = (deltas.further["disk_requests"] - deltas.further["disk_flushes"]) / seconds
     if requests := deltas.further.get("disk_requests", 0):
         values["disk_request_ms"] = deltas.further["disk_wait_us"] / 1e3 / requests
     if instructions := deltas.further.get("instructions", 0):

@@ -135,7 +135,7 @@ def parse_disk_times(stats: Mapping[str, Any], where: str = "libvirt domstats") 
         )
         known = [count for count in (*requests, *waited_ns) if count is not None]
         if len(known) == len(requests) + len(waited_ns):
-            times[str(stats.get(f"block.{device}.name", device))] = DiskTimes(sum(known[:3]), sum(known[3:]))
+            times[str(stats.get(f"block.{device}.name", device))] = DiskTimes(sum(known[:3]), sum(known[3:]), known[2])
         elif known or f"block.{device}.path" in stats:  # a drive without a medium has neither path nor counters
             raise _lacking(f"QEMU gave no times of drive {device}", where)
     return times

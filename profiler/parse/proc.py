@@ -37,10 +37,11 @@ class InterfaceBytes:
 
 @dataclass(frozen=True, slots=True)
 class DiskTimes:
-    """Finished requests to one disk, and the sum of the times that they took."""
+    """Finished requests to one disk, flushes included, the sum of the times that they took, and flushes alone."""
 
     requests: int
     waited_ns: int
+    flushes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ _NET_DEV_LINE = re.compile(
 _STATM_COLUMNS = 7
 _BLOCK_COLUMNS = 11  # at least; discards come since 4.18, flushes since 5.5
 _BLOCK_REQUESTS, _BLOCK_TICKS = (0, 4, 11, 15), (3, 7, 14, 16)  # reads, writes, discards, flushes
+_BLOCK_FLUSHES = 15
 _BLKIO_TICKS = 39  # column of /proc/<pid>/stat after the name in brackets (proc(5): 42nd of all)
 # Whole files of tasks and instances as the kernel prints them (fs/proc/base.c do_io_accounting, kernel/sched/psi.c
 # psi_show): matching takes a third of the time of reading line by line, which is left for text that looks otherwise.
@@ -152,7 +154,8 @@ def parse_block_stat(text: str, where: str = "") -> DiskTimes:
         sum(count(fields[at], "block stat", where) for at in columns if at < len(fields))
         for columns in (_BLOCK_REQUESTS, _BLOCK_TICKS)
     )
-    return DiskTimes(requests, ticks * 1_000_000)
+    flushes = count(fields[_BLOCK_FLUSHES], "block stat", where) if len(fields) > _BLOCK_FLUSHES else 0
+    return DiskTimes(requests, ticks * 1_000_000, flushes)
 
 
 def parse_task_io(text: str, where: str = "") -> int:

@@ -22,7 +22,7 @@ CONTRACT = {  # contract.md, section 3
     "colocations": "run, platform, instance, workload, load, vcpus, pinning, driver_cpus, cap_percent, weight,"
     " net_mode, net_rate_mbit, disk_limit_mb_s, outcome, solo, colocated, unit, repeat",
     "platforms": "platform, kind, pcpus, threads_per_core, cpu_mhz, l2_mb, l3_mb, memory_mb, nic_mbit, disk_kind,"
-    " disk_mb_s, host_cap_percent",
+    " disk_mb_s, disk_iops, host_cap_percent",
 }
 
 

@@ -36,7 +36,7 @@ def test_a_tasks_wait_for_block_io_is_read_whatever_its_name() -> None:
 
 
 def test_times_of_a_disk_are_those_of_all_kinds_of_requests() -> None:
-    assert parse_block_stat(DISK) == DiskTimes(152017 + 431199 + 31207, (60311 + 771202 + 15376) * 1_000_000)
+    assert parse_block_stat(DISK) == DiskTimes(152017 + 431199 + 31207, (60311 + 771202 + 15376) * 1_000_000, 31207)
     before_4_18 = " ".join(DISK.split()[:11])
     assert parse_block_stat(before_4_18) == DiskTimes(152017 + 431199, (60311 + 771202) * 1_000_000)
     with pytest.raises(ParseError, match="11 numbers"):
@@ -170,6 +170,7 @@ def test_a_guest_of_libvirt_tells_how_long_its_requests_take() -> None:
     values = _values(open_backend(host), later)
     assert values["disk_wait"] == pytest.approx(50.0)
     assert values["disk_request_ms"] == pytest.approx(10.0)
+    assert (values["disk_iops"], values["disk_flushes"]) == (25.0, 25.0)
     assert values["psi_io"] == pytest.approx(25.0)
     assert (values["net_drops"], values["net_backlog_bytes"]) == (4.0, 1514.0)
 
@@ -185,7 +186,7 @@ def test_a_qemu_in_nobodys_group_has_no_pressure_of_its_own() -> None:
 
 
 def test_recorded_statistics_of_libvirt_hold_times_and_drops(libvirt_stats: dict[str, object]) -> None:
-    assert parse_disk_times(libvirt_stats) == {"vda": DiskTimes(2, 1_560_347)}
+    assert parse_disk_times(libvirt_stats) == {"vda": DiskTimes(2, 1_560_347, 0)}
     assert parse_interfaces(libvirt_stats) == {"lab-tap0": InterfaceBytes(90_996, 8_488_966, 0)}
     del libvirt_stats["block.0.fl.times"]
     with pytest.raises(ParseError, match="no times of drive 0"):
@@ -217,6 +218,7 @@ def test_a_guest_of_xen_whose_disk_takes_no_more_requests() -> None:
     values = _values(backend_on(host), wait)
     assert values["disk_queue_full"] == 3.0
     assert (values["disk_wait"], values["disk_request_ms"]) == (pytest.approx(25.0), pytest.approx(5.0))
+    assert (values["disk_iops"], values["disk_flushes"]) == (50.0, 0.0)
     assert (values["net_drops"], values["net_backlog_bytes"]) == (4.0, 9000.0)
 
 

@@ -99,6 +99,7 @@ plain_hosts = every(
     driver_weight=st.integers(1, 65_535),
     platform=ids | st.just(""),
     second_thread=st.none() | st.floats(0, 1),
+    disk_iops=st.none() | st.floats(1, 1e6),
     probed=st.just({}),  # which is read from results of probes
 )
 hosts = st.builds(_numbered, plain_hosts, st.booleans())
