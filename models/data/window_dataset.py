@@ -144,9 +144,13 @@ def holds_windows(path: Path) -> bool:
 def write_windows(path: Path, name: str, windows: Sequence[SharedWindow]) -> None:
     """Write a dataset directory whose platforms are the hosts, of those windows that are worth learning from; `path`
     must be an empty directory."""
+    write_chosen(path, name, sampled(windows))
+
+
+def write_chosen(path: Path, name: str, chosen: Sequence[ChosenWindow]) -> None:
+    """The same of windows that were chosen already."""
     meta = {"name": name, "origin": "measured", "machine": "windows that agents measured on the hosts of this cloud"}
     (path / "dataset.yaml").write_text(yaml.safe_dump(meta, sort_keys=False), encoding="utf-8")
-    chosen = sampled(windows)
     hosts = {one.window.host.id: one.window.host for one in chosen}
     _write(path / "platforms.csv", sorted(PLATFORM_COLUMNS), map(_platform, hosts.values()))
     _write(path / "colocations.csv", COLUMNS, _rows(chosen))

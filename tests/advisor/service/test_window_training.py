@@ -66,6 +66,15 @@ def test_no_more_windows_are_kept_than_the_bound(database: Database, monkeypatch
         assert [one.ends_s // DAY_S for one in windows.since(connection, 0.0)] == [200]
 
 
+def test_calm_windows_do_not_push_out_contended_ones(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "MOST_KEPT", 4)
+    with database.write() as connection:
+        for day in range(12):
+            shares = dict.fromkeys(("a", "b"), 0.5 if day in {0, 1} else 1.0)
+            windows.keep(connection, replace(window(day * DAY_S + 300.0), shares=shares))
+        assert [one.ends_s // DAY_S for one in windows.since(connection, 0.0)] == [0, 1, 10, 11]
+
+
 def test_windows_that_were_held_become_a_dataset(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window_training, "LEAST_SHARES", 10)
     with pytest.raises(InvalidInput, match="0 windows of that time are stored"):
