@@ -44,4 +44,5 @@ def group_overlap(scenes: SceneBatch, group: Ints) -> Floats:
 def pcpus_in(group: Ints, affinity: Bools) -> Floats:
     """How many of the pCPUs that each slot may use, (S, N, P), are in each group (S, P); (S, N, K)."""
     numbers = np.arange(group.max(initial=0) + 1)[:, None]
-    return np.asarray(np.einsum("snp,skp->snk", affinity * 1.0, (group[:, None, :] == numbers) * 1.0))
+    inside = (group[:, None, :] == numbers) * 1.0
+    return np.asarray((affinity * 1.0) @ inside.transpose(0, 2, 1))  # whole numbers: sums are exact in any order

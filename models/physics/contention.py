@@ -79,7 +79,30 @@ def cpu_contention_of(
         overloaded=(may_pile_up & (fair < SERVED * asked))[:, :slots],
         crowded=crowded,
     )
-    return CpuContention(pressure, fair[:, :slots], fair[:, slots])
+    return CpuContention(_within_pins(scenes, cpu, everybody, pressure), fair[:, :slots], fair[:, slots])
+
+
+def _within_pins(scenes: SceneBatch, cpu: Floats, everybody: _Consumers, pressure: CpuPressure) -> CpuPressure:
+    """The pressure where pins leave an instance fewer pCPUs than its demand over time needs at some moments: its own
+    vCPUs wait for each other there, as in run / (run + wait) of a host."""
+    slots = scenes.slots
+    size = everybody.size[:, :slots]
+    whole = np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), np.maximum(scenes.shared.sum(axis=1), 1)[:, None])
+    rows = np.flatnonzero((scenes.present & over_time(scenes) & (size < whole)).any(axis=1))
+    if not len(rows):
+        return pressure
+    z, chance = moments()
+    factor = np.exp(everybody.growth[rows, :slots, None] * z)
+    asked = np.minimum(cpu[rows, :, None] * factor / (factor @ chance)[:, :, None], whole[rows, :, None])
+    ran = np.minimum(asked, size[rows, :, None])
+    late = np.cumsum(chance) > cpu_contention.LATE
+    held = (over_time(scenes) & (size < whole))[rows]
+    share, worst, short = pressure.share.copy(), pressure.worst.copy(), pressure.short.copy()
+    share[rows] *= np.where(held, _over(ran @ chance, asked @ chance, 1.0), 1.0)
+    worst[rows] *= np.where(held, _over(ran[:, :, late] @ chance[late], asked[:, :, late] @ chance[late], 1.0), 1.0)
+    some = (ran < asked * (1 - 1e-9)) @ chance
+    short[rows] = np.where(held, 1 - (1 - short[rows]) * (1 - some), short[rows])
+    return replace(pressure, share=np.maximum(share, 1e-3), worst=worst, short=short)
 
 
 def _in_slots(there: Bools, values: Floats, empty: float = 0.0) -> Floats:
@@ -267,5 +290,5 @@ def growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats) -> Flo
     return np.asarray(np.sqrt(np.log1p(_over(moves, demand) ** 2)))
 
 
-def _over(value: Floats, whole: Floats) -> Floats:
-    return np.asarray(np.divide(value, whole, out=np.zeros_like(value), where=whole > 1e-12))
+def _over(value: Floats, whole: Floats, otherwise: float = 0.0) -> Floats:
+    return np.asarray(np.divide(value, whole, out=np.full_like(value, otherwise), where=whole > 1e-12))

@@ -22,7 +22,8 @@ def sibling_speed(scenes: SceneBatch, cpu: Floats) -> Floats:
     """Speed of each instance relative to alone, as far as siblings decide; (S, N), 1 on hosts of one thread per core.
 
     `cpu` (S, N) is what each uses alone, in CPUs. On C cores that it may use, K busy vCPUs share 2 (K - C) of K places,
-    for schedulers fill idle cores first. Its own vCPUs share cores alone, too. What the host uses itself runs on shared
+    for schedulers fill idle cores first. Its own vCPUs share cores alone, too, where the host has too few for them;
+    that pins leave it too few counts against it. What the host uses itself runs on shared
     pCPUs, as many on each.
     """
     speed = np.ones(cpu.shape)
@@ -41,7 +42,8 @@ def sibling_speed(scenes: SceneBatch, cpu: Floats) -> Floats:
         count[pinned] = np.maximum(there.sum(axis=2), 1)
         busy[pinned] = (group_overlap(some, core) @ wanted[pinned][:, :, None])[:, :, 0]
         busy[pinned] += (there @ _own_work(some, core)[:, :, None])[:, :, 0]
-    together, alone = (1 - lost * shares_a_core(one, count) for one in (busy, wanted))
+    together = 1 - lost * shares_a_core(busy, count)
+    alone = 1 - lost * shares_a_core(wanted, np.broadcast_to(cores(scenes)[:, None], wanted.shape))
     return np.where(scenes.present & several[:, None], together / alone, speed)
 
 

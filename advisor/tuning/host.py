@@ -1,0 +1,219 @@
+"""Tunes one host of a snapshot: what may be changed there, the search, and the changes in their order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from advisor.domain import Effect, Host, Instance, IsolationSettings, Objective
+from advisor.domain import Pinning as Pins
+from advisor.prediction.effects import effect
+from advisor.render.unmet import unmet
+from advisor.rounding import SLACK
+from advisor.scheduling import scoring
+from advisor.snapshot import ClusterSnapshot
+from advisor.tuning.layouts import Layout, Limits, Oracle, trimmed, worth
+from advisor.tuning.moves import Levers, Moves, has_driver_domain
+from advisor.tuning.order import DRIVER, FELT, Passage, passage
+from advisor.tuning.search import Found, search
+from models.arrays import Bools
+from models.prediction import InterferencePrediction, Predictor
+from profiler.host_kinds import TRAITS
+from profiler.observed import DEFAULT_WEIGHT, NET_MODES, NetworkSettings
+
+WORK = 1.5e5  # layouts times slots that one host may take; the clock is a stop besides
+NAMED = 0.01  # change of T/B from which an instance is among the effects of a change
+SAMPLES: Mapping[str, IsolationSettings] = {  # of each lever, to see whether the host's tools can say it
+    "weights": IsolationSettings(weight=2 * DEFAULT_WEIGHT),
+    "caps": IsolationSettings(cap_percent=50.0),
+    "networks": IsolationSettings(network=NetworkSettings("dedicated", 10.0, 10.0)),
+    "disks": IsolationSettings(disk_limit_mb_s=10.0),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TunedChange:
+    """One change: an instance from `former` to `then`, or (both None) the driver domain to other pCPUs and weight.
+
+    `host` is as it is after the change; `effects` are on whom the change changes by NAMED or more.
+    """
+
+    host: Host
+    former: Instance | None
+    then: Instance | None
+    effects: tuple[Effect, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostTuning:
+    """What would suit a host: the changes in order, and how they were found; `notes` say what is in the way."""
+
+    host: Host
+    found: Found
+    changes: tuple[TunedChange, ...]
+    notes: tuple[str, ...]
+
+
+def tune_host(
+    snapshot: ClusterSnapshot,
+    position: int,
+    predictor: Predictor,
+    *,
+    objective: Objective = "worst",
+    until: float = math.inf,
+    seed: int = 1,
+    work: float = WORK,
+) -> HostTuning:
+    """The best settings for everybody on the host at `position`, by the analytic model; `predictor` must agree.
+
+    `until` is when to stop by the monotonic clock, `work` after how much valuing.
+    """
+    host, residents = snapshot.hosts[position], snapshot.residents[position]
+    oracle = oracle_of(snapshot, position, objective, until=until, work=work)
+    levers = levers_of(snapshot, position, oracle)
+    moves = Moves(oracle, levers)
+    found = search(moves, seed=seed)
+    now = Layout.of(oracle.scene)
+    notes = list(_kept_pins(residents, levers, now, moves.shared))
+    way = passage(moves, now, found.layout)
+    if not way.slots:
+        return HostTuning(host, found, (), tuple(notes))
+    prediction = predictor.predict(oracle.scenes([now, *way.layouts]))
+    if not _agrees(oracle, prediction):
+        notes.append(
+            f"{host.id}: the analytic model suggests {len(way.slots)} changes; the active model predicts no gain from "
+            "them, so none is advised."
+        )
+        return HostTuning(host, replace(found, layout=now, value=found.before), (), tuple(notes))
+    if way.dip > FELT:
+        notes.append(
+            f"{host.id}: between two of the changes {residents[way.slot].id} is at {way.dip:.2f} of its speed alone "
+            "below what it has before and after; no order without that was found."
+        )
+    return HostTuning(host, found, _changes(host, residents, now, way, prediction, moves.shared), tuple(notes))
+
+
+def oracle_of(
+    snapshot: ClusterSnapshot, position: int, objective: Objective, *, until: float = math.inf, work: float = WORK
+) -> Oracle:
+    """What values layouts of the host at `position`."""
+    count = len(snapshot.residents[position])
+    limits = Limits(*(getattr(snapshot, name)[position, :count] for name in ("min_ratio", "max_latency", "max_short")))
+    scene = trimmed(snapshot.scenes.take(np.array([position])), snapshot.hosts[position].pcpus)
+    return Oracle(scene, limits, objective, work, until)
+
+
+def levers_of(snapshot: ClusterSnapshot, position: int, oracle: Oracle) -> Levers:
+    """What may be changed: what the host's tools can say of instances that are there.
+
+    An instance with dedicated vCPUs or on isolated pCPUs keeps its pCPUs: what those are kept free for is not known.
+    """
+    host, residents = snapshot.hosts[position], snapshot.residents[position]
+    scene = oracle.scene
+    there = np.array([resident.id in snapshot.names.placed for resident in residents], dtype=bool)
+    inside = ~(scene.affinity[0] & ~scene.shared[0]).any(axis=1)
+    free = there & inside & (scene.own[0] == 0)
+    first = (host.shared_cpus or tuple(host.cpus))[:1]
+
+    def can(at: int, wanted: IsolationSettings) -> bool:
+        return not unmet(host, [residents[at]], {residents[at].id: wanted})
+
+    pins = [
+        bool(free[at]) and can(at, IsolationSettings(pinning=Pins.all_on(first, residents[at].vcpus)))
+        for at in range(len(residents))
+    ]
+    others = {
+        name: np.array([bool(there[at]) and can(at, sample) for at in range(len(residents))], dtype=bool)
+        for name, sample in SAMPLES.items()
+    }
+    driven = has_driver_domain(oracle) and host.pcpus > 1
+    movable = driven and not unmet(host, residents, {}, first)
+    return Levers(
+        np.array(pins, dtype=bool),
+        **others,
+        driver=movable,
+        driver_weight=movable and TRAITS[host.kind].driver_apart,
+    )
+
+
+def _agrees(oracle: Oracle, prediction: InterferencePrediction) -> bool:
+    """Whether a predictor sees a gain between the first scene and the last, and no limit violated that held."""
+    kept = prediction.throughput.expected[[0, -1]]
+    value = worth(kept, oracle.objective)
+    gain = value[1] - value[0]
+    least = oracle.limits.least
+    broken = (kept[1] < least - SLACK) & (kept[0] >= least - SLACK)
+    mended = (kept[0] < least - SLACK) & (kept[1] >= least - SLACK)
+    return not broken.any() and (bool(gain >= scoring.PIN_GAIN / 2) or bool(mended.any()))
+
+
+def _kept_pins(residents: Sequence[Instance], levers: Levers, now: Layout, shared: Bools) -> Sequence[str]:
+    """Notes on pins that cannot be changed."""
+    kept = [
+        resident.id
+        for slot, resident in enumerate(residents)
+        if (now.affinity[slot] != shared).any() and not levers.pins[slot]
+    ]
+    if not kept:
+        return ()
+    names = ", ".join(kept[:3]) + (f" and {len(kept) - 3} more" if len(kept) > 3 else "")
+    return (f"The pCPUs of {names} stay as they are: they are isolated or dedicated, or no tool here changes them.",)
+
+
+def _changes(
+    host: Host,
+    residents: Sequence[Instance],
+    now: Layout,
+    way: Passage,
+    prediction: InterferencePrediction,
+    shared: Bools,
+) -> tuple[TunedChange, ...]:
+    """The way as changes of instances and of the host."""
+    count = len(way.slots)
+    before, after = prediction.take(slice(0, count)), prediction.take(slice(1, count + 1))
+    current, former = list(residents), now
+    found = []
+    for number, (slot, layout) in enumerate(zip(way.slots, way.layouts, strict=True)):
+        effects = tuple(
+            effect(resident.id, after, number, at, before)
+            for at, resident in enumerate(residents)
+            if abs(after.throughput.expected[number, at] - before.throughput.expected[number, at]) >= NAMED
+        )
+        if slot == DRIVER:
+            cpus = () if (layout.driver == shared).all() else tuple(
+                host.cpus[at] for at in np.flatnonzero(layout.driver).tolist()
+            )  # fmt: skip
+            host = replace(host, driver_cpus=cpus, driver_weight=round(layout.driver_weight))
+            found.append(TunedChange(host, None, None, effects))
+        else:
+            was = current[slot]
+            current[slot] = replace(was, settings=_settings(host, was, former, layout, slot, shared))
+            found.append(TunedChange(host, was, current[slot], effects))
+        former = layout
+    return tuple(found)
+
+
+def _settings(
+    host: Host, instance: Instance, former: Layout, then: Layout, slot: int, shared: Bools
+) -> IsolationSettings:
+    """The settings of an instance in a layout; what does not differ from the former one stays as it is written."""
+    wanted = instance.settings
+    if (then.affinity[slot] != former.affinity[slot]).any():
+        cpus = tuple(host.cpus[at] for at in np.flatnonzero(then.affinity[slot]).tolist())
+        pins = Pins(tuple((cpu,) for cpu in cpus)) if len(cpus) == instance.vcpus else Pins.all_on(cpus, instance.vcpus)
+        wanted = replace(wanted, pinning=None if (then.affinity[slot] == shared).all() else pins)
+    if then.weight[slot] != former.weight[slot]:
+        wanted = replace(wanted, weight=round(float(then.weight[slot])))
+    if then.cap[slot] != former.cap[slot]:
+        wanted = replace(wanted, cap_percent=round(100 * float(then.cap[slot]), 6))
+    if then.disk_limit[slot] != former.disk_limit[slot]:
+        wanted = replace(wanted, disk_limit_mb_s=float(then.disk_limit[slot]))
+    if then.net_rate[slot] != former.net_rate[slot] or then.net_mode[slot] != former.net_mode[slot]:
+        mode = NET_MODES[int(then.net_mode[slot])]
+        wanted = replace(
+            wanted, network=NetworkSettings(mode, float(then.net_rate[slot]), float(then.net_ceil[slot]))
+        )
+    return wanted

@@ -1,0 +1,178 @@
+"""Layouts of one host as arrays, and the oracle that values many of them in one call of the analytic model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from advisor.domain import Objective
+from advisor.rounding import SLACK
+from advisor.scheduling import scoring
+from models.arrays import Bools, Floats, Ints
+from models.data.dedicated_cpus import given_own_cpus
+from models.data.scene import SceneBatch
+from models.data.topology import cores_of
+from models.physics.demands import Demands, demands
+from models.physics.prior import solve
+
+CELLS = 4_000_000  # slots times pCPUs of the layouts that are valued together, which bounds memory
+BROKEN = 10.0  # what a limit that does not hold costs, far above all that a layout without can gain
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Where the N instances and the driver domain of a host of P pCPUs may run, and what holds them back.
+
+    `affinity` (N, P); `driver` (P,), the pCPUs of the driver domain, and its `driver_weight`; `weight`, `cap` in CPUs,
+    `net_mode`, `net_rate` and `net_ceil` in Mbit/s and `disk_limit` in MB/s (N,), as in SceneBatch.
+    """
+
+    affinity: Bools
+    driver: Bools
+    driver_weight: float
+    weight: Floats
+    cap: Floats
+    net_mode: Ints
+    net_rate: Floats
+    net_ceil: Floats
+    disk_limit: Floats
+
+    @classmethod
+    def of(cls, scene: SceneBatch) -> Layout:
+        """The layout of a batch of one scene."""
+        return cls(
+            scene.affinity[0].copy(), scene.driver_cpus[0].copy(), float(scene.driver_weight[0]),
+            *(getattr(scene, name)[0].copy() for name in PER_SLOT),
+        )  # fmt: skip
+
+    def with_cpus(self, slot: int, cpus: Bools) -> Layout:
+        """The same with other pCPUs for one instance."""
+        affinity = self.affinity.copy()
+        affinity[slot] = cpus
+        return replace(self, affinity=affinity)
+
+    def with_value(self, name: str, slot: int, value: float) -> Layout:
+        """The same with another value of one instance's setting."""
+        values = getattr(self, name).copy()
+        values[slot] = value
+        return replace(self, **{name: values})
+
+    @property
+    def key(self) -> bytes:
+        """Equal for equal layouts."""
+        return b"".join(np.asarray(getattr(self, one.name)).tobytes() for one in fields(self))
+
+
+PER_SLOT = ("weight", "cap", "net_mode", "net_rate", "net_ceil", "disk_limit")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of the instances of a host, (N,) each, nan = none: lowest T/B, highest latency ratio, and the largest
+    part of the time short of CPU."""
+
+    least: Floats
+    latency: Floats
+    short: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """Layouts with their `value` (S,), higher is better, and the T/B of each instance, `kept` (S, N)."""
+
+    value: Floats
+    kept: Floats
+
+
+@dataclass(slots=True)
+class Oracle:
+    """Values layouts of one host.
+
+    `scene` is the host as it stands, one scene without empty slots and without pCPUs that it lacks. `work` counts the
+    layouts times their slots that were valued; beyond `budget` the search ends, which the clock does not decide.
+    `until` (monotonic) is a stop that is reported: `timed_out`.
+    """
+
+    scene: SceneBatch
+    limits: Limits
+    objective: Objective
+    budget: float
+    until: float = np.inf
+    work: float = 0.0
+    timed_out: bool = False
+    held: Valued | None = field(default=None, init=False)
+    want: Demands = field(init=False)
+    core: Ints = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.want = demands(given_own_cpus(self.scene))
+        self.core = cores_of(self.scene)[0]
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more layouts are to be valued."""
+        if time.monotonic() > self.until:
+            self.timed_out = True
+        return self.timed_out or self.work > self.budget
+
+    def scenes(self, layouts: Sequence[Layout]) -> SceneBatch:
+        """One scene for each layout."""
+        batch = self.scene.take(np.zeros(len(layouts), dtype=np.int64))
+        return replace(
+            batch,
+            affinity=np.stack([one.affinity for one in layouts]),
+            driver_cpus=np.stack([one.driver for one in layouts]),
+            driver_weight=np.array([one.driver_weight for one in layouts]),
+            **{name: np.stack([getattr(one, name) for one in layouts]) for name in PER_SLOT},
+        )
+
+    def value(self, layouts: Sequence[Layout]) -> Valued:
+        """The value of each layout by what is expected (`worth`); a limit that does not hold costs BROKEN and what is
+        lacking."""
+        step = max(CELLS // max(self.scene.affinity[0].size, 1), 1)
+        parts = [self._value(layouts[at : at + step]) for at in range(0, len(layouts), step)]
+        self.work += len(layouts) * (self.scene.slots + 1)
+        return Valued(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Valued)))
+
+    def _value(self, layouts: Sequence[Layout]) -> Valued:
+        scenes = self.scenes(layouts)
+        result = solve(scenes)
+        kept, short = result.throughput, result.cpu.short
+        lacking = _lacking(self.limits.least, kept) + _lacking(-self.limits.short, -short)
+        if not np.isnan(self.limits.latency).all():
+            lacking += _lacking(1 / self.limits.latency, 1 / result.latency)
+        return Valued(worth(kept, self.objective) - BROKEN * lacking.sum(axis=1), kept)
+
+
+def worth(kept: Floats, objective: Objective) -> Floats:
+    """What layouts are worth in which instances keep so much of their speed alone, `kept` (S, N); (S,).
+
+    Of `total` it is the sum. Else the most affected instance decides: 1 less its loss, and less OTHERS_COUNT of what
+    all others lose on average. An average, where a placement counts the sum: a layout changes everybody, and with the
+    sum dozens who gain a little would outweigh one instance that nearly stands still.
+    """
+    if objective == "total":
+        return np.asarray(kept.sum(axis=1))
+    lost = 1 - kept
+    most = lost.max(axis=1, initial=0.0)
+    others = (lost.sum(axis=1) - most) / max(kept.shape[1] - 1, 1)
+    return np.asarray(1 - most - scoring.OTHERS_COUNT * others)
+
+
+def _lacking(least: Floats, have: Floats) -> Floats:
+    """1 and what is lacking where a limit does not hold, 0 elsewhere; (S, N)."""
+    lacking = np.where(np.isnan(least), 0.0, least - have)
+    return np.where(lacking > SLACK, 1 + lacking, 0.0)
+
+
+def trimmed(scene: SceneBatch, pcpus: int) -> SceneBatch:
+    """One scene without empty slots behind the last instance and without pCPUs that its host lacks."""
+    scene = scene.trimmed()
+    return replace(
+        scene,
+        affinity=scene.affinity[:, :, :pcpus],
+        **{name: getattr(scene, name)[:, :pcpus] for name in ("shared", "driver_cpus", "dedicated", "node")},
+    )
