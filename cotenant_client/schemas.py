@@ -471,7 +471,9 @@ class WhatIfBody(TypedDict):
 class PlanBody(TypedDict):
     """What should become of the whole cloud? Without `kind`: place `instances`."""
 
-    kind: NotRequired[Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size"]]
+    kind: NotRequired[
+        Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
+    ]
     instances: NotRequired[list[AskedInstance]]
     empty: NotRequired[list[str]]
     hosts: NotRequired[list[str] | None]
@@ -594,7 +596,7 @@ class PlanStepOut(TypedDict):
 
     instance: str
     host: str | None
-    action: NotRequired[Literal["place", "move", "settings", "resize", "remove"]]
+    action: NotRequired[Literal["place", "move", "settings", "resize", "remove", "driver_domain"]]
     source: NotRequired[str | None]
     stage: NotRequired[int]
     why: NotRequired[str]
@@ -610,6 +612,9 @@ class PlanStepOut(TypedDict):
     rejected: list[RejectionOut]
     commands: NotRequired[list[CommandOut]]
     notes: NotRequired[list[str]]
+    effects: NotRequired[list[EffectOut]]
+    driver_cpus: NotRequired[list[int]]
+    driver_weight: NotRequired[int | None]
 
 
 class PlanAnswer(TypedDict):
@@ -617,7 +622,7 @@ class PlanAnswer(TypedDict):
 
     id: str
     created_at: str
-    kind: Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size"]
+    kind: Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
     model: ModelRef
     degraded: bool
     generation: int | None
@@ -643,7 +648,7 @@ class PlanItem(TypedDict):
 
     id: str
     created_at: str
-    kind: Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size"]
+    kind: Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
     model_version: str
     generation: int | None
     stale: bool | None

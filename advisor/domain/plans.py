@@ -11,7 +11,7 @@ from advisor.domain.answers import Band, Candidate, Command, Effect, Rejection
 from advisor.domain.questions import Objective
 from profiler.observed import Host, Instance, IsolationSettings
 
-PlanKind = Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size"]
+PlanKind = Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
 PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
 PlanFor = Literal["hours", "mean", "p50", "p95", "p99"]
 PLAN_FOR: tuple[PlanFor, ...] = get_args(PlanFor)
@@ -78,17 +78,18 @@ PLAN_LIMITS: Mapping[str, tuple[float, float]] = {
 class PlanRequest:
     """What should become of the whole cloud?
 
-    `instances` are those to place (admit), or the mix of which more should fit (capacity). `empty` are the hosts to
-    be emptied (evacuate), `hosts` those that may be used, None = all, `movable` who may move, None = everybody without
-    a pinning that the caller made. `plan_for` is the demand that counts: as it varies over the hours, or its mean or a
-    percentile of it all the time. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must
-    gain more than `move_gain` (`PlanStep.gain`) and more than is uncertain. `at_once` moves may
-    run together, of them `at_once_per_host` to or from one host and `at_once_per_rack` (None = any number) to or from
-    the hosts of one value of the label `rack_label`. Moves may use `migration_mbit` of each host's network (None = its
-    label `migration_mbit`, else all of it) and `rack_mbit` of each rack's (None = any). `spare_hosts` may fail together
-    (capacity), or so many groups of hosts by `spare_label`, and everybody still has a host. `what_if` is the cloud that
-    is imagined, `then` the question that is asked there (capacity, admit, consolidate, rebalance), None = only what
-    happens to everybody. After `time_limit_s` the best so far is answered.
+    `kind` tune looks for better settings on each of `hosts`, where nothing moves. `instances` are those to place
+    (admit), or the mix of which more should fit (capacity). `empty` are the hosts to be emptied (evacuate), `hosts`
+    those that may be used, None = all, `movable` who may move, None = everybody without a pinning that the caller
+    made. `plan_for` is the demand that counts: as it varies over the hours, or its mean or a percentile of it all the
+    time. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must gain more than
+    `move_gain` (`PlanStep.gain`) and more than is uncertain. `at_once` moves may run together, of them
+    `at_once_per_host` to or from one host and `at_once_per_rack` (None = any number) to or from the hosts of one value
+    of the label `rack_label`. Moves may use `migration_mbit` of each host's network (None = its label
+    `migration_mbit`, else all of it) and `rack_mbit` of each rack's (None = any). `spare_hosts` may fail together
+    (capacity), or so many groups of hosts by `spare_label`, and everybody still has a host. `what_if` is the cloud
+    that is imagined, `then` the question that is asked there (capacity, admit, consolidate, rebalance), None = only
+    what happens to everybody. After `time_limit_s` the best so far is answered.
     """
 
     kind: PlanKind = "admit"
@@ -117,7 +118,7 @@ class PlanRequest:
     seed: int = 1
 
 
-PlanAction = Literal["place", "move", "settings", "resize", "remove"]
+PlanAction = Literal["place", "move", "settings", "resize", "remove", "driver_domain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +130,11 @@ class PlanStep:
     `gain` is the harm that a move of a rebalance takes away: what the worst-off whom it changes keeps more, half of it
     T/B and half the part of the time in which it is short of CPU, where that is known, and 0.3 of what all others keep
     more; None where that is not why. `settings` are what the instance runs under afterwards, `changes` what others get
-    by it. `vcpus` is its new size, where the step changes that. Only an
-    undo removes: it takes away from `source` who was placed there, and has no host. `duration_s` is how long its memory
-    takes over the network beside the other moves of its stage, None where that is not known or nothing is copied.
+    by it. `vcpus` is its new size, where the step changes that. Only an undo removes: it takes away from `source` who
+    was placed there, and has no host. A step of a tuning names in `effects` whom it changes, with what was before it.
+    Its `driver_domain` step is about no instance (""): it keeps the driver domain of `host` to `driver_cpus` with the
+    scheduler weight `driver_weight`. `duration_s` is how long its memory takes over the network beside the other moves
+    of its stage, None where that is not known or nothing is copied.
     """
 
     instance: str
@@ -149,6 +152,14 @@ class PlanStep:
     duration_s: Band | None = None
     commands: tuple[Command, ...] = ()
     notes: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    driver_cpus: tuple[int, ...] = ()
+    driver_weight: int | None = None
+
+    @property
+    def subject(self) -> str:
+        """What the step is about, for people."""
+        return self.instance or "driver domain"
 
 
 @dataclass(frozen=True, slots=True)

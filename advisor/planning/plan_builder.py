@@ -36,6 +36,7 @@ from advisor.planning.migration_time import MoveTimes, whole_time
 from advisor.planning.plan_context import PlanContext, StagedAssignment, assign_and_stage, stage_changes, unmet_notes
 from advisor.planning.planned_demand import as_planned, note
 from advisor.planning.rightsizing import SizingResult, right_size
+from advisor.planning.tuning import tune
 from advisor.planning.what_if import imagine
 from advisor.prediction.active import ActivePredictor, by_name
 from advisor.progress import Progress
@@ -53,7 +54,8 @@ Models = Callable[[str], ActivePredictor]  # finds the model of a version; raise
 class _Draft:
     """The steps from cloud `start` to `after`, and the other results.
 
-    `answers` is the predictor for `after` where it differs from the one for now.
+    `tuned` and `untuned` are the steps of a tuning and the way back. `answers` is the predictor for `after` where it
+    differs from the one for now.
     """
 
     start: ClusterSnapshot
@@ -66,6 +68,8 @@ class _Draft:
     sizing: tuple[ClassSizing, ...] = ()
     notes: tuple[str, ...] = ()
     answers: ActivePredictor | None = None
+    tuned: tuple[PlanStep, ...] = ()
+    untuned: tuple[PlanStep, ...] = ()
     real: bool = True  # the steps are for the current cloud, not for an imagined one
 
 
@@ -125,7 +129,7 @@ def build_plan(
         created_at=now,
         model_version=chosen.predictor.version,
         model_origin=chosen.predictor.origin,
-        steps=(*forward_steps, *draft.refused),
+        steps=(*forward_steps, *draft.tuned, *draft.refused),
         before=effects_before,
         after=final_evaluation.effects(effects_before),
         request=asked,
@@ -136,7 +140,7 @@ def build_plan(
         capacity=draft.capacity,
         variants=draft.variants,
         sizing=draft.sizing,
-        undo=undo_steps,
+        undo=(*undo_steps, *draft.untuned),
         duration_s=whole_time(forward_steps),
         degraded=chosen.degraded,
         notes=tuple(
@@ -199,6 +203,9 @@ def _draft(
         return _Draft(snapshot, after, search, capacity=answer, notes=notes)
     if request.kind == "right_size":
         return _right_size(evaluation, right_size(context, snapshot, measured), context)
+    if request.kind == "tune":
+        tuned = tune(context, snapshot, evaluation)
+        return _Draft(snapshot, tuned.after, tuned.search, tuned=tuned.steps, untuned=tuned.undo, notes=tuned.notes)
     solved = assign_and_stage(context, snapshot, AIM_OF_KIND[request.kind], request.instances)
     return _of_solved(snapshot, solved, request)
 

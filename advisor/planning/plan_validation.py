@@ -35,6 +35,8 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     check_one_of("plan_for", request.plan_for, PLAN_FOR)
     if request.kind == "right_size" and request.plan_for != "hours":
         raise InvalidInput("right_size goes by the p95 and the p99 of demand; leave plan_for out", field="plan_for")
+    if request.kind == "tune" and request.objective == "pack":
+        raise InvalidInput("tune moves nothing, so it packs nothing: ask for worst or total", field="objective")
     effective_kind = _effective_kind(request)
     _check_instances(snapshot, request, effective_kind)
     _check_numbers(request)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
+from advisor.render import xen
 from advisor.render.host_tools import HOST_TOOLS
+from advisor.render.names import DEFAULT_SCHEDULER, SCHEDULER
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, format_cpus
 
@@ -24,3 +26,15 @@ def commands(host: Host, cpus: tuple[int, ...], residents: Sequence[Instance], t
         yield Command(target, (), (), words)
     else:
         yield from HOST_TOOLS[host.kind].move_driver(host, now, then, residents)
+
+
+def weigh(host: Host, weight: int, target: str) -> Iterator[Command]:
+    """What gives the driver domain of `host` this scheduler weight, with its undo; nothing where it has that already,
+    or shares the control groups of its guests."""
+    if weight == host.driver_weight or not TRAITS[host.kind].driver_apart:
+        return
+    if target != "native":
+        words = f"give the driver domain of {host.id} the weight {weight} with the host's own tools"
+        yield Command(target, (), (), words)
+    else:
+        yield from xen.weigh_driver(host, weight, host.labels.get(SCHEDULER) or DEFAULT_SCHEDULER)

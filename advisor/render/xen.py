@@ -124,6 +124,16 @@ def move_driver(
         yield from (count, pin) if len(then) < len(now) else (pin, count)
 
 
+def weigh_driver(host: Host, then: int, scheduler: str) -> Iterator[Command]:
+    """Another scheduler weight of Dom0; without argv where the scheduler has none."""
+    command = SCHEDULERS.get(scheduler)
+    if command is None:
+        yield Command("xl", (), (), f"scheduler {scheduler} has no weight in xl; {' and '.join(SCHEDULERS)} have")
+        return
+    argv, undo = (("xl", command, "-d", DOM0, "-w", str(weight)) for weight in (then, host.driver_weight))
+    yield Command("xl", argv, undo)
+
+
 def _pinned(now: tuple[int, ...], then: tuple[int, ...], everywhere: tuple[int, ...]) -> Command:
     argv, undo = (
         ("xl", "vcpu-pin", DOM0, "all", "all" if some == everywhere else format_cpus(some)) for some in (then, now)

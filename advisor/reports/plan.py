@@ -65,7 +65,7 @@ def _steps(inventory: Inventory, plan: Plan) -> Section:
     staged = len({step.stage for step in plan.steps}) > 1
     rows = [
         (
-            number, shown.step.stage + 1 if staged else None, shown.step.instance, shown.step.action,
+            number, shown.step.stage + 1 if staged else None, shown.step.subject, shown.step.action,
             shown.step.source or shown.origin, shown.step.host or "none", after.get(shown.step.instance),
             shown.step.gain, _loser(shown), sizes.get(shown.step.instance) if shown.step.vcpus else None,
             shown.step.vcpus, _takes(shown), tuple(_settings(shown)), tuple(_why(shown)),
@@ -137,7 +137,7 @@ def _commands(plan: Plan) -> Section:
         ("commands", "Commands, in this order", plan.steps), ("undo", "The way back, in this order", plan.undo)
     ):  # fmt: skip
         rows = [
-            (number, step.instance, command.tool, (" ".join(command.argv),),
+            (number, step.subject, command.tool, (" ".join(command.argv),),
              (" ".join(command.undo),) if command.undo else None, command.note)
             for number, step in enumerate(steps, 1)
             for command in step.commands or (step.candidate.commands if step.candidate else ())

@@ -21,6 +21,7 @@ TITLES = {
     "capacity": "Capacity plan",
     "what_if": "What if",
     "right_size": "Right-sizing plan",
+    "tune": "Tuning",
 }
 _ENDS = {
     "optimal": "Nothing better exists by what was predicted: the search is complete.",
@@ -43,6 +44,7 @@ def headline(plan: Plan) -> str:
         "capacity": _capacity,
         "what_if": _imagined,
         "right_size": _resized,
+        "tune": _tuned,
     }[plan.request.kind](plan)
 
 
@@ -136,6 +138,19 @@ def _resized(plan: Plan) -> str:
     does = f"saves {saved:,} of their" if saved >= 0 else f"adds {-saved:,} to their"
     risk = f"At most risk is {risky.riskiest}, short of CPU in {time_share(risky.short)} of the time."
     return f"{should}: that {does} {before:,} vCPUs. {risk}"
+
+
+def _tuned(plan: Plan) -> str:
+    steps, before, after = len(plan.steps), plan.sums_before, plan.sums_after
+    if not steps:
+        return "No change of settings would help."
+    hosts = len({step.host for step in plan.steps})
+    on = f" on {count(hosts, 'host')}" if hosts > 1 else f" on {plan.steps[0].host}"
+    does = f"{count(steps, 'change')} of settings{on}"
+    if before and after and after.worst > before.worst + FELT:
+        brings = "brings" if steps == 1 else "bring"
+        return f"{does} {brings} the most affected instance from {percent(before.worst)} to {percent(after.worst)}."
+    return f"{does} {'helps' if steps == 1 else 'help'}."
 
 
 def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list[str]:

@@ -29,11 +29,10 @@ def count(moves: Moves, layout: Layout) -> int:
 
 
 def every(moves: Moves, layout: Layout) -> Iterator[Layout]:
-    """Each layout in which all consumers have a pCPU, its pCPUs named so that most stay as they are in `layout`."""
+    """Each layout in which all consumers have a pCPU, one of those that differ only by equal cores."""
     slots = np.flatnonzero(moves.levers.pins)
     movers = len(slots) + moves.levers.driver
     classes = _classes(moves, layout)
-    now = np.concatenate([layout.affinity[slots], layout.driver[None] if moves.levers.driver else layout.affinity[:0]])
     columns = [tuple(bool(bits >> at & 1) for at in range(movers)) for bits in range(2**movers)]
     choices = [
         list(combinations_with_replacement(list(combinations_with_replacement(columns, len(units[0]))), len(units)))

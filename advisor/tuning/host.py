@@ -11,6 +11,8 @@ import numpy as np
 from advisor.domain import Effect, Host, Instance, IsolationSettings, Objective
 from advisor.domain import Pinning as Pins
 from advisor.prediction.effects import effect
+from advisor.render import driver as driver_domain
+from advisor.render.names import target_of
 from advisor.render.unmet import unmet
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
@@ -21,7 +23,6 @@ from advisor.tuning.order import DRIVER, FELT, Passage, passage
 from advisor.tuning.search import Found, search
 from models.arrays import Bools
 from models.prediction import InterferencePrediction, Predictor
-from profiler.host_kinds import TRAITS
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, NetworkSettings
 
 WORK = 1.5e5  # layouts times slots that one host may take; the clock is a stop besides
@@ -67,7 +68,7 @@ def tune_host(
     seed: int = 1,
     work: float = WORK,
 ) -> HostTuning:
-    """The best settings for everybody on the host at `position`, by the analytic model; `predictor` must agree.
+    """The best settings for all instances of the host at `position`, by the analytic model; `predictor` must agree.
 
     `until` is when to stop by the monotonic clock, `work` after how much valuing.
     """
@@ -119,7 +120,8 @@ def levers_of(snapshot: ClusterSnapshot, position: int, oracle: Oracle) -> Lever
     first = (host.shared_cpus or tuple(host.cpus))[:1]
 
     def can(at: int, wanted: IsolationSettings) -> bool:
-        return not unmet(host, [residents[at]], {residents[at].id: wanted})
+        bare = replace(residents[at], settings=IsolationSettings())  # from which each sample differs
+        return not unmet(host, [bare], {bare.id: wanted})
 
     pins = [
         bool(free[at]) and can(at, IsolationSettings(pinning=Pins.all_on(first, residents[at].vcpus)))
@@ -131,11 +133,12 @@ def levers_of(snapshot: ClusterSnapshot, position: int, oracle: Oracle) -> Lever
     }
     driven = has_driver_domain(oracle) and host.pcpus > 1
     movable = driven and not unmet(host, residents, {}, first)
+    weighed = list(driver_domain.weigh(host, host.driver_weight + 1, target_of(host, None))) if driven else []
     return Levers(
         np.array(pins, dtype=bool),
         **others,
         driver=movable,
-        driver_weight=movable and TRAITS[host.kind].driver_apart,
+        driver_weight=bool(weighed) and all(command.argv for command in weighed),
     )
 
 
@@ -213,7 +216,5 @@ def _settings(
         wanted = replace(wanted, disk_limit_mb_s=float(then.disk_limit[slot]))
     if then.net_rate[slot] != former.net_rate[slot] or then.net_mode[slot] != former.net_mode[slot]:
         mode = NET_MODES[int(then.net_mode[slot])]
-        wanted = replace(
-            wanted, network=NetworkSettings(mode, float(then.net_rate[slot]), float(then.net_ceil[slot]))
-        )
+        wanted = replace(wanted, network=NetworkSettings(mode, float(then.net_rate[slot]), float(then.net_ceil[slot])))
     return wanted

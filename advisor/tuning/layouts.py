@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -126,8 +127,11 @@ class Oracle:
             affinity=np.stack([one.affinity for one in layouts]),
             driver_cpus=np.stack([one.driver for one in layouts]),
             driver_weight=np.array([one.driver_weight for one in layouts]),
-            **{name: np.stack([getattr(one, name) for one in layouts]) for name in PER_SLOT},
+            **self._of_slots(layouts),
         )
+
+    def _of_slots(self, layouts: Sequence[Layout]) -> dict[str, Any]:
+        return {name: np.stack([getattr(one, name) for one in layouts]) for name in PER_SLOT}
 
     def value(self, layouts: Sequence[Layout]) -> Valued:
         """The value of each layout by what is expected (`worth`); a limit that does not hold costs BROKEN and what is
@@ -151,7 +155,7 @@ def worth(kept: Floats, objective: Objective) -> Floats:
     """What layouts are worth in which instances keep so much of their speed alone, `kept` (S, N); (S,).
 
     Of `total` it is the sum. Else the most affected instance decides: 1 less its loss, and less OTHERS_COUNT of what
-    all others lose on average. An average, where a placement counts the sum: a layout changes everybody, and with the
+    all others lose on average. An average, where a placement counts the sum: a layout changes all of them, and with the
     sum dozens who gain a little would outweigh one instance that nearly stands still.
     """
     if objective == "total":

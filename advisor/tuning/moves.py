@@ -222,32 +222,25 @@ class Moves:
     def _limits(self, layout: Layout, victims: list[int], nearest: list[int]) -> Iterator[Layout]:
         """Weights of victims and antagonists, and what holds an antagonist back."""
         levers, want = self.levers, self.oracle.want
-        for slot in victims:
-            if levers.weights[slot]:
-                for factor in FACTORS:
-                    weight = float(np.clip(round(layout.weight[slot] * factor), 1, MAX_WEIGHT))
-                    yield layout.with_value("weight", slot, weight)
-                if layout.weight[slot] != DEFAULT_WEIGHT:
-                    yield layout.with_value("weight", slot, float(DEFAULT_WEIGHT))
+        for slot, way in [*((slot, 1) for slot in victims), *((slot, -1) for slot in nearest)]:
+            for factor in FACTORS if levers.weights[slot] else ():
+                weight = float(np.clip(round(layout.weight[slot] * factor**way), 1, MAX_WEIGHT))
+                yield layout.with_value("weight", slot, weight)
+            if levers.weights[slot] and layout.weight[slot] != DEFAULT_WEIGHT:
+                yield layout.with_value("weight", slot, float(DEFAULT_WEIGHT))
         for slot in nearest:
-            if levers.weights[slot]:
-                for factor in FACTORS:
-                    weight = float(np.clip(round(layout.weight[slot] / factor), 1, MAX_WEIGHT))
-                    yield layout.with_value("weight", slot, weight)
-                if layout.weight[slot] != DEFAULT_WEIGHT:
-                    yield layout.with_value("weight", slot, float(DEFAULT_WEIGHT))
-            if levers.caps[slot] and want.cpu[0, slot] > 0:
-                for part in PARTS:
-                    cap = round(20 * part * float(want.cpu[0, slot])) / 20  # in steps of 5 % of a pCPU
-                    if 0 < cap < layout.cap[slot]:
-                        yield layout.with_value("cap", slot, cap)
+            for part in PARTS if levers.caps[slot] else ():
+                cap = round(20 * part * float(want.cpu[0, slot])) / 20  # in steps of 5 % of a pCPU
+                if 0 < cap < layout.cap[slot]:
+                    yield layout.with_value("cap", slot, cap)
         if levers.driver_weight:
             for factor in (*FACTORS, 1.0):
                 yield replace(layout, driver_weight=float(min(DEFAULT_WEIGHT * factor, MAX_WEIGHT)))
-        yield from self._devices(layout, victims, nearest)
+        yield from self._classes(layout, victims)
+        yield from self._disks(layout)
 
-    def _devices(self, layout: Layout, victims: list[int], nearest: list[int]) -> Iterator[Layout]:
-        """A class for the victim or a rate for an antagonist on the line, and a limit of an antagonist's disk."""
+    def _classes(self, layout: Layout, victims: list[int]) -> Iterator[Layout]:
+        """A traffic class for a victim, or a rate for the instances that send most, where the line is busy."""
         levers, want = self.levers, self.oracle.want
         line = float(np.nan_to_num(self.oracle.scene.host_numbers[0, 6]))
         shared = NET_MODES.index("shared")
@@ -265,6 +258,10 @@ class Moves:
                     rate = round(part * float(want.net[0, slot]), 1)
                     if 0.1 <= rate < layout.net_ceil[slot] and not classed[slot]:
                         yield _network(layout, slot, NET_MODES.index("dedicated"), rate, rate)
+
+    def _disks(self, layout: Layout) -> Iterator[Layout]:
+        """A limit for the instances that use the disk most, where it is busy."""
+        levers, want = self.levers, self.oracle.want
         disk = float(capacity(self.oracle.scene, "disk_mb_s")[0])
         if disk > 0 and want.disk[0].sum() > 0.5:
             for slot in np.argsort(-want.disk[0], kind="stable")[:NEIGHBOURS].tolist():
@@ -294,7 +291,7 @@ class Moves:
         """Instances kept off these pCPUs, where others are left for them."""
         left = layout.affinity & ~cpus
         left = np.where(left.any(axis=1)[:, None], left, self.shared & ~cpus)
-        moved = self.levers.pins & left.any(axis=1)
+        moved: Bools = np.asarray(self.levers.pins & left.any(axis=1))
         if but is not None:
             moved[but] = False
         return replace(layout, affinity=np.where(moved[:, None], left, layout.affinity))

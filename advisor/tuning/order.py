@@ -1,5 +1,4 @@
-"""An order of the changes in which each state on the way is as good for each instance as both ends, where there is one.
-"""
+"""An order of changes in which each state on the way is as good for each instance as before and after, if any is."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from advisor.scheduling.scoring import EQUAL, PIN_GAIN
 from advisor.tuning import exact
-from advisor.tuning.layouts import PER_SLOT, Layout, Oracle, Valued
+from advisor.tuning.layouts import PER_SLOT, Layout, Valued
 from advisor.tuning.moves import Moves
 
 STARTS = 3  # layouts from which the local search descends
-GIVEN_UP = 0.02  # of the gain that fewer and milder changes may cost
+GIVEN_UP = 0.01  # of the gain that fewer and milder changes may cost
 KICKS = 6  # times that the search goes on from a changed best layout, on small hosts
 SMALL = 16  # pCPUs and instances of a small host
 

@@ -27,6 +27,7 @@ COMMANDS = (
     Listed("where", "api.cli.ask:where", "Rank the hosts of an inventory for one instance."),
     Listed("predict", "api.cli.ask:predict", "Predict what co-located instances do to each other."),
     Listed("plan", "api.cli.plan:plan", "Say what should become of a whole cloud."),
+    Listed("tune", "api.cli.tune:tune", "Find better settings for all instances of a host as it stands."),
     Listed(
         "report",
         "api.cli.report:report",

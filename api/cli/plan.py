@@ -147,9 +147,9 @@ def plan(
     """Say what should become of a whole cloud.
 
     Places instances (admit), restores limits with the fewest moves (rebalance), empties hosts (evacuate), needs fewer
-    hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), or
-    suits sizes and caps to what is used (right_size). With a file no server and no database are needed. Nothing is
-    carried out. The exit code is 3 where somebody finds no host.
+    hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), suits
+    sizes and caps to what is used (right_size), or finds better settings on hosts as they stand (tune). With a file no
+    server and no database are needed. Nothing is carried out. The exit code is 3 where somebody finds no host.
     """
     service = asked_service(server, token_file, inventory, model=model, patience_s=time_limit)
     if service is not None:
@@ -184,6 +184,20 @@ def plan(
         time_limit_s=time_limit,
         seed=seed,
     )
+    show_plan(service, cloud, request, undo=undo, report=report, as_json=as_json, model=model)
+
+
+def show_plan(
+    service: Service | None,
+    cloud: Inventory,
+    request: PlanRequest,
+    *,
+    undo: bool,
+    report: Path | None,
+    as_json: bool,
+    model: Path | None,
+) -> None:
+    """Plan here or by a service, and print the answer; the exit code is 3 where an instance finds no host."""
     if report:
         offline.check_report(report)
     try:

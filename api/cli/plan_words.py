@@ -21,7 +21,10 @@ from advisor.domain import (
 from api.cli.answers import model_line, ratio, settings_text
 from api.cli.output import print_table, say
 
-DONE = {"place": "place", "move": "move", "settings": "set", "resize": "resize", "remove": "take away"}
+DONE = {
+    "place": "place", "move": "move", "settings": "set", "resize": "resize", "remove": "take away",
+    "driver_domain": "set",
+}  # fmt: skip
 
 
 def show(plan: Plan, *, undo: bool) -> None:
@@ -55,7 +58,7 @@ def show_steps(steps: Sequence[PlanStep]) -> None:
         (
             step.stage + 1 if step.host or step.action == "remove" else "",
             DONE[step.action],
-            step.instance,
+            step.subject,
             step.source or "",
             step.host or ("" if step.action == "remove" else "none"),
             *([ratio(step.candidate.newcomer) if step.candidate else ""] if ranked else []),
@@ -97,6 +100,8 @@ def summary(plan: Plan) -> Iterator[str]:
         yield f"{_count(len(done), 'step')} in {_count(stages, 'stage')}{refused}."
         if plan.duration_s is not None:
             yield f"Copying memory takes about {duration_in_words(plan.duration_s)}, one stage after the other."
+    elif kind == "tune":
+        yield "No change of settings would help, as far as was searched."
     elif kind == "right_size":
         yield "No other size or cap would suit better, as far as is known."
     for name, sums in (("Before", plan.sums_before), ("After", plan.sums_after)):
@@ -216,11 +221,11 @@ def show_commands(steps: Sequence[PlanStep]) -> None:
     """The commands of each step, with what must be known."""
     for step in steps:
         for note in step.notes:
-            say(f"{step.instance}: {note}")
+            say(f"{step.subject}: {note}")
         for command in step.commands:
             if not command.argv:
                 continue
-            say(f"# stage {step.stage + 1}, {step.instance}{f': {command.note}' if command.note else ''}")
+            say(f"# stage {step.stage + 1}, {step.subject}{f': {command.note}' if command.note else ''}")
             say(shlex.join(command.argv))
             if command.undo:
                 say(f"#   undo: {shlex.join(command.undo)}")

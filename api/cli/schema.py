@@ -34,6 +34,7 @@ def shapes() -> dict[str, Any]:
         "where": placements.PlacementAnswer,
         "predict": effects.SceneAnswer,
         "plan": plans.PlanAnswer,
+        "tune": plans.PlanAnswer,
         "report": commands.ReportOut,
         "worth": worth.AdviceWorthOut,
         "probe-plan": commands.ProbePlanOut,

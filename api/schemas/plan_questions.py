@@ -117,6 +117,10 @@ _RULES = [
         "then": {"properties": {"spare_hosts": {"minimum": 1}}, "required": ["spare_hosts"]},
     },
     {
+        "if": {"properties": {"kind": {"const": "tune"}}, "required": ["kind"]},
+        "then": {"properties": {"objective": {"enum": ["worst", "total"]}}},
+    },
+    {
         "if": {"not": _asks("rebalance", "evacuate", "consolidate")},
         "then": {"properties": {"movable": {"type": "null"}, "max_moves": {"type": "null"}}},
     },

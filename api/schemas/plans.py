@@ -29,9 +29,9 @@ class SecondsOut(AnswerBody):
 class PlanStepOut(AnswerBody):
     """One step; `host` null = no host could take it, for the reasons in `rejected`, or it is taken away (undo)."""
 
-    instance: str = Field(description="the instance")
+    instance: str = Field(description="the instance; empty = the step is about the host's driver domain (tune)")
     host: str | None = Field(description="where it goes")
-    action: PlanAction = Field(default="place", description="remove is in an undo only")
+    action: PlanAction = Field(default="place", description="remove is in an undo only, driver_domain in a tuning only")
     source: str | None = Field(default=None, description="where it is before")
     stage: int = Field(default=0, description="steps of one stage may run together, the next begins when it is done")
     why: str = Field(default="", description="the reason as a sentence")
@@ -55,6 +55,13 @@ class PlanStepOut(AnswerBody):
     rejected: list[RejectionOut] = Field(description="hosts that cannot take it")
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
     notes: list[str] = Field(default=[], description="what else to know")
+    effects: list[EffectOut] = Field(
+        default=[], description="on whom the step changes by 0.01 or more, with what was before it (tune)"
+    )
+    driver_cpus: list[int] = Field(default=[], description="pCPUs of the driver domain after the step (tune)")
+    driver_weight: int | None = Field(
+        default=None, description="its scheduler weight after the step, where the step changes that (tune)"
+    )
 
     @classmethod
     def of(cls, step: PlanStep) -> PlanStepOut:
@@ -77,6 +84,12 @@ class PlanStepOut(AnswerBody):
             optional["gain"] = BandOut.like(step.gain)
         if step.duration_s is not None:
             optional["duration_s"] = SecondsOut.like(step.duration_s)
+        if step.effects:
+            optional["effects"] = [EffectOut.of(effect) for effect in step.effects]
+        if step.driver_cpus:
+            optional["driver_cpus"] = list(step.driver_cpus)
+        if step.driver_weight is not None:
+            optional["driver_weight"] = step.driver_weight
         if step.commands:
             optional["commands"] = [CommandOut.like(command) for command in step.commands]
         return cls(

@@ -197,4 +197,9 @@ KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
         "Who has more or less CPU than it uses?",
         (("Limits", ("keep_ratio",)), _SEARCH),
     ),
+    "tune": (
+        "Tune",
+        "Which settings suit all instances of a host as it stands?",
+        (("Hosts", ("hosts",)), ("How", ("objective", "plan_for")), _SEARCH),
+    ),
 }  # fmt: skip

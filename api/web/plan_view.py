@@ -108,5 +108,7 @@ def _ends(plan: Plan) -> Mapping[str, str]:
         size = f"{step.vcpus} vCPU{'s' if step.vcpus > 1 else ''}" if step.vcpus else ""
         place = f"to {step.host}" if step.action in {"place", "move"} and step.host else ""
         other = "no host" if step.host is None else "other settings" if step.action == "settings" else ""
+        if not step.instance:
+            continue
         ends[step.instance] = ", ".join(filter(None, (place, size, other))) or ends.get(step.instance, "stays")
     return ends

@@ -183,7 +183,7 @@ def test_every_example_in_the_description_is_taken(client: Client) -> None:
 
 IMAGINED = {"what_if": {"pinning": "own"}}
 NEW = {"instances": [{"id": "new-1", "vcpus": 1}]}
-PLAN_KINDS = ("admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size")
+PLAN_KINDS = ("admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune")
 PLAN_FIELDS: tuple[dict[str, Any], ...] = (
     {},
     NEW,

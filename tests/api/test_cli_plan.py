@@ -170,3 +170,29 @@ def test_that_nothing_is_to_be_done_says_whose_demand_is_known(known: int) -> No
     report = cli_runs.run("report", "calm.yaml", "--out", "reports", "--json")
     data = json.loads((Path(json.loads(report.stdout)["report"]) / "report.json").read_text(encoding="utf-8"))
     assert (f"Demand is known for {known} of 3 instances" in " ".join(data["sentences"])) == (known < 3)
+
+
+PINNED = """
+hosts: [{id: h1, kind: kvm, pcpus: 4, memory_mb: 8192}, {id: h2, kind: kvm, pcpus: 4, memory_mb: 8192}]
+instances:
+  - {id: a, host: h1, vcpus: 1, memory_mb: 1024, demand: {cpu: {mean: 0.6}}, pinning: "0:0"}
+  - {id: b, host: h1, vcpus: 1, memory_mb: 1024, demand: {cpu: {mean: 0.6}}, pinning: "0:0"}
+"""
+
+
+def test_tune_frees_what_is_pinned_badly_on_the_host_that_is_named() -> None:
+    Path("pinned.yaml").write_text(PINNED, encoding="utf-8")
+    result = cli_runs.run("tune", "pinned.yaml", "h1", "--commands")
+    assert result.exit_code == 0, result.output
+    assert "gives up its pins to CPU 0" in result.stdout
+    assert "virsh vcpupin --domain a --vcpu 0 --live --cpulist r" in result.stdout.splitlines()
+    of_all = json.loads(cli_runs.run("tune", "pinned.yaml", "--all", "--json").stdout)
+    assert (of_all["kind"], [step["instance"] for step in of_all["steps"]]) == ("tune", ["a"])
+    assert of_all["question"]["hosts"] is None
+    assert cli_runs.run("tune", "pinned.yaml", "h2").stdout.splitlines()[0] == "Already fine: nothing is to be done."
+
+
+@pytest.mark.parametrize("asked", [(), ("h1", "--all"), ("h9",)])
+def test_tune_needs_a_host_that_is_there_or_all(asked: tuple[str, ...]) -> None:
+    Path("pinned.yaml").write_text(PINNED, encoding="utf-8")
+    assert cli_runs.run("tune", "pinned.yaml", *asked).exit_code == 2

@@ -37,6 +37,7 @@ PRINTED = (
     ("plan", (CLOUD, "--empty", "h3")),
     ("plan", (CLOUD, "--kind", "right_size", "--plan-for", "hours")),
     ("report", (CLOUD, "--out", "reports")),
+    ("tune", (CLOUD, "--all")),
     ("worth", ()),
     ("probe-plan", (CLOUD, "--budget", "5m", "--campaign", "next.yaml")),
     ("replay", ("trace.csv", "--policies", "first-fit,lower-bound", "--seeds", "2")),

@@ -110,6 +110,7 @@ def test_a_scene_may_name_instances_that_the_service_knows(running: Service) -> 
         ("--growth", "2", "--months", "2", "--add", "shop.yaml"),
         ("--what-if", "imagined.yaml"),
         ("--kind", "right_size"),
+        ("--kind", "tune", "--commands", "--undo"),
     ],
 )
 def test_a_plan_says_the_same_by_a_service_as_by_a_file(running: Service, arguments: tuple[str, ...]) -> None:

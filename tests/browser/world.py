@@ -193,6 +193,7 @@ def fill(advisor: Advisor, folder: Path) -> None:
         PlanRequest("capacity", more[:1], growth=Growth(0.2, 2.0, 12)),
         PlanRequest("what_if", what_if=WhatIf(remove=("h2",)), keep_ratio=0.6),
         PlanRequest("right_size"),
+        PlanRequest("tune", commands=True),
     ):
         advisor.plans.make(replace(plan, time_limit_s=3.0))
 

@@ -20,7 +20,7 @@ from models.physics.demands import GOODPUT
 from models.physics.prior import PriorPredictor, band, prior_spread, solve
 from models.prediction import InterferencePrediction
 from profiler.demand import Demand
-from profiler.observed import Host, Instance, NetworkSettings
+from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 from tests.examples import examples
 from tests.models.synthetic import (
     NAMES,
@@ -573,3 +573,28 @@ def test_a_mean_in_a_profile_counts_as_the_same_mean_given_as_demand() -> None:
     one, other = (solve(batch(scene, table=table)) for scene in (by_profile, wanting(*[Demand(0.6)] * 6, vcpus=2)))
     np.testing.assert_allclose(one.cpu.share, other.cpu.share)
     np.testing.assert_allclose(one.throughput, other.throughput)
+
+
+@pytest.mark.parametrize(("pins", "least", "most"), [(1, 0.38, 0.42), (2, 0.75, 0.81), (3, 0.97, 1.0), (4, 1.0, 1.0)])
+def test_pins_to_fewer_cpus_than_a_demand_over_time_needs_count_against_the_instance(
+    pins: int, least: float, most: float
+) -> None:
+    """Four vCPUs that want 2.5 CPUs, with little variation, run for min(2.5, pins) / 2.5 of what they want."""
+    wants = Instance("db", vcpus=4, demand={"cpu": Demand(mean=2.5, spread=0.25)})
+    on = replace(wants, settings=IsolationSettings(pinning=Pinning.all_on(tuple(range(pins)), 4)))
+    result = solve(build_batch([(Host("h", "kvm", 8, 8192), [on])], TABLE))
+    assert least <= float(result.throughput[0, 0]) <= most
+    assert (float(result.cpu.short[0, 0]) > 0.5) == (pins < 3)
+    assert float(result.cpu.worst[0, 0]) <= float(result.cpu.share[0, 0]) + 1e-12
+
+
+def test_two_busy_vcpus_on_two_threads_of_one_core_are_slower_than_on_two_cores() -> None:
+    host = Host("h", "kvm", 8, 8192, threads_per_core=2)
+    wants = Instance("db", vcpus=2, demand={"cpu": Demand(mean=1.9, spread=0.05)})
+
+    def pinned(*cpus: int) -> float:
+        on = replace(wants, settings=IsolationSettings(pinning=Pinning.all_on(cpus, 2)))
+        return float(solve(build_batch([(host, [on])], TABLE)).throughput[0, 0])
+
+    assert pinned(0, 1) == pytest.approx(1.0, abs=0.01)
+    assert pinned(0, 4) < 0.75
