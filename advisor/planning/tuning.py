@@ -212,14 +212,14 @@ def _what(host: Host, change: TunedChange) -> Iterator[str]:
             yield f"gets the weight {change.host.driver_weight}"
         return
     now, then = change.former.settings, change.then.settings
-    if now.pinning is not None and now.pinning.union and then.pinning is None:
-        yield f"gives up its pins to CPU{'s' if len(now.pinning.union) > 1 else ''} {format_cpus(now.pinning.union)}"
+    if now.pinning is not None and now.pinning.named and then.pinning is None:
+        yield f"gives up its pins to CPU{'s' if len(now.pinning.named) > 1 else ''} {format_cpus(now.pinning.named)}"
     yield from _set(now, then)
 
 
 def _set(now: IsolationSettings, then: IsolationSettings) -> Iterator[str]:
     if then.pinning is not None and then.pinning != now.pinning:
-        cpus = then.pinning.union
+        cpus = then.pinning.named
         yield f"keeps to CPU{'s' if len(cpus) > 1 else ''} {format_cpus(cpus)}"
     if then.weight != now.weight:
         yield f"weighs {(then.weight or DEFAULT_WEIGHT) / DEFAULT_WEIGHT:g} times the default"

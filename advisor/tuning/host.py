@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -26,6 +27,7 @@ from models.prediction import InterferencePrediction, Predictor
 from profiler.observed import DEFAULT_WEIGHT, NET_MODES, NetworkSettings
 
 WORK = 1.5e5  # layouts times slots that one host may take; the clock is a stop besides
+SEARCHED, REDUCED = 0.6, 0.8  # of the time after which the search ends, and after which changes are taken as they are
 NAMED = 0.01  # change of T/B from which an instance is among the effects of a change
 SAMPLES: Mapping[str, IsolationSettings] = {  # of each lever, to see whether the host's tools can say it
     "weights": IsolationSettings(weight=2 * DEFAULT_WEIGHT),
@@ -104,7 +106,9 @@ def oracle_of(
     count = len(snapshot.residents[position])
     limits = Limits(*(getattr(snapshot, name)[position, :count] for name in ("min_ratio", "max_latency", "max_short")))
     scene = trimmed(snapshot.scenes.take(np.array([position])), snapshot.hosts[position].pcpus)
-    return Oracle(scene, limits, objective, work, until)
+    begin = time.monotonic()
+    searches, reduces = (begin + part * (until - begin) for part in (SEARCHED, REDUCED))
+    return Oracle(scene, limits, objective, work, searches, reduces)
 
 
 def levers_of(snapshot: ClusterSnapshot, position: int, oracle: Oracle) -> Levers:

@@ -19,7 +19,7 @@ from models.data.topology import cores_of
 from models.physics.demands import Demands, demands
 from models.physics.prior import solve
 
-CELLS = 4_000_000  # slots times pCPUs of the layouts that are valued together, which bounds memory
+CELLS = 1_000_000  # slots times pCPUs of the layouts that are valued together, which bounds memory
 BROKEN = 10.0  # what a limit that does not hold costs, far above all that a layout without can gain
 
 
@@ -94,7 +94,7 @@ class Oracle:
 
     `scene` is the host as it stands, one scene without empty slots and without pCPUs that it lacks. `work` counts the
     layouts times their slots that were valued; beyond `budget` the search ends, which the clock does not decide.
-    `until` (monotonic) is a stop that is reported: `timed_out`.
+    `until` (monotonic) is a stop that is reported: `timed_out`. Fewer changes and their order are sought until `last`.
     """
 
     scene: SceneBatch
@@ -102,6 +102,7 @@ class Oracle:
     objective: Objective
     budget: float
     until: float = np.inf
+    last: float = np.inf
     work: float = 0.0
     timed_out: bool = False
     held: Valued | None = field(default=None, init=False)
@@ -119,6 +120,11 @@ class Oracle:
             self.timed_out = True
         return self.timed_out or self.work > self.budget
 
+    @property
+    def late(self) -> bool:
+        """Whether what is found has to be taken as it is."""
+        return time.monotonic() > self.last
+
     def scenes(self, layouts: Sequence[Layout]) -> SceneBatch:
         """One scene for each layout."""
         batch = self.scene.take(np.zeros(len(layouts), dtype=np.int64))
@@ -133,11 +139,18 @@ class Oracle:
     def _of_slots(self, layouts: Sequence[Layout]) -> dict[str, Any]:
         return {name: np.stack([getattr(one, name) for one in layouts]) for name in PER_SLOT}
 
-    def value(self, layouts: Sequence[Layout]) -> Valued:
+    def value(self, layouts: Sequence[Layout], *, in_time: bool = False) -> Valued:
         """The value of each layout by what is expected (`worth`); a limit that does not hold costs BROKEN and what is
-        lacking."""
+        lacking. With `in_time` those that the clock leaves no time for are worth -inf."""
         step = max(CELLS // max(self.scene.affinity[0].size, 1), 1)
-        parts = [self._value(layouts[at : at + step]) for at in range(0, len(layouts), step)]
+        parts = []
+        for at in range(0, len(layouts), step):
+            some = layouts[at : at + step]
+            if in_time and time.monotonic() > self.until:
+                self.timed_out = True
+                parts.append(Valued(np.full(len(some), -np.inf), np.zeros((len(some), self.scene.slots))))
+            else:
+                parts.append(self._value(some))
         self.work += len(layouts) * (self.scene.slots + 1)
         return Valued(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Valued)))
 

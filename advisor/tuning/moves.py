@@ -290,7 +290,7 @@ class Moves:
     def _off(self, layout: Layout, cpus: Bools, but: int | None = None) -> Layout:
         """Instances kept off these pCPUs, where others are left for them."""
         left = layout.affinity & ~cpus
-        left = np.where(left.any(axis=1)[:, None], left, self.shared & ~cpus)
+        left = np.where(np.asarray(left.any(axis=1))[:, None], left, self.shared & ~cpus)
         moved: Bools = np.asarray(self.levers.pins & left.any(axis=1))
         if but is not None:
             moved[but] = False

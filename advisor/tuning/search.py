@@ -39,7 +39,7 @@ def search(moves: Moves, *, seed: int = 1) -> Found:
     if not moves.levers.any:
         return Found(now, before, before, before, exact=False, timed_out=False)
     starts = _distinct(moves.starts(now))
-    valued = oracle.value(starts)
+    valued = oracle.value(starts, in_time=True)
     order = [0, *(int(at) for at in np.argsort(-np.round(valued.value, 9), kind="stable") if at != 0)]
     best, value = now, before
     for at in order[: STARTS + 1]:
@@ -61,12 +61,12 @@ def _all(moves: Moves, now: Layout, best: Layout, value: float) -> tuple[Layout,
     if scenes > exact.MOST or oracle.ended:
         return best, value, False
     layouts = list(exact.every(moves, now))
-    values = oracle.value(layouts).value
+    values = oracle.value(layouts, in_time=True).value
     at = int(np.argmax(np.round(values, 9)))
     if values[at] > value + EQUAL:
         reached, its_value = _descend(moves, layouts[at])
         best, value = reached, its_value
-    return best, value, True
+    return best, value, not oracle.timed_out
 
 
 def _descend(moves: Moves, layout: Layout) -> tuple[Layout, float]:
@@ -81,7 +81,7 @@ def _descend(moves: Moves, layout: Layout) -> tuple[Layout, float]:
         if not near:
             idle += 1
             continue
-        values = oracle.value(near)
+        values = oracle.value(near, in_time=True)
         at = int(np.argmax(np.round(values.value, 9)))
         if values.value[at] > valued.value[0] + EQUAL:
             layout, valued, idle = near[at], _row(values, at), 0
@@ -121,7 +121,7 @@ def fewest(moves: Moves, now: Layout, best: Layout, value: float, before: float)
     oracle, floor = moves.oracle, value - max(EQUAL, GIVEN_UP * (value - before))
     pending = changes(now, best)
     at_once = len(pending)
-    while pending and at_once:
+    while pending and at_once and not oracle.late:
         groups = [pending[at : at + at_once] for at in range(0, len(pending), at_once)]
         backs = [_back(now, best, group) for group in groups]
         values = oracle.value(backs).value
@@ -133,6 +133,8 @@ def fewest(moves: Moves, now: Layout, best: Layout, value: float, before: float)
         else:
             at_once //= 2
     for change in changes(now, best):
+        if oracle.late:
+            break
         if change[0] == "affinity" and (now.affinity[change[1]] != moves.shared).any():
             freed = best.with_cpus(change[1], moves.shared)
             its_value = float(oracle.value([freed]).value[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from advisor.domain import PlanRequest
 from advisor.errors import InvalidInput
 from api.cli.ask import ids_of
 from api.cli.asking import SERVER, Server, TokenFile, asked_service
-from api.cli.options import AsJson, ModelDir, ReportOut, Seed, TimeLimit
+from api.cli.options import AsJson, ModelDir, ObjectiveName, ReportOut, Seed, TimeLimit
 from api.cli.plan import cloud_of, show_plan
 
 STANDARD = PlanRequest(kind="tune")
@@ -26,12 +26,9 @@ def tune(
     ] = None,
     host: Annotated[str | None, typer.Argument(metavar="[HOST]", help="The host; several as A,B.")] = None,
     every: Annotated[bool, typer.Option("--all", help="The whole cloud, worst hosts first.")] = False,
-    objective: Annotated[
-        Literal["worst", "total"],
-        typer.Option(help="What counts: the most affected instance, or the sum of T/B."),
-    ] = "worst",
+    objective: ObjectiveName = "worst",
     commands: Annotated[bool, typer.Option("--commands", help="Print the commands of every step.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the changes back.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
     time_limit: TimeLimit = STANDARD.time_limit_s,
     seed: Seed = STANDARD.seed,
     report: ReportOut = None,

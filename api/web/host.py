@@ -10,7 +10,17 @@ from typing import Literal
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from advisor.domain import STOPPED_AT, Histories, Host, HostDetail, HostNow, Instance, Slowing, time_part
+from advisor.domain import (
+    STOPPED_AT,
+    Histories,
+    Host,
+    HostDetail,
+    HostNow,
+    Instance,
+    Slowing,
+    cpu_map,
+    time_part,
+)
 from api.alike import joined
 from api.html import picture
 from api.html.render import page, to_page_of
@@ -97,6 +107,7 @@ def host(
         known_demand=known_demand([detail.now]),
         residents=rows,
         count=len(residents),
+        cpus=cpu_map(detail.now.host, [resident.instance for resident in detail.now.residents]),
         others=sum(1 + len(group.others) for group in rows[LISTED:]),
         outside=sum(resident.row.outside for resident in residents),
         unlisted=max(len(detail.now.residents) - MOST_LISTED, 0),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
-from advisor.domain import Effect, Plan, PlanStep, PlanSums
+from advisor.domain import CloudNow, CpuMap, Effect, Plan, PlanStep, PlanSums, cpu_map
 from api.html import picture
 
+_MAPPED = 8  # hosts whose CPUs are drawn before and after a tuning
 _DRAWN = 40  # hosts with a drawing; the others are counted
 _RISING = ("worst", "mean", "total")  # sums of a cloud of which more is better
 _NAMES = {
@@ -52,6 +53,24 @@ def stages(steps: Sequence[PlanStep]) -> list[tuple[int, list[PlanStep]]]:
 def refused(plan: Plan) -> list[PlanStep]:
     """What no host can take."""
     return [step for step in plan.steps if step.host is None and step.action != "remove"]
+
+
+def maps(plan: Plan, now: CloudNow) -> list[tuple[str, CpuMap, CpuMap, frozenset[int]]]:
+    """Of the first hosts that a tuning changes: the name, its CPUs before and after, and which of them differ."""
+    known = {one.host.id: one for one in now.hosts}
+    drawn = []
+    for name in list(dict.fromkeys(step.host for step in plan.steps if step.host in known))[:_MAPPED]:
+        before = known[name or ""]
+        host, there = before.host, {one.instance.id: one.instance for one in before.residents}
+        for step in (step for step in plan.steps if step.host == name):
+            if step.action == "driver_domain":
+                host = replace(host, driver_cpus=() if step.driver_cpus == host.shared_cpus else step.driver_cpus)
+            elif step.settings is not None and step.instance in there:
+                there[step.instance] = replace(there[step.instance], settings=step.settings)
+        first = cpu_map(before.host, [one.instance for one in before.residents])
+        then = cpu_map(host, list(there.values()))
+        drawn.append((host.id, first, then, first.differing(then)))
+    return drawn
 
 
 def hosts(plan: Plan) -> tuple[list[HostDrawing], int]:

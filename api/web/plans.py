@@ -12,7 +12,7 @@ from advisor.domain import Plan, PlanKind
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import InventoryService, ModelRegistry, PlanService
 from api.html.render import page, see_other
-from api.routes.common import Cursor, InventoryDep, ModelDep, PathId, PlanDep, SettingsDep, check_batch
+from api.routes.common import CloudDep, Cursor, InventoryDep, ModelDep, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.base import ID_PATTERN
 from api.schemas.plans import PlanAnswer
 from api.web import plan_view
@@ -68,17 +68,20 @@ def make(
     return see_other(f"/plans/{plan.id}")
 
 
-def show(request: Request, plan: PathId, plans: PlanDep) -> HTMLResponse:
+def show(request: Request, plan: PathId, plans: PlanDep, cloud: CloudDep) -> HTMLResponse:
     """A plan: what becomes of the cloud, the steps by stage, before and after, how the search ended."""
     stored = plans.get(plan)
     drawn, others = plan_view.hosts(stored)
+    age = plans.age(stored)
+    mapped = stored.request.kind == "tune" and age.stale is False
     return page(
         request,
         "plan.html",
         plan=stored,
         sentences=plans.sentences(stored),
         kind=KINDS[stored.request.kind],
-        age=plans.age(stored),
+        age=age,
+        maps=plan_view.maps(stored, cloud.now()) if mapped else (),
         stages=plan_view.stages(stored.steps),
         refused=plan_view.refused(stored),
         undo=plan_view.stages(stored.undo),

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.domain import ClassSizing, Inventory, PlanRequest
+from advisor.domain import ClassSizing, Host, Instance, Inventory, IsolationSettings, Pinning, PlanRequest
 from advisor.service import Advisor
+from profiler.demand import Demand
 from tests.api.api_client import Client
 
 FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
@@ -91,3 +92,21 @@ def test_a_plan_of_sizes_shows_what_they_save_beside_what_they_risk(
     page = text(client.page(f"/plans/{made.id}").text)
     assert "Savings beside risk" in page
     assert "db 2 8 3 5 62 % &lt; 0.1 % 1.2 % db-2" in page
+
+
+def test_the_page_of_a_tuning_shows_who_sits_where_before_and_after(client: Client, advisor: Advisor) -> None:
+    hosts = (Host("k1", "kvm", 4, 8192),)
+    wants = {"cpu": Demand(mean=0.6, spread=0.1)}
+    pinned = IsolationSettings(pinning=Pinning(((0,),)))
+    there = tuple(Instance(name, 1, 512, host="k1", demand=wants, settings=pinned) for name in ("va", "vb"))
+    advisor.inventory.put(Inventory(hosts, there), mode="merge", generation=None)
+    host_page = client.page("/hosts/k1").text
+    assert 'href="/plans/new?kind=tune&amp;hosts=k1"' in host_page
+    assert "CPU 0: va, vb" in text(host_page)
+    assert 'value="k1"' in client.page("/plans/new?kind=tune&hosts=k1").text
+    made = client.ask("POST", "/plans", data={"kind": "tune", "hosts": "k1", "commands": "yes"}, headers=FORM)
+    page = client.page(made.headers["location"]).text
+    assert "k1, before" in page
+    assert "k1, after" in page
+    assert "Any CPU: va" in text(page)
+    assert "virsh vcpupin --domain va" in page

@@ -13,7 +13,8 @@ from docs.site.commands import commands
 # adds a command here has compared the meanings; a number, a file or a time that is something else gets another name.
 MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--add": ("instances that are not there yet", {"plan", "report"}),
-    "--commands": ("print the commands that carry it out", {"where", "plan"}),
+    "--all": ("everything, not what is named or has a chosen part", {"tune", "lab show"}),
+    "--commands": ("print the commands that carry it out", {"where", "plan", "tune"}),
     "--connect": ("a new connection each time", {"probe"}),
     "--count": ("how often is measured", {"probe"}),
     "--dataset": ("directory of a dataset", {"train", "evaluate", "lab run"}),
@@ -34,19 +35,19 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--pinning": ("how instances are pinned in the lab", {"probe-plan", "lab show"}),
     "--replay": ("a recording in place of this machine", {"demo", "once"}),
     "--push": ("the server that gets what is measured", {"run", "probe"}),
-    "--report": ("a file for a report", {"plan", "evaluate", "replay", "worth", "lab show"}),
+    "--report": ("a file for a report", {"plan", "tune", "evaluate", "replay", "worth", "lab show"}),
     "--rounds": ("rounds of a campaign", {"probe-plan", "lab run"}),
     "--seconds": ("how long is measured", {"run", "probe"}),
-    "--seed": ("of what is drawn by lot", {"plan", "probe-plan", "replay", "probe"}),
+    "--seed": ("of what is drawn by lot", {"plan", "tune", "probe-plan", "replay", "probe"}),
     "--since": ("how far back is read", {"history", "profile", "slowing", "obtained", "worth"}),
     "--server": (
         "the running service that is asked",
-        {"plan", "predict", "report", "where", "migrate", "doctor", "slowing", "obtained"},
+        {"plan", "tune", "predict", "report", "where", "migrate", "doctor", "slowing", "obtained"},
     ),
     "--size": ("bytes that are sent at a time", {"probe"}),
     "--token-file": (
         "a file with a token",
-        {"plan", "predict", "report", "run", "where", "probe", "migrate", "doctor", "slowing", "obtained"},
+        {"plan", "tune", "predict", "report", "run", "where", "probe", "migrate", "doctor", "slowing", "obtained"},
     ),
 }
 

@@ -239,6 +239,7 @@ def _page(found: Plan) -> str:
         refused=plan_view.refused(found),
         undo=[],
         sums=[],
+        maps=(),
         hosts=[],
         others=0,
         beside=[],

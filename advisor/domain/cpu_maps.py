@@ -1,0 +1,114 @@
+"""Who may run on which pCPUs of a host, by NUMA node, core and thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+from profiler.observed import Host, Instance, format_cpus
+
+CpuUse = Literal["shared", "isolated", "dedicated"]
+
+
+@dataclass(frozen=True, slots=True)
+class MappedCpu:
+    """One pCPU: its number, what it is for, which instances are pinned to it, and whether the driver domain is."""
+
+    number: int
+    use: CpuUse
+    pinned: tuple[str, ...]
+    driver: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MappedNode:
+    """One NUMA node: its number, None = the host does not say, and its cores, each with its threads."""
+
+    number: int | None
+    cores: tuple[tuple[MappedCpu, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuGroup:
+    """pCPUs with the same instances pinned to them, by their numbers as text."""
+
+    cpus: str
+    pinned: tuple[str, ...]
+    driver: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CpuMap:
+    """The pCPUs of a host by node, those alike in groups, and which instances may run on every shared one."""
+
+    nodes: tuple[MappedNode, ...]
+    groups: tuple[CpuGroup, ...]
+    anywhere: tuple[str, ...]
+
+    def differing(self, other: CpuMap) -> frozenset[int]:
+        """The numbers of pCPUs to which others are pinned in the other map of the same host."""
+        one, two = (
+            {cpu.number: cpu for node in each.nodes for core in node.cores for cpu in core} for each in (self, other)
+        )
+        return frozenset(number for number, cpu in one.items() if two.get(number) != cpu)
+
+
+def cpu_map(host: Host, residents: Sequence[Instance]) -> CpuMap:
+    """The pCPUs of a host with who is pinned to them; a vCPU without pins may run on every shared pCPU."""
+    shared = frozenset(host.shared_cpus or host.cpus)
+    reach = {one.id: _reach(one, shared) for one in sorted(residents, key=lambda one: one.id)}
+    pinned = {name: cpus for name, cpus in reach.items() if cpus != shared}
+    driver = frozenset(host.driver_cpus)
+    uses: dict[int, CpuUse] = {}
+    uses.update(dict.fromkeys(host.isolated_cpus, "isolated"))
+    uses.update(dict.fromkeys(host.dedicated_cpus, "dedicated"))
+    cpus = {
+        number: MappedCpu(
+            number,
+            uses.get(number, "shared"),
+            tuple(name for name, on in pinned.items() if number in on),
+            number in driver,
+        )
+        for number in host.cpus
+    }
+    return CpuMap(
+        tuple(_nodes(host, cpus)),
+        tuple(_groups(list(cpus.values()))),
+        tuple(name for name in reach if name not in pinned),
+    )
+
+
+def _reach(instance: Instance, shared: frozenset[int]) -> frozenset[int]:
+    """The pCPUs that any vCPU of an instance may use."""
+    pinning = instance.settings.pinning
+    if pinning is None:
+        return shared
+    free = frozenset[int]() if len(pinning.cpus) >= instance.vcpus and all(pinning.cpus) else shared
+    return free | pinning.named
+
+
+def _nodes(host: Host, cpus: dict[int, MappedCpu]) -> Iterator[MappedNode]:
+    from models.data.scene import ProfileTable, build_batch
+    from models.data.topology import cores_of
+
+    scene = build_batch([(host, ())], ProfileTable.build(()))
+    core, node = cores_of(scene)[0].tolist(), scene.node[0].tolist()
+    places = sorted(range(host.pcpus), key=lambda place: (node[place], core[place], place))
+    for number, of_node in groupby(places, key=lambda place: node[place]):
+        cores = [tuple(of_core) for _, of_core in groupby(of_node, key=lambda place: core[place])]
+        yield MappedNode(
+            number if number < len(host.numa) else None,
+            tuple(tuple(cpus[host.cpus[place]] for place in of_core) for of_core in cores),
+        )
+
+
+def _groups(cpus: Sequence[MappedCpu]) -> Iterator[CpuGroup]:
+    """pCPUs to which anything is pinned, those with the same together, in the order of their first numbers."""
+    by_user: dict[tuple[tuple[str, ...], bool], list[int]] = {}
+    for cpu in cpus:
+        if cpu.pinned or cpu.driver:
+            by_user.setdefault((cpu.pinned, cpu.driver), []).append(cpu.number)
+    for (pinned, driver), numbers in by_user.items():
+        yield CpuGroup(format_cpus(tuple(numbers)), pinned, driver)
