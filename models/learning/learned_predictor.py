@@ -161,7 +161,7 @@ class LearnedPredictor:
         size = scenes.present.sum(axis=1)[scene]
         nobody, base = np.zeros(len(rows)), matrix.prior_of("share")[rows]
         told = share.estimate(matrix.x[rows], base, nobody, nobody > 0, size, scenes.platform[scene])
-        down, up = (one[scene, slot] for one in doubt_widths(scenes, whole.prior.throughput))
+        down, up = (one[scene, slot] for one in doubt_widths(scenes, whole.prior))
         inside = ~told.outside
         at = scene[inside], slot[inside]
         edges = [one.copy() for one in (band.expected, band.lower, band.upper)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -32,6 +32,7 @@ from models.physics.hyperthreads import sibling_speed
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
+from models.physics.ranges import LeftOut
 from models.physics.synced_writes import FLUSHES, flush_speed
 from models.prediction import TARGETS, BandArrays, CpuPressure, DevicePressure, InterferencePrediction, rows_of, unasked
 from profiler.demand import Resource
@@ -209,9 +210,8 @@ class PriorPredictor:
         here = scenes.present
         unknown = here & ((scenes.profile == 0) | mean_only(scenes))
         result, crowded = _solved(scenes)
-        throughput = np.where(here, result.throughput, np.nan)
         return InterferencePrediction(
-            throughput=_around(scenes, throughput, crowded, unknown, clock_spread(scenes, result.demands.cpu)),
+            throughput=_around(scenes, result, crowded, unknown, clock_spread(scenes, result.demands.cpu)),
             latency=latency_band(result.latency, scenes) if "latency" in targets else unasked(here),
             jitter=jitter_band(result.jitter, scenes) if "jitter" in targets else unasked(here),
             outside=unknown,
@@ -244,7 +244,7 @@ def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
 
 
 def _around(
-    scenes: SceneBatch, throughput: Floats, crowded: Floats | None, unknown: Bools, further: Floats | float = 0.0
+    scenes: SceneBatch, result: PriorResult, crowded: Floats | None, unknown: Bools, further: Floats | float = 0.0
 ) -> BandArrays:
     """The prior's interval, (S, N): as it would be if everybody wanted more (`crowded`), or less, than expected, and
     the prior's own.
@@ -252,11 +252,18 @@ def _around(
     The deviations are those of the doubt about each one's demand, so that less evidence never narrows it. `further`
     is added to the half width.
     """
-    own = band(throughput, prior_spread(throughput, unknown) + further, ceiling=CEILING)
+    throughput = np.where(scenes.present, result.throughput, np.nan)
+    left_out = LeftOut.of(scenes, result.demands, result.crowd)
+
+    def least(values: Floats) -> Floats:
+        return band(values, left_out.down(values, prior_spread(values, unknown), further), ceiling=CEILING).lower
+
+    up = np.hypot(prior_spread(throughput, unknown) + further, left_out.sending_up)
+    own = replace(band(throughput, up, ceiling=CEILING), lower=least(throughput))
     if crowded is None:
         return own
     crowded = np.where(scenes.present, crowded, np.nan)
-    lower = np.minimum(own.lower, band(crowded, prior_spread(crowded, unknown) + further, ceiling=CEILING).lower)
+    lower = np.minimum(own.lower, least(crowded))
     upper = own.upper.copy()
     # Nothing is above the ceiling: where everybody is there already, wanting less changes nothing.
     rows = np.flatnonzero((scenes.present & (upper < CEILING)).any(axis=1))
@@ -268,14 +275,13 @@ def _around(
     return BandArrays(own.expected, lower, upper)
 
 
-def doubt_widths(scenes: SceneBatch, throughput: Floats) -> tuple[Floats, Floats]:
-    """By how much doubt about demands widens an interval around `throughput` down and up, on the log scale; (S, N)
+def doubt_widths(scenes: SceneBatch, result: PriorResult) -> tuple[Floats, Floats]:
+    """By how much doubt about demands widens the interval of T/B in `result` down and up, on the log scale; (S, N)
     each, 0 where no demand is in doubt."""
-    nobody = np.zeros(throughput.shape, dtype=bool)
+    nobody = np.zeros(scenes.present.shape, dtype=bool)
     if not doubted(scenes):
-        return np.zeros(throughput.shape), np.zeros(throughput.shape)
-    own = band(throughput, prior_spread(throughput, nobody), ceiling=CEILING)
-    wide = _around(scenes, throughput, solve(scenes, SURE).throughput, nobody)
+        return np.zeros(nobody.shape), np.zeros(nobody.shape)
+    own, wide = (_around(scenes, result, more, nobody) for more in (None, solve(scenes, SURE).throughput))
     down, up = np.log(own.lower / wide.lower), np.log(wide.upper / own.upper)
     return np.nan_to_num(down), np.nan_to_num(up)
 
