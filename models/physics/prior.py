@@ -258,7 +258,7 @@ def _around(
     def least(values: Floats) -> Floats:
         return band(values, left_out.down(values, prior_spread(values, unknown), further), ceiling=CEILING).lower
 
-    up = np.hypot(prior_spread(throughput, unknown) + further, left_out.sending_up)
+    up = left_out.up(prior_spread(throughput, unknown), further)
     own = replace(band(throughput, up, ceiling=CEILING), lower=least(throughput))
     if crowded is None:
         return own

@@ -2,9 +2,9 @@
 
 The model shares CPU time, packets and bytes. It does not count how long an instance waits each time it wakes up while
 others are at work on its CPUs, however little time it wants; what busy CPUs elsewhere on the host take from caches,
-memory and the clock; nor how connections share a full NIC. The first two only slow down, so they widen the range
-downwards. All are about how fast a program gets on, so they apply where its profile is known: where only demand is,
-T/B is the share of CPU time that comes of it. Constants and where they are from: docs/decisions/0152.
+memory and the clock; nor in which order a full NIC or disk serves. The first two only slow down, so they widen the
+range downwards. All are about how fast a program gets on, so they apply where its profile is known: where only demand
+is, T/B is the share of CPU time that comes of it. Constants and where they are from: docs/decisions/0152.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from models.physics.htb import shaped
 
 WAKING = 1.0  # half a width on the log scale where no CPU of an instance is ever idle
 SLOWED, FREE = 0.3, 0.9  # T/B at which waking up counts nothing (it always runs or waits), and wholly
-# The same of those who send without a class of their own over a NIC that is asked for more than it has: connections
-# share it by packets and round trips, not by bytes. Small answers lose, large ones gain.
-SENDING_DOWN, SENDING_UP = 1.3, 0.6
-FROM, UP_TO = 0.6, 1.0  # of the NIC's rate asked for, between which this begins to count
+# The same of those who share a NIC (without a class of their own) or a disk that is asked for more than it has: these
+# serve packets and requests by round trips and queues, not by bytes. Small ones lose, large ones gain.
+QUEUED_DOWN, QUEUED_UP = 1.3, 0.6
+FROM, UP_TO = 0.6, 1.0  # of the rate asked for, between which this begins to count
 SELDOM = 0.001  # a chance that is none
 STEADY = 0.05  # of a vCPU: the least deviation of what others keep busy
 
@@ -33,28 +33,31 @@ STEADY = 0.05  # of a vCPU: the least deviation of what others keep busy
 @dataclass(frozen=True, slots=True)
 class LeftOut:
     """Half widths on the log scale, (S, N) each and 0 without a profile: of `waking` for an instance that keeps all of
-    its speed, of the host's other work (`company`), and of a full NIC."""
+    its speed, and of the host's other work (`company`). `queued` is the part of a full NIC's or disk's width, 0-1."""
 
     waking: Floats
     company: Floats
-    sending_down: Floats
-    sending_up: Floats
+    queued: Floats
 
     @classmethod
     def of(cls, scenes: SceneBatch, want: Demands, crowded: Floats) -> Self:
         """`crowded` (S, N) is CPU demand per CPU on the CPUs that each may use, its own included."""
         known = scenes.present & (scenes.profile > 0)
-        full = _sending(scenes, want)
-        parts = (_waking(scenes, want, crowded), _company(scenes, want), SENDING_DOWN * full, SENDING_UP * full)
+        classless = np.where(shaped(scenes), 0.0, want.net / link(scenes)[:, None])
+        queued = np.maximum(_queued(scenes, classless), _queued(scenes, want.disk))
+        parts = (_waking(scenes, want, crowded), _company(scenes, want), queued)
         return cls(*(np.where(known, part, 0.0) for part in parts))
 
     def down(self, throughput: Floats, own: Floats, further: Floats | float = 0.0) -> Floats:
         """The whole half width below `throughput`, (S, N), with the prior's `own`; `further` is that of the clock, of
         which company is a part."""
         free = np.clip((throughput - SLOWED) / (FREE - SLOWED), 0.0, 1.0)
-        return np.asarray(
-            np.hypot(own + np.maximum(self.company, further), np.hypot(self.waking * free, self.sending_down))
-        )
+        queued = QUEUED_DOWN * self.queued
+        return np.asarray(np.hypot(own + np.maximum(self.company, further), np.hypot(self.waking * free, queued)))
+
+    def up(self, own: Floats, further: Floats | float = 0.0) -> Floats:
+        """The whole half width above, (S, N)."""
+        return np.asarray(np.hypot(own + further, QUEUED_UP * self.queued))
 
 
 def _waking(scenes: SceneBatch, want: Demands, crowded: Floats) -> Floats:
@@ -75,10 +78,9 @@ def _company(scenes: SceneBatch, want: Demands) -> Floats:
     return np.asarray(CLOCK * np.sqrt(np.clip(others / np.maximum(scenes.pcpus, 1)[:, None], 0.0, 1.0)))
 
 
-def _sending(scenes: SceneBatch, want: Demands) -> Floats:
-    """How much of a full NIC an instance shares with others without a class, 0-1."""
-    rate = link(scenes)[:, None]
-    net = np.where(scenes.present, want.net, 0.0)
-    asked = net.sum(axis=1, keepdims=True)
-    full = np.clip((asked / rate - FROM) / (UP_TO - FROM), 0.0, 1.0)
-    return np.where((net > 0) & ~shaped(scenes), full * np.sqrt(np.clip((asked - net) / rate, 0.0, 1.0)), 0.0)
+def _queued(scenes: SceneBatch, share: Floats) -> Floats:
+    """How much of a full device an instance shares with others, 0-1; `share` (S, N) is what each asks of it."""
+    mine = np.where(scenes.present, share, 0.0)
+    asked = mine.sum(axis=1, keepdims=True)
+    full = np.clip((asked - FROM) / (UP_TO - FROM), 0.0, 1.0)
+    return np.where(mine > 0, full * np.sqrt(np.clip(asked - mine, 0.0, 1.0)), 0.0)

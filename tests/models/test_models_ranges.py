@@ -14,7 +14,7 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
 from models.physics.clock import CLOCK
 from models.physics.prior import PriorPredictor, prior_spread, solve
-from models.physics.ranges import SENDING_DOWN, SENDING_UP, WAKING, LeftOut
+from models.physics.ranges import QUEUED_DOWN, QUEUED_UP, WAKING, LeftOut
 from models.prediction import BandArrays
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
@@ -26,6 +26,8 @@ TABLE = ProfileTable.build(
         WorkloadProfile("light", {"cpu": 10.0}),
         WorkloadProfile("half", {"cpu": 50.0}),
         WorkloadProfile("sender", {"cpu": 1.0, "net_mbit": 900.0}),
+        WorkloadProfile("reader", {"cpu": 1.0, "disk_mb_s": 100.0, "block": 99.0}),
+        WorkloadProfile("writer", {"cpu": 1.0, "disk_mb_s": 80.0, "block": 99.0}),
     ]
 )
 PINS = st.lists(
@@ -54,7 +56,7 @@ def band(*instances: Instance, on: Host | None = None) -> BandArrays:
 
 def test_alone_on_a_host_nothing_is_left_out() -> None:
     found = left_out(one(0, "half", "0:0"))
-    for part in (found.waking, found.company, found.sending_down, found.sending_up):
+    for part in (found.waking, found.company, found.queued):
         np.testing.assert_array_equal(part, [[0.0]])
 
 
@@ -81,7 +83,7 @@ def test_while_one_cpu_is_always_idle_nobody_waits_for_one() -> None:
 
 
 def test_who_always_runs_or_waits_loses_nothing_more_at_wake_ups() -> None:
-    lone = LeftOut(*(np.full((1, 1), value) for value in (WAKING, 0.0, 0.0, 0.0)))
+    lone = LeftOut(*(np.full((1, 1), value) for value in (WAKING, 0.0, 0.0)))
     widths = [lone.down(np.array([[ratio]]), np.array([[0.2]]))[0, 0] for ratio in (0.2, 0.3, 0.6, 0.9, 1.0)]
     assert widths[0] == widths[1] == 0.2
     assert widths[2] == pytest.approx(np.hypot(0.2, WAKING / 2))
@@ -89,7 +91,7 @@ def test_who_always_runs_or_waits_loses_nothing_more_at_wake_ups() -> None:
 
 
 def test_the_clock_and_the_hosts_other_work_count_once() -> None:
-    lone = LeftOut(*(np.full((1, 1), value) for value in (0.0, 0.1, 0.0, 0.0)))
+    lone = LeftOut(*(np.full((1, 1), value) for value in (0.0, 0.1, 0.0)))
     own, ratio = np.array([[0.2]]), np.array([[1.0]])
     assert [lone.down(ratio, own, clock)[0, 0] for clock in (0.0, 0.05, 0.3)] == pytest.approx([0.3, 0.3, 0.5])
 
@@ -104,12 +106,21 @@ def test_of_whom_only_demand_is_known_the_range_is_of_its_share_of_cpu_time() ->
 def test_a_full_nic_widens_both_sides_but_not_of_who_has_a_class_of_its_own() -> None:
     link = host(4, nic_mbit=1000.0)
     free, full = left_out(one(0, "sender"), on=link), left_out(one(0, "sender"), one(1, "sender"), on=link)
-    assert free.sending_down[0, 0] == 0.0
-    assert SENDING_DOWN * 0.9 < full.sending_down[0, 0] <= SENDING_DOWN
-    assert full.sending_up[0, 0] / full.sending_down[0, 0] == pytest.approx(SENDING_UP / SENDING_DOWN)
+    assert free.queued[0, 0] == 0.0
+    assert 0.9 < full.queued[0, 0] <= 1.0
+    wide = np.array([[0.1]])
+    assert full.up(wide)[0, 0] == pytest.approx(np.hypot(0.1, QUEUED_UP * full.queued[0, 0]))
+    assert full.down(np.array([[0.2]]), wide)[0, 0] > QUEUED_DOWN * full.queued[0, 0]
     own = replace(one(0, "sender"), settings=IsolationSettings(network=NetworkSettings("dedicated", 400.0)))
-    classed = left_out(own, one(1, "sender"), on=link)
-    assert classed.sending_down[0, 0] == classed.sending_up[0, 0] == 0.0
+    assert left_out(own, one(1, "sender"), on=link).queued[0, 0] == 0.0
+
+
+def test_a_full_disk_widens_the_ranges_of_those_who_use_it() -> None:
+    disk = host(4)
+    found = left_out(one(0, "reader"), one(1, "writer"), one(2, "hog"), on=disk)
+    assert found.queued[0, 0] > 0.5
+    assert found.queued[0, 2] == 0.0
+    assert left_out(one(0, "reader"), one(2, "hog"), on=disk).queued[0, 0] == 0.0
 
 
 @settings(max_examples=examples(40), deadline=None)
