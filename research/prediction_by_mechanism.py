@@ -1,7 +1,7 @@
 """Errors and coverage of predictions by mechanism, for any predictor, on every measured campaign.
 
-`python -m research.prediction_by_mechanism [DATASET ...] [--model ARTIFACT] [--hidden] [--large-hosts DIR]
-    [--trace-mixes FILE] [--write FILE] [--before FILE]`
+`python -m research.prediction_by_mechanism [DATASET ...] [--model ARTIFACT] [--hidden] [--undisturbed]
+    [--large-hosts DIR] [--trace-mixes FILE] [--write FILE] [--before FILE]`
 
 A row is one instance of one co-location: the median of its T/B over repeats, held against the prediction of the scene
 with its load generators over that of the instance alone. MAE and bias are means over rows; their 95 % intervals are by
@@ -111,15 +111,20 @@ def _cpus(instance: Instance) -> frozenset[int] | None:
     return instance.settings.pinning.union if instance.settings.pinning else None
 
 
-def rows_of(dataset: Dataset, predictor: Predictor) -> list[JudgedRow]:
-    """Every instance of every co-location with a ratio, repeats joined, predicted by `predictor`."""
+def rows_of(dataset: Dataset, predictor: Predictor, *, undisturbed: bool = False) -> list[JudgedRow]:
+    """Every instance of every co-location with a ratio, repeats joined, predicted by `predictor`.
+
+    `undisturbed` leaves out ratios of which the lab marked the run or the base case as disturbed from outside.
+    """
+    marked = _disturbed(dataset.path) if undisturbed else frozenset()
     ratios: dict[tuple[str, str], dict[str, list[float]]] = {}
     first: dict[tuple[str, str], Colocation] = {}
     for one in dataset.colocations:
         of_run = ratios.setdefault((one.platform, one.run), {})
         first.setdefault((one.platform, one.run), one)
         for name, ratio in measured(one, "throughput").items():
-            of_run.setdefault(name, []).append(ratio)
+            if not marked & {(one.run, one.repeat, ""), (one.run.partition(":")[0], one.repeat, _label(name))}:
+                of_run.setdefault(name, []).append(ratio)
     asked = [(first[run], name, median(values)) for run, found in ratios.items() for name, values in found.items()]
     own = dataset.meta.get("solo") == OWN_SETTINGS
     table = ProfileTable.build(dataset.profiles, dataset.platform_numbers)
@@ -141,6 +146,28 @@ def rows_of(dataset: Dataset, predictor: Predictor) -> list[JudgedRow]:
             )
         )
     return found
+
+
+def _disturbed(path: Path) -> frozenset[tuple[str, str, str]]:
+    """(run, repeat, "") of each run of a group in blocks that was disturbed, and (pinning form, repeat, label) of each
+    base case; none without a table of runs. A run on/off leaves out disturbed windows itself."""
+    table = path / "runs.csv"
+    if not table.exists():
+        return frozenset()
+    with table.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["disturbed"] == "1"]
+    return frozenset(
+        (row["run"], row["repeat"], "")
+        if row["kind"] == "group"
+        else (row["pinning"], row["repeat"], _label(row["instance"]))
+        for row in rows
+        if row["kind"] in {"group", "solo"}
+    )
+
+
+def _label(instance: str) -> str:
+    """What the lab runs as this instance: the name but for its position."""
+    return instance.rpartition(".")[0] or instance
 
 
 def _bands(
@@ -318,6 +345,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("datasets", nargs="*", type=Path, metavar="DATASET")
     parser.add_argument("--model", type=Path, help="a trained model's folder; without it the analytic model answers")
     parser.add_argument("--hidden", action="store_true", help="judge by the datasets that are kept to it, too")
+    parser.add_argument("--undisturbed", action="store_true", help="leave out ratios of disturbed runs and base cases")
     parser.add_argument("--large-hosts", type=Path, metavar="DIR", help="measurements of large machines")
     parser.add_argument("--trace-mixes", type=Path, metavar="FILE", help="hosts that trace_mixes simulated")
     parser.add_argument("--write", type=Path, metavar="FILE", help="keep the rows with their predictions")
@@ -329,7 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in options.datasets or judged(DATASETS, hidden=options.hidden):
             dataset = with_probe_features(load_dataset(path))
             sys.stderr.write(f"{dataset.name}: {dataset.artefacts}\n")
-            rows += rows_of(dataset, predictor)
+            rows += rows_of(dataset, predictor, undisturbed=options.undisturbed)
         rows += large_hosts(options.large_hosts) if options.large_hosts else []
         rows += traces(options.trace_mixes) if options.trace_mixes else []
         before = read(options.before) if options.before else None

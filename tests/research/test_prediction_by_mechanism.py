@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +82,25 @@ def test_rows_are_medians_over_repeats_each_with_a_range_around_its_prediction(p
     assert {key: row.measured for key, row in rows.items()} == {key: np.median(each) for key, each in several.items()}
     assert all(row.lower <= row.expected <= row.upper for row in rows.values())
     assert min(row.expected for row in rows.values()) < 0.6
+
+
+def test_ratios_of_disturbed_runs_and_base_cases_can_be_left_out() -> None:
+    path = ROOT / "datasets" / "lab-pairs-shared-xeon-2cpu"
+    data = load_dataset(path)
+    with (path / "runs.csv").open(encoding="utf-8", newline="") as file:
+        bad = [one for one in csv.DictReader(file) if one["disturbed"] == "1"]
+    groups = {(one["run"], one["repeat"]) for one in bad if one["kind"] == "group"}
+    alone = {(one["repeat"], one["instance"].partition(".")[0]) for one in bad if one["kind"] == "solo"}
+    kept: dict[str, list[float]] = {}
+    for one in data.colocations:
+        for outcome in one.outcomes:
+            clean = (one.run, one.repeat) not in groups and (one.repeat, outcome.instance.workload) not in alone
+            if outcome.outcome == "throughput" and outcome.solo and outcome.colocated is not None and clean:
+                key = f"{data.name}/{one.platform}/{one.run}/{outcome.instance.id}"
+                kept.setdefault(key, []).append(outcome.colocated / outcome.solo)
+    rows = {one.key: one.measured for one in rows_of(data, PriorPredictor(), undisturbed=True)}
+    assert rows == pytest.approx({key: np.median(values) for key, values in kept.items()})
+    assert sum(map(len, kept.values())) < 216  # some were disturbed
 
 
 def row(key: str, pair: str, measured_: float, expected: float, half: float) -> JudgedRow:
