@@ -26,7 +26,6 @@ from profiler.observed import NetworkSettings
 SUBNET = "10.77.0.0/24"  # only inside the lab's own namespaces, and on the host while native programs run
 _PREFIX = SUBNET.removesuffix(".0/24")
 GENERATOR_ADDRESS = f"{_PREFIX}.1"
-MOST_ROUTERS = 8
 _GATEWAY = f"{_PREFIX}.254"  # the first router's end at the switch
 _BETWEEN = "10.78"  # and the third number is that of the link between two routers, or a router and the generators
 _FIRST_ADDRESS = 10
@@ -63,7 +62,7 @@ class Wiring:
     up to `queue_packets` per class, and in one fifo of all instances without a class. `driver_cpus` are the CPUs that
     the kernel's packet work is steered to, see `_steer`, None = where the kernel puts it. With `taps` the instances'
     ends are not `eth0` in namespaces of their own, but these devices, which are already in the namespace `switch`;
-    instances beyond the last tap have that one. `routers` stand in a row before the generators, at most MOST_ROUTERS.
+    instances beyond the last tap have that one. `routers` stand in a row before the generators, at most `campaign.reading.MOST_ROUTERS`.
     """
 
     link_mbit: float | None = None

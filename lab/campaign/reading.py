@@ -29,7 +29,6 @@ from lab.campaign.model import (
 )
 from lab.errors import CampaignError
 from lab.fields import Fields
-from lab.network import MOST_ROUTERS
 from lab.workloads import KINDS, Workload
 from profiler.limited import MEGABYTE, load_yaml
 from profiler.observed import IsolationSettings, check_id, parse_cpus
@@ -37,6 +36,7 @@ from profiler.observed import IsolationSettings, check_id, parse_cpus
 # When these fields change, finished runs stay comparable.
 _FREE = ("rounds", "most_rounds", "narrow", "most_minutes", "notes", "licence", "learn", "hidden", "name")
 MOST_ON_OFF = 4  # members: 15 states
+MOST_ROUTERS = 8  # in a row before the generators
 _ENOUGH_ROUNDS = 30  # the default limit of adaptive repeats: intervals of medians hardly shrink beyond
 
 
