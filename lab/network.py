@@ -62,7 +62,7 @@ class Wiring:
     up to `queue_packets` per class, and in one fifo of all instances without a class. `driver_cpus` are the CPUs that
     the kernel's packet work is steered to, see `_steer`, None = where the kernel puts it. With `taps` the instances'
     ends are not `eth0` in namespaces of their own, but these devices, which are already in the namespace `switch`;
-    instances beyond the last tap have that one. `routers` stand in a row before the generators, at most `campaign.reading.MOST_ROUTERS`.
+    instances beyond the last tap have that one. `routers` stand in a row before the generators.
     """
 
     link_mbit: float | None = None

@@ -296,8 +296,8 @@ def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "   and 2 more printed figures: --json" in lines
     assert "   It differs." in lines
     assert (
-        "Measured, of 6 printed statements: none, 0 shown and not judged, 6 not measured; 0 more say how the papers measured."
-        in lines
+        "Measured, of 6 printed statements: none, 0 shown and not judged, 6 not measured; "
+        "0 more say how the papers measured." in lines
     )
     assert "Fitted, so that agreement proves nothing: 1 agree; mean error 0.068 of 1 figures." in lines
     assert "The same without their finding: 1 disagree; mean error 0.380 of 1 figures." in lines

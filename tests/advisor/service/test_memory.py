@@ -83,11 +83,11 @@ def test_memory_does_not_grow_with_what_was_never_seen_before(advisor: Advisor, 
         return sys.getallocatedblocks()
 
     spans = [
-        range(0, TURNS_TO_FILL),
+        range(TURNS_TO_FILL),
         *(range(TURNS_TO_FILL + k * TURNS, TURNS_TO_FILL + (k + 1) * TURNS) for k in range(3)),
     ]
     held = [held_after(span) for span in spans]
-    # what each turn leaves behind grows in every span; what Python itself fills once (caches of types, free lists) in one
+    # what each turn leaves behind grows in every span; what Python itself fills once (caches of types) in one
     assert min(later - earlier for earlier, later in itertools.pairwise(held)) < MOST_PER_TURN * TURNS
 
 
