@@ -247,3 +247,18 @@ def test_everything_is_printed_when_asked_for(campaign: DatasetAnalysis) -> None
     for score in campaign.forms["same"].scores:
         assert score.members[0] in text
     assert text.count("│ same") >= len([sweep for sweep in campaign.sweeps if sweep.form == "same"])
+
+
+def test_ratios_that_are_not_learned_are_counted_on_the_terminal() -> None:
+    """A cell above 1 + 3 standard errors is the only one of this table; those in blocks have no error to hold it to."""
+    shown = analyse(NEIGHBOURS.parent / "lab-pair-settings-xeon-2cpu")
+    assert shown.artefacts == {"above_alone": 1, "fine": 125}
+    assert "not learned: 1 of 126 ratios, 1 of them above 1 + 3 standard errors and 0 with an error" in text_of(shown)
+    assert analyse(NEIGHBOURS).artefacts == {}
+    assert "not learned" not in text_of(analyse(NEIGHBOURS))
+
+
+def text_of(shown: DatasetAnalysis) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    draw(shown, console)
+    return str(console.file.getvalue())  # type: ignore[attr-defined]

@@ -55,6 +55,7 @@ def test_the_card_says_where_the_numbers_come_from(small: Path, tmp_path: Path) 
     assert [one["sha256"] for one in card["datasets"]] == [load_dataset(one).fingerprint for one in (small, other)]
     assert [one["colocations"] for one in card["datasets"]] == [12, 12]
     assert card["datasets"][0]["machine"] == "a made-up one"
+    assert [one["artefacts"]["rows"] for one in card["datasets"]] == [0, 0]  # none has a standard error
     assert card["libraries"] == {name: importlib.metadata.version(name) for name in LIBRARIES}
     assert set(card["figures"]) == {"throughput", "latency"}
     assert set(card["figures"]["throughput"]) == {"unseen_pair", "unseen_workload", "unseen_platform"}
