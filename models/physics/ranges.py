@@ -3,8 +3,8 @@
 The model shares CPU time, packets and bytes. It does not count how long an instance waits each time it wakes up while
 others are at work on its CPUs, however little time it wants; what busy CPUs elsewhere on the host take from caches,
 memory and the clock; nor in which order a full NIC or disk serves. The first two only slow down, so they widen the
-range downwards. All are about how fast a program gets on, so they apply where its profile is known: where only demand
-is, T/B is the share of CPU time that comes of it. Constants and where they are from: docs/decisions/0152.
+range downwards. All are about how fast a program gets on, so they apply where its profile is known and not its demand
+over time: where that is, T/B is the share of CPU time that comes of it. Constants: docs/decisions/0152.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STEADY = 0.05  # of a vCPU: the least deviation of what others keep busy
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Half widths on the log scale, (S, N) each and 0 without a profile: of `waking` for an instance that keeps all of
+    """Half widths on the log scale, (S, N) each, 0 where T/B is a share: of `waking` for an instance that keeps all of
     its speed, and of the host's other work (`company`). `queued` is the part of a full NIC's or disk's width, 0-1."""
 
     waking: Floats
@@ -42,7 +42,7 @@ class LeftOut:
     @classmethod
     def of(cls, scenes: SceneBatch, want: Demands, crowded: Floats) -> Self:
         """`crowded` (S, N) is CPU demand per CPU on the CPUs that each may use, its own included."""
-        known = scenes.present & (scenes.profile > 0)
+        known = scenes.present & (scenes.profile > 0) & np.isnan(scenes.cpu_demand[:, :, 0])
         classless = np.where(shaped(scenes), 0.0, want.net / link(scenes)[:, None])
         queued = np.maximum(_queued(scenes, classless), _queued(scenes, want.disk))
         parts = (_waking(scenes, want, crowded), _company(scenes, want), queued)

@@ -101,6 +101,8 @@ def test_of_whom_only_demand_is_known_the_range_is_of_its_share_of_cpu_time() ->
     found = left_out(one(0, None, "0:0", demand=demand), one(1, "hog", "0:0"))
     assert found.waking[0, 0] == found.company[0, 0] == 0.0
     assert found.company[0, 1] > 0
+    both = left_out(one(0, "light", "0:0", demand=demand), one(1, "hog", "0:0"))
+    assert both.waking[0, 0] == both.company[0, 0] == 0.0
 
 
 def test_a_full_nic_widens_both_sides_but_not_of_who_has_a_class_of_its_own() -> None:
