@@ -11,6 +11,7 @@ import numpy as np
 from advisor.tuning.layouts import PER_SLOT, Layout
 from advisor.tuning.moves import Moves
 from models.arrays import Floats
+from profiler.host_kinds import HOST_KINDS, TRAITS
 
 DRIVER = -1  # the slot of the driver domain
 ALL_ORDERS = 8  # changes of which every order is looked at
@@ -34,11 +35,15 @@ def passage(moves: Moves, now: Layout, then: Layout) -> Passage:
     """The way from one layout to the other with the smallest dip that was found."""
     way = _Way(moves, now, then)
     slots = way.changed()
+    last: list[Step] = []
+    if slots[:1] == [DRIVER] and not TRAITS[HOST_KINDS[int(moves.oracle.scene.kind[0])]].driver_apart:
+        # Pins of an instance on KVM take its emulator threads along: these go where they belong at the end.
+        slots, last = slots[1:], [(DRIVER, False)]
     if len(slots) > EACH_NEXT or moves.oracle.late:
-        return way.measured(_by_rule(way, slots))
-    found = way.measured(_all_orders(way, slots)) if len(slots) <= ALL_ORDERS else None
+        return way.measured([*_by_rule(way, slots), *last])
+    found = way.measured([*_all_orders(way, slots), *last]) if len(slots) <= ALL_ORDERS else None
     if found is None or found.dip > FELT:
-        other = way.measured(_greedy(way, slots))
+        other = way.measured([*_greedy(way, slots), *last])
         found = other if found is None or other.dip < found.dip - FELT / 10 else found
     return found
 

@@ -24,7 +24,7 @@ def predict(hosts: Sequence[HostSpec], fluid: bool = True) -> list[HostOutcome]:
 
 def scene(host: HostSpec, fluid: bool, capacity: float | None = None) -> SceneBatch:
     """A host as a scene; `capacity` in CPUs where that is not the number of its CPUs."""
-    instances = [_instance(one) for one in host.instances]
+    instances = [as_instance(one) for one in host.instances]
     batch = build_batch([(Host("h", "lxc", pcpus=host.cpus, memory_mb=1.0), instances)], ProfileTable.build(()))
     if fluid:  # a rate of at most so many CPUs is as many vCPUs; a quota would be used up at full speed
         batch = replace(batch, vcpus=np.minimum(batch.vcpus, batch.cap), cap=np.full(batch.cap.shape, np.inf))
@@ -35,7 +35,8 @@ def scene(host: HostSpec, fluid: bool, capacity: float | None = None) -> SceneBa
     return batch
 
 
-def _instance(one: InstanceSpec) -> Instance:
+def as_instance(one: InstanceSpec) -> Instance:
+    """An instance as the product knows it, with its demand over time and its settings."""
     demand = Demand(
         mean=one.vcpus if one.loop == "hog" else one.demand_cpus,
         spread=one.spread_cpus,

@@ -12,7 +12,7 @@ from advisor.domain import Host, IsolationSettings, Pinning
 from advisor.tuning.order import FELT
 from profiler.host_kinds import HOST_KINDS
 from research.benchmarks.tuning import small
-from tests.advisor.tuning.tuning_hosts import carried_out, expected, tuned, vm
+from tests.advisor.tuning.tuning_hosts import carried_out, expected, server, tuned, vm
 from tests.examples import examples
 
 
@@ -64,3 +64,12 @@ def test_settings_that_do_not_change_stay_as_they_are_written() -> None:
     for change in found.changes:
         if change.then is not None and change.then.id == "a":
             assert (change.then.settings.cap_percent, change.then.settings.weight) == (90, 300)
+
+
+def test_on_kvm_the_driver_domain_comes_last_because_pins_take_emulator_threads_along() -> None:
+    host = Host("h", "kvm", 4, 8192, driver_cpus=(0,))
+    residents = (server("a", (), "sender"), server("b", (1,), "sender"), vm("c", 0.9, (1,)), vm("d", 0.9, (1,)))
+    found = tuned(host, *residents)
+    of_driver = [number for number, change in enumerate(found.changes) if change.then is None]
+    assert of_driver == [len(found.changes) - 1]
+    assert len(found.changes) > 1

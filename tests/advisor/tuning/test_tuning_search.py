@@ -203,3 +203,14 @@ def test_a_host_whose_tools_say_no_pins_has_none() -> None:
     host = Host("h", "kvm", 4, 8192, labels={"render": "openstack"})
     found = tuned(host, vm("a", 0.6, (0,)), vm("b", 0.6, (0,)))
     assert all(change.then is None or change.then.settings.pinning == Pinning(((0,),)) for change in found.changes)
+
+
+def test_a_writer_that_syncs_on_the_cpu_of_a_busy_instance_is_freed() -> None:
+    """Measured: it keeps 8 % of its rate there, and loses nothing apart or unpinned (docs/limits.md)."""
+    residents = (server("writer", (0,), "sync-writer"), vm("busy", 0.97, (0,)))
+    found = tuned(Host("h", "lxc", 4, 8192), *residents)
+    before = expected(Host("h", "lxc", 4, 8192), *residents)
+    host, there = carried_out(found, residents)[-1]
+    assert before["writer"] < 0.3
+    assert expected(host, *there)["writer"] > 0.95
+    assert len(found.changes) == 1

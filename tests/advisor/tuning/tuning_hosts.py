@@ -17,6 +17,9 @@ from profiler.demand import Demand
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 # Alone: 97 % of a CPU and all but a CPU of Dom0's work, as the small files of "Who is your neighbor" (2012) ask for.
 SMALL_FILES = WorkloadProfile("small-files", {"cpu": 97.0, "driver_domain.cpu": 97.0, "block": 0.0})
+SYNC_WRITER = WorkloadProfile(
+    "sync-writer", {"cpu": 8.0, "disk_mb_s": 1.0, "execution": 3200.0, "block": 60.0, "disk_flushes": 3194.0}
+)
 SENDER = WorkloadProfile("sender", {"cpu": 40.0, "driver_domain.cpu": 40.0, "net_mbit": 100.0})
 
 
@@ -34,7 +37,7 @@ def server(name: str, pins: tuple[int, ...] = (), workload: str = "small-files")
 
 
 def snapshot(host: Host, *residents: Instance, pending: tuple[Instance, ...] = ()) -> ClusterSnapshot:
-    cloud = Inventory((host,), residents, (SMALL_FILES, SENDER))
+    cloud = Inventory((host,), residents, (SMALL_FILES, SENDER, SYNC_WRITER))
     return ClusterSnapshot.build(cloud, seen={host.id: NOW}, pending=pending, taken_at=NOW)
 
 
