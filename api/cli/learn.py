@@ -135,7 +135,7 @@ def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as
 def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
     """The papers' findings: paper, measured, predicted.
 
-    Without --model each paper is predicted by a model that was trained without that paper's own rows. A prediction
+    Without --model all papers are predicted by a model that was trained without any paper's co-locations. A prediction
     is "fitted" where its finding fixed a constant of the queueing prior; "left out" is what the prior says when it did
     not. Verdicts are agrees, disagrees and undetermined.
     """
