@@ -118,10 +118,15 @@ class _Tables:
         forms: dict[tuple[str, str], tuple[str, str]] = {}
         for row in self._rows("runs.csv", ("run", "repeat", "kind", "pinning")):
             forms[row.text("run"), row.text("repeat")] = (row.text("kind"), row.text("pinning"))
-        platforms = self._platforms()
+        platforms, usual = self._platforms(), self._only_platform()
         return [
             LabRun(
-                self._path.name, platforms.get(key, ""), *key, *forms[key], tuple(there.values()), metrics.get(key, {})
+                self._path.name,
+                platforms.get(key, usual),
+                *key,
+                *forms[key],
+                tuple(there.values()),
+                metrics.get(key, {}),
             )
             for key, there in members.items()
             if key in forms
@@ -160,6 +165,11 @@ class _Tables:
     def _platforms(self) -> dict[tuple[str, str], str]:
         rows = self._rows("colocations.csv", ("run", "repeat", "platform"))
         return {(row.text("run"), row.text("repeat")): row.text("platform") for row in rows}
+
+    def _only_platform(self) -> str:
+        """The dataset's platform; "" where it has several."""
+        names = [row.text("platform") for row in self._rows("platforms.csv", ("platform",))]
+        return names[0] if len(names) == 1 else ""
 
     def _metrics(self) -> dict[tuple[str, str], dict[tuple[str, str, str], float]]:
         found: dict[tuple[str, str], dict[tuple[str, str, str], float]] = defaultdict(dict)
