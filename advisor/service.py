@@ -207,7 +207,7 @@ class Advisor:
         """
         now = self._clock()
         with self._transactions.read() as connection:
-            stored = colocations.newest(connection, MOST_LEARNED)
+            stored = colocations.newest(connection, MOST_LEARNED, 20 * MOST_LEARNED)
         if not stored:
             return None
         snapshot = self._cache.at(now)[0].snapshot

@@ -32,7 +32,7 @@ from advisor.validation import misfit
 from models.physics.prior import PriorPredictor
 
 T = TypeVar("T", Host, Instance)
-MOST_POSTED = 2_000  # co-locations that move answers, the newest
+MOST_POSTED, MOST_OUTCOMES = 2_000, 8_000  # co-locations that move answers, the newest, and what they have in all
 HELD_AGAIN_S = 300.0  # after which they are held against what is known of their instances by then
 
 
@@ -189,7 +189,7 @@ class SnapshotCache:
             moved = replace(moved, doubts=alarms.load_all(connection))
             active = models.active(connection)
             if chosen is None or chosen.posted != counts.posted:
-                self._posted = colocations.newest(connection, MOST_POSTED) if counts.posted else ()
+                self._posted = colocations.newest(connection, MOST_POSTED, MOST_OUTCOMES) if counts.posted else ()
         if view is None or not view.holds(counts, now):
             view = self._take(counts, view, moved, now)
         if chosen is None or not chosen.holds(counts) or self._hold_again(chosen, counts, now):

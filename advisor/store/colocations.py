@@ -36,11 +36,15 @@ def get(connection: sa.Connection, run: str, platform: str, repeat: str) -> Colo
     return None if observed is None else codec.decode(Colocation, observed)
 
 
-def newest(connection: sa.Connection, most: int) -> tuple[PostedColocation, ...]:
-    """Those that were recorded last, the newest first."""
+def newest(connection: sa.Connection, most: int, most_outcomes: int) -> tuple[PostedColocation, ...]:
+    """Those that were recorded last, the newest first, as long as they have at most so many outcomes together."""
     keys = (colocations.c.run, colocations.c.platform, colocations.c.repeat)
     query = sa.select(colocations.c.observed, colocations.c.sender)
     query = query.order_by(colocations.c.recorded_at.desc(), *keys).limit(most)
-    return tuple(
-        PostedColocation(codec.decode(Colocation, observed), sender) for observed, sender in connection.execute(query)
-    )
+    found, outcomes = [], 0
+    for observed, sender in connection.execute(query):
+        found.append(PostedColocation(codec.decode(Colocation, observed), sender))
+        outcomes += len(found[-1].colocation.outcomes)
+        if outcomes > most_outcomes:
+            return tuple(found[:-1])
+    return tuple(found)

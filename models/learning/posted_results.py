@@ -37,7 +37,7 @@ HUBER, OUTLIER = 1.345, 3.0  # in standard deviations
 SURE = 1.645  # of a normal distribution, 90 %
 WIDER = 2.0  # times a normal distribution's: of the measured campaigns 90 % lie within 1.3 to 3.8 times (decision 182)
 LEAST_RATIO = 1e-3
-_CELLS = 200_000  # scenes x slots x neighbours at a time
+_AT_ONCE = 1_000  # instances that are moved at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class PostedResults:
         if not len(at):
             return band
         edges = [edge.copy() for edge in (band.expected, band.lower, band.upper)]
-        most = max(_CELLS // max(scenes.slots * max(scenes.slots, 2 * len(self.numbers)), 1), 1)
+        most = max(_AT_ONCE // scenes.slots, 1)
         for start in range(0, len(at), most):
             part = at[start : start + most]
             some = scenes.take(part)
@@ -167,11 +167,13 @@ class PostedResults:
         self, scenes: SceneBatch, scene: Ints, slot: Ints, expected: Floats, lower: Floats, upper: Floats
     ) -> tuple[Floats, Floats, Floats]:
         """The same of single instances; all (R,)."""
-        beside = beside_of(scenes, self.numbers)[scene, slot]
+        here = np.isin(self.numbers, scenes.subject)  # of others there is nothing beside anybody here
+        beside = beside_of(scenes, self.numbers[here])[scene, slot]
         was = np.log(np.maximum(expected, LEAST_RATIO))
         cells = self.cells
         asked = scenes.subject[scene, slot], beside, places_of(scenes)[scene], was
-        likeness = covariance_of(self.spreads, asked, as_scenes(cells, self.beside))
+        posted = as_scenes(cells, self.beside[:, np.concatenate([here, here])])
+        likeness = covariance_of(self.spreads, asked, posted)
         shift = likeness @ self.solved
         pull = likeness @ self.inverse
         known = np.clip((pull * likeness).sum(axis=1) / self.spreads.total, 0.0, 1.0)
