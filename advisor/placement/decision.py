@@ -52,6 +52,7 @@ from models.prediction import TARGETS, Predictor
 
 MAX_TIES = 20  # hosts that a tie may name beyond those in the answer
 SCREENED_FROM = 64  # hosts: of fewer all are predicted
+FURTHER, FURTHER_ROUNDS = 64, 2  # hosts that a learned model predicts then at a time, and how often at most
 FINALISTS = 128  # of more hosts so many are predicted at first, of less than twice as many half of them
 
 
@@ -255,15 +256,17 @@ def _rank_promising(
         ranking = _rank_all(question, hosts[chosen], remembered)
         best = ranking[2].hosts[:shown]
         grows = [
-            count < len(places) and bool(np.isin(best, hosts[places[count // 2 : count]]).any())
+            question.predictor.origin == "prior"
+            and count < len(places)
+            and bool(np.isin(best, hosts[places[count // 2 : count]]).any())
             for places, count in zip(of_kind, counts, strict=True)
         ]
         counts = [count * (1 + more) for count, more in zip(counts, grows, strict=True)]
-    while question.predictor.origin != "prior":
-        further = promise.may_be_shown(chosen, *ranking[2].scores_of(hosts[chosen], shown))
-        if not further.any():
+    for _ in range(0 if question.predictor.origin == "prior" else FURTHER_ROUNDS):
+        some = promise.further(chosen, *ranking[2].scores_of(hosts[chosen], shown))[:FURTHER]
+        if not len(some):
             break
-        chosen |= further
+        chosen[some] = True
         ranking = _rank_all(question, hosts[chosen], remembered)
     return ranking
 

@@ -33,6 +33,7 @@ from models.prediction import BandArrays, InterferencePrediction, Predictor, cor
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
 MAX_CELLS = 150_000
 FIGURES = 4  # of each instance: expected T/B, its lower bound, expected latency, part of the time short of CPU
+MOST_PINNED = 32  # hosts with pinnings that a learned model predicts, beside those where a limit is violated
 LEFT_OUT = np.inf  # instead of the prediction of a pinning that could not be chosen
 
 
@@ -287,7 +288,13 @@ def _predict_pins(
 ) -> None:
     """Fill in what was left out of `after`, where it may be chosen."""
     left_out = np.flatnonzero(np.isinf(after[:, :, 0, -1]).any(axis=1))
-    may_gain = left_out[_pins_matter(question, classes, chosen[left_out], before[left_out], after[left_out])]
+    if question.predictor.origin == "prior":
+        may_gain = left_out[_pins_matter(question, classes, chosen[left_out], before[left_out], after[left_out])]
+    else:
+        pinned = _worth_pinning(question, classes, chosen, before, after)
+        may_gain = left_out[pinned[left_out]]
+        pins = [at for at, name in enumerate(NAMES) if name not in {FREE, KEPT}]
+        after[np.ix_(~pinned & np.isfinite(after[:, NAMES.index(FREE), 0, -1]), pins)] = LEFT_OUT
     if not len(may_gain):
         return
     known = np.ones(len(after), dtype=bool)
@@ -306,11 +313,30 @@ def _hosts(question: PlacementQuestion, positions: Ints) -> list[Host]:
     return [question.snapshot.hosts[position] for position in positions.tolist()]
 
 
+def _worth_pinning(
+    question: PlacementQuestion, classes: HostClasses, chosen: Ints, before: Floats, after: Floats
+) -> Bools:
+    """Where pinnings are predicted by a learned model, which takes off a little nearly everywhere: of the hosts where a
+    pinning could be chosen the best ones, and those where a limit is violated; (G,)."""
+    lost, violated = _left_free(question, classes, chosen, before, after)
+    best = np.zeros(len(lost), dtype=bool)
+    best[np.argsort(lost, kind="stable")[:MOST_PINNED]] = True
+    return np.asarray((best & (lost > scoring.PIN_GAIN)) | violated)
+
+
 def _pins_matter(
     question: PlacementQuestion, classes: HostClasses, chosen: Ints, before: Floats, after: Floats
 ) -> Bools:
     """Where a pinning could be chosen instead of leaving the scheduler free: where the objective has as much to gain,
-    or where somebody's limit is violated; (G,). `before` and `after` as in `_predicted`."""
+    or where a limit is violated; (G,). `before` and `after` as in `_predicted`."""
+    lost, violated = _left_free(question, classes, chosen, before, after)
+    return np.asarray((lost > scoring.PIN_GAIN) | violated)
+
+
+def _left_free(
+    question: PlacementQuestion, classes: HostClasses, chosen: Ints, before: Floats, after: Floats
+) -> tuple[Floats, Bools]:
+    """What the objective loses where the newcomer is left to the scheduler, and whether a limit is violated; (G,)."""
     free, last = after[:, NAMES.index(FREE)], question.slots - 1
     here = classes.present[chosen]
     newcomer = np.arange(question.slots) == last
@@ -326,7 +352,7 @@ def _pins_matter(
         scoring.Ceiling(classes.shorts[chosen], worse[:, 1], np.where(newcomer, 0.0, before[:, 3])),
     )
     violated = scoring.broken(kept, here, was, classes.limits[chosen], ceilings)
-    return np.asarray((lost > scoring.PIN_GAIN) | violated.any(axis=1))
+    return lost, violated.any(axis=1)
 
 
 def _write(after: Floats, rows: Ints, options: Sequence[PinningOption], predicted: Floats) -> None:

@@ -42,8 +42,9 @@ class Promise:
     score: Floats
     signals: Floats
 
-    def may_be_shown(self, predicted: Bools, scores: Floats, least_shown: float) -> Bools:
-        """Which hosts that were not `predicted` (H,) may have a score of at least `least_shown`; (H,).
+    def further(self, predicted: Bools, scores: Floats, least_shown: float) -> Ints:
+        """Places of hosts that were not `predicted` (H,) and may have a score of at least `least_shown`, the most
+        promising first.
 
         A model's scores (P,) of those that were differ from the estimates by what the signals explain, as least
         squares find, and by at most as much more as on any host that was predicted.
@@ -54,7 +55,9 @@ class Promise:
         weights = np.linalg.lstsq(columns[predicted], off, rcond=None)[0]
         fitted = columns @ weights
         margin = max(float((off - fitted[predicted]).max(initial=0.0)), 0.0)
-        return np.asarray(~predicted & (self.score + fitted + margin >= least_shown))
+        expected = np.where(predicted, -np.inf, self.score + fitted)
+        by_score = np.argsort(-expected, kind="stable")
+        return by_score[expected[by_score] + margin >= least_shown]
 
 
 def by_promise(question: PlacementQuestion, hosts: Ints) -> Promise:
