@@ -293,8 +293,9 @@ def _predict_pins(
     else:
         pinned = _worth_pinning(question, classes, chosen, before, after)
         may_gain = left_out[pinned[left_out]]
-        pins = [at for at, name in enumerate(NAMES) if name not in {FREE, KEPT}]
-        after[np.ix_(~pinned & np.isfinite(after[:, NAMES.index(FREE), 0, -1]), pins)] = LEFT_OUT
+        pins = np.array([name not in {FREE, KEPT} for name in NAMES], dtype=bool)
+        is_free = np.isfinite(after[:, NAMES.index(FREE), 0, -1])
+        after[(~pinned & is_free)[:, None] & pins] = LEFT_OUT  # whatever was remembered of other searches
     if not len(may_gain):
         return
     known = np.ones(len(after), dtype=bool)
@@ -352,7 +353,7 @@ def _left_free(
         scoring.Ceiling(classes.shorts[chosen], worse[:, 1], np.where(newcomer, 0.0, before[:, 3])),
     )
     violated = scoring.broken(kept, here, was, classes.limits[chosen], ceilings)
-    return lost, violated.any(axis=1)
+    return lost, np.asarray(violated.any(axis=1))
 
 
 def _write(after: Floats, rows: Ints, options: Sequence[PinningOption], predicted: Floats) -> None:
