@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -17,6 +18,7 @@ from models.learning.posted_results import PostedResults, PostedRow, number_of, 
 from models.prediction import TARGETS, InterferencePrediction, Predictor
 from profiler.observed import Colocation
 
+log = logging.getLogger(__name__)
 _GIVEN = tuple(one.name for one in fields(Instance) if one.name not in {"id", "host"})
 _SCENES_AT_ONCE = 50_000  # scenes x slots x slots that are predicted at a time
 _NAMED_HOSTS, _NAMED_PAIRS = 3, 2  # in a note
@@ -73,8 +75,12 @@ def subjects_of(posted: Iterable[PostedColocation], instances: Iterable[Instance
 
 def with_posted(predictor: Predictor, posted: Sequence[PostedColocation], snapshot: ClusterSnapshot) -> Predictor:
     """The predictor moved by what was posted, the newest first; itself where nothing of it can be held against the
-    hosts of this snapshot, which knows its subjects."""
-    results = PostedResults.of(_rows(predictor, posted, snapshot)) if posted else None
+    hosts of this snapshot, which knows its subjects, and where the predictor fails."""
+    try:
+        results = PostedResults.of(_rows(predictor, posted, snapshot)) if posted else None
+    except Exception:  # whoever asks falls back to the prior, and is answered
+        log.exception("model %s said nothing about posted results", predictor.version)
+        results = None
     if results is None:
         return predictor
     return PostedPredictor(predictor, results, snapshot.scenes.table.subjects)

@@ -13,9 +13,11 @@ from advisor.settings import Settings
 from models.data.dataset import load_dataset
 from models.data.window_dataset import holds_windows
 from models.features.examples import build_examples
+from models.prediction import InterferencePrediction
 from profiler.demand import Demand
 from profiler.observed import Colocation, Outcome
 from tests.advisor.service.service_clock import Clock
+from tests.advisor.service.two_models import Sure
 
 BUSY = {"cpu": Demand(0.9, spread=0.0, common=0.0, origin="measured", windows=300.0)}
 DB = Instance("db-3", vcpus=1, host="h1", demand=BUSY)
@@ -131,3 +133,20 @@ def test_what_was_posted_is_rows_of_the_next_training_with_what_the_inventory_kn
     assert examples.victim == ("web-9",) * 3
     (demand,) = {run.outcomes[0].instance.demand["cpu"].mean for run in dataset.colocations}
     assert demand == 0.9
+
+
+@pytest.mark.usefixtures("two")
+def test_a_model_that_fails_on_what_was_posted_still_leaves_the_question_to_the_prior(
+    advisor: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advisor.inventory.put(CLOUD, mode="replace", generation=None)
+    post(advisor, 1, 0.9)
+    monkeypatch.setattr(Sure, "predict", failing)
+    post(advisor, 2, 0.9)
+    answer = advisor.placements.place(ASKED).recommendation
+    assert answer.degraded
+    assert answer.candidates
+
+
+def failing(*_: object, **__: object) -> InterferencePrediction:
+    raise RuntimeError("out of order")
