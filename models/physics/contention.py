@@ -29,11 +29,13 @@ SURE = 1.645  # standard deviations of a 90 % interval
 @dataclass(frozen=True, slots=True)
 class CpuContention:
     """What S scenes of N slots make of their demand for CPUs: the `pressure`; `fair` (S, N), the CPUs that each gets if
-    all are as busy as on average; and `driver` (S,), the CPUs that the driver domain gets."""
+    all are as busy as on average; `driver` (S,), the CPUs that the driver domain gets then; and `driver_run` (S,), the
+    CPUs that it gets beside closed loops, which ask for less while they wait."""
 
     pressure: CpuPressure
     fair: Floats
     driver: Floats
+    driver_run: Floats
 
 
 def cpu_contention_of(
@@ -79,7 +81,8 @@ def cpu_contention_of(
         overloaded=(may_pile_up & (fair < SERVED * asked))[:, :slots],
         crowded=crowded,
     )
-    return CpuContention(_within_pins(scenes, cpu, everybody, pressure), fair[:, :slots], fair[:, slots])
+    held = _within_pins(scenes, cpu, everybody, pressure)
+    return CpuContention(held, fair[:, :slots], fair[:, slots], run[:, slots])
 
 
 def _within_pins(scenes: SceneBatch, cpu: Floats, everybody: _Consumers, pressure: CpuPressure) -> CpuPressure:

@@ -122,7 +122,10 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     shared = cpu_contention_of(scenes, cpu, domain, waits, deviations, fluid=fluid)
     asked = np.minimum(cpu, scenes.cap)
     own = np.where(lasting, shared.pressure.share, _reached(shared.fair, asked, want.cpu + threads))
-    served = _reached(fill(shared.driver, driver, np.ones_like(driver)), driver, want.driver * price)
+    # Instances whose demand over time is known yield to the driver domain while they wait for it; saturating ones ask
+    # on (N5: two servers and Dom0 hold a third of one CPU each).
+    sure, beside = (fill(part, driver, np.ones_like(driver)) for part in (shared.driver, shared.driver_run))
+    served = _reached(np.where(lasting, np.maximum(sure, beside), sure), driver, want.driver * price)
     limits = np.stack(
         [np.minimum(np.minimum(own, held), flushed), np.where(apart[:, None], served, 1.0), *devices], axis=2
     )
