@@ -14,6 +14,7 @@ from advisor.domain import Host, Instance, Inventory, PlacementRequest, Workload
 from advisor.prediction import cache
 from advisor.prediction.cache import PredictionCache
 from advisor.service import Advisor
+from advisor.serving import snapshot_cache
 from advisor.serving.recommendations import RecommendationCache
 from advisor.store import changes
 from profiler.observed import Colocation, MetricSample, Outcome
@@ -63,6 +64,7 @@ def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
         figures.score_figure(-0.5 - number)
     monkeypatch.setattr(changes, "_CHECKED_EVERY", 32)  # a statement that is kept from then on: in the first turns
     monkeypatch.setattr(cache, "MOST_PARTS", 30)
+    monkeypatch.setattr(snapshot_cache, "MOST_POSTED", 30)
     monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (20_000,))  # thirty questions
     monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
     for rounding in (figures.significant, figures.score_figure):
