@@ -186,7 +186,6 @@ bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m research.benchmarks.placement
 	$(BIN)/python -m research.benchmarks.agent_cost
 	$(BIN)/python -m research.benchmarks.agent_overhead
-	$(BIN)/python -m research.benchmarks.prediction
 
 docs: $(VENV)/.docs  ## the documentation as a site in var/site; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --clean

@@ -49,13 +49,27 @@ class DevicePressure:
 
 
 @dataclass(frozen=True, slots=True)
+class Basis:
+    """What a learned answer rests on, (S, N) each: `support` how much of what was learned applies, 0-1; `correction`
+    the logarithm of expected over analytic T/B; `similar` how many measured co-locations are like this one, on how many
+    `machines`; `measured` how many outcomes there are of just this company."""
+
+    support: Floats
+    correction: Floats
+    similar: Floats
+    machines: Floats
+    measured: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class InterferencePrediction:
     """What co-location does to every instance of every scene.
 
     `throughput` is T/B (1.0 = as alone), `latency` is co-located over solo mean latency (1.0 = as alone), `jitter`
-    the same of the standard deviation of latency, `outside` marks questions that lie outside the training data, whose
-    intervals are wide on purpose. All of shape (scenes, slots); latency and jitter are nan where not requested.
-    `pressure` and `devices` are what the physics says of CPUs and devices over time, None = not known.
+    the same of the standard deviation of latency, `outside` marks questions of which nothing that was learned applies,
+    or nothing is known, whose intervals are wide on purpose. All of shape (scenes, slots); latency and jitter are nan
+    where not requested. `pressure` and `devices` are what the physics says of CPUs and devices over time, None = not
+    known; `basis` is what a learned answer rests on, None = it is the analytic model's.
     """
 
     throughput: BandArrays
@@ -64,6 +78,7 @@ class InterferencePrediction:
     outside: Bools
     pressure: CpuPressure | None = None
     devices: DevicePressure | None = None
+    basis: Basis | None = None
 
     def time_short(self) -> Floats:
         """The part of the time in which each instance is short of CPU, 0-1, nan = not known; (S, N)."""
@@ -78,6 +93,7 @@ class InterferencePrediction:
             self.outside[rows],
             None if self.pressure is None else rows_of(self.pressure, rows),
             None if self.devices is None else rows_of(self.devices, rows),
+            None if self.basis is None else rows_of(self.basis, rows),
         )
 
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,14 +17,11 @@ from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.status import check_learnable
 from models.data.window_dataset import holds_windows
 from models.evaluation.gate import gate
-from models.features.examples import OUTCOME_OF_TARGET, build_examples, metrics_of
-from models.features.feature_matrix import WANTED
-from models.features.probe_features import usual_host, with_probe_features
+from models.features.examples import OUTCOME_OF_TARGET, build_examples, further_metrics
 from models.features.window_weights import weighted
 from models.learning import artifact
-from models.learning.fitted_target import FittedTarget, fit_share, fit_target
+from models.learning.fitted_target import LEAST_ROWS, FittedTarget, fit_target
 from models.learning.learned_predictor import LearnedPredictor
-from models.learning.residual_model import LEAST_ROWS
 
 Progress = Callable[[str, float], None]
 LIBRARIES = ("lightgbm", "numpy", "scikit-learn", "scipy")
@@ -56,18 +54,18 @@ def fit_predictor(
     targets: Collection[str] = tuple(OUTCOME_OF_TARGET),
     seed: int = 0,
     progress: Progress | None = None,
+    run: Executor | None = None,
 ) -> LearnedPredictor:
-    """Fit throughput and, where there is data, latency, jitter and share, as far as they are among `targets`.
+    """Fit throughput and, where there is data, latency, jitter and share, as far as they are among `targets`; in `run`,
+    None = in this process.
 
     DatasetError where a dataset is kept to judge, or all of them hold too few rows.
     """
     check_learnable(datasets)
     say = progress or (lambda _what, _done: None)
-    datasets = [with_probe_features(one) for one in datasets]
-    # Windows bring no metrics.
-    metrics = metrics_of([one for one in datasets if not _of_windows(one)])
-    examples = build_examples(datasets, metrics)
-    windows = weighted(build_examples(datasets, (WANTED,), target="share"))
+    further = further_metrics(datasets)
+    examples = build_examples(datasets, further)
+    windows = weighted(build_examples(datasets, further, target="share"))
     if max(len(examples), len(windows)) < LEAST_ROWS:
         names = ", ".join(dataset.name for dataset in datasets) or "no dataset"
         shares, of_one = (f" and {len(windows)} shares", " of one") if windows else ("", "")
@@ -75,18 +73,18 @@ def fit_predictor(
         raise DatasetError(f"{names}: {few}")
     rows_of = {"throughput": examples}
     for name in (one for one in OUTCOME_OF_TARGET if one != "share" and one in targets):
-        later = build_examples(datasets, metrics, target=name)
+        later = build_examples(datasets, further, target=name)
         if len(later) >= LEAST_ROWS:
             rows_of[name] = later
+    if "share" in targets and len(windows) >= LEAST_ROWS:
+        rows_of["share"] = windows
     fitted: dict[str, FittedTarget] = {}
     for number, (name, rows) in enumerate(rows_of.items()):
 
         def step(what: str, done: float, number: int = number) -> None:
             say(what, (number + done) / len(rows_of))
 
-        fitted[name] = fit_target(rows, name, seed=seed, progress=step)
-    if "share" in targets and len(windows) >= LEAST_ROWS:
-        fitted["share"] = fit_share(windows, seed=seed, progress=say)
+        fitted[name] = fit_target(rows, name, seed=seed, progress=step, run=run)
     reference: dict[str, list[dict[str, float]]] = {}
     for dataset in datasets:
         for profile in dataset.profiles:
@@ -95,7 +93,7 @@ def fit_predictor(
     return LearnedPredictor(
         version=_version(datasets, fitted),
         origin=origins[0] if len(origins) == 1 else "+".join(origins),
-        metrics=metrics,
+        further=further,
         throughput=fitted["throughput"],
         latency=fitted.get("latency"),
         jitter=fitted.get("jitter"),
@@ -103,13 +101,8 @@ def fit_predictor(
         reference=reference,
         platforms={
             name: dict(numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items() if numbers
-        }
-        | ({"": usual} if (usual := usual_host(datasets)) else {}),
+        },
     )
-
-
-def _of_windows(dataset: Dataset) -> bool:
-    return bool(dataset.colocations) and all(one.ends_s for one in dataset.colocations)
 
 
 def _version(datasets: Sequence[Dataset], targets: Mapping[str, FittedTarget]) -> str:
@@ -118,12 +111,7 @@ def _version(datasets: Sequence[Dataset], targets: Mapping[str, FittedTarget]) -
     for dataset in datasets:
         digest.update(dataset.fingerprint.encode())
     for target in targets.values():
-        base_learners = target.model.base_learners
-        if base_learners is not None:
-            for booster in base_learners.trees().values():
-                digest.update(booster.model_to_string().encode())
-            fitted_values = [target.calibration.to_json(), target.figures]
-            digest.update(json.dumps(fitted_values, sort_keys=True).encode())
+        digest.update(json.dumps(artifact.target_json(target), sort_keys=True).encode())
     return f"m-{digest.hexdigest()[:12]}"
 
 
@@ -144,13 +132,10 @@ def _card(datasets: Sequence[Dataset], predictor: LearnedPredictor) -> dict[str,
         ],
         "origin_mix": {origin: round(count / origins.total(), 4) for origin, count in sorted(origins.items())},
         "figures": {name: target.figures for name, target in predictor.targets.items()},
-        "blends": {
-            name: {"known": target.model.known_weights.named(), "unknown": target.model.unknown_weights.named()}
-            for name, target in predictor.targets.items()
-        },
+        "believed": {name: {"elsewhere": target.trust} for name, target in predictor.targets.items()},
         "refusals": list(
             gate([table for target in predictor.targets.values() for table in target.held_out], None).refusals
         ),
-        "interval": "90 % split-conformal by platform, calibrated on left-out pairs and left-out workloads",
+        "interval": "90 % split-conformal, calibrated on left-out campaigns, workloads and pairs",
         "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
     }

@@ -37,9 +37,8 @@ from models.data.scene import ProfileTable, build_batch
 from models.data.tables import DatasetError
 from models.evaluation.bootstrap import interval, resampled_means
 from models.evaluation.row_groups import codes
+from models.features.base_ratio import OWN_SETTINGS
 from models.features.examples import measured, scene_of
-from models.features.probe_features import with_probe_features
-from models.features.solo_ratio import OWN_SETTINGS
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler.observed import Colocation, Host, Instance, IsolationSettings
@@ -355,7 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         predictor = _predictor(options.model)
         rows: list[JudgedRow] = []
         for path in options.datasets or judged(DATASETS, hidden=options.hidden):
-            dataset = with_probe_features(load_dataset(path))
+            dataset = load_dataset(path)
             sys.stderr.write(f"{dataset.name}: {dataset.artefacts}\n")
             rows += rows_of(dataset, predictor, undisturbed=options.undisturbed)
         rows += large_hosts(options.large_hosts) if options.large_hosts else []

@@ -19,6 +19,7 @@ from advisor.domain.answer_reading import plan_from_json, recommendation_from_js
 from advisor.domain.answer_summary import summary_as_json
 from advisor.domain.answers import (
     LONGEST_KNOWN_LATENCY,
+    NO_SUPPORT,
     Advised,
     AnswerSource,
     Band,
@@ -26,6 +27,7 @@ from advisor.domain.answers import (
     Command,
     CpuTime,
     Effect,
+    EffectBasis,
     Headroom,
     HostRanking,
     MitigationAction,

@@ -14,6 +14,7 @@ from advisor.domain.answers import (
     Command,
     CpuTime,
     Effect,
+    EffectBasis,
     Headroom,
     MitigationStep,
     Reason,
@@ -154,6 +155,18 @@ def _effect(effect: Effect) -> Json:
         "jitter_ratio": None if effect.jitter_ratio is None else _band(waiting_told(effect, effect.jitter_ratio)),
         "outside_training": effect.outside_training,
         "cpu": None if effect.cpu is None else _cpu(effect.cpu),
+        "basis": None if effect.basis is None else _basis(effect.basis),
+    }
+
+
+def _basis(basis: EffectBasis) -> Json:
+    return {
+        "support": significant(basis.support),
+        "correction": significant(basis.correction),
+        "similar": significant(basis.similar),
+        "machines": significant(basis.machines),
+        "measured": significant(basis.measured),
+        "sentence": basis.sentence,
     }
 
 

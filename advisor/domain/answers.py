@@ -46,10 +46,36 @@ class CpuTime:
 
 
 @dataclass(frozen=True, slots=True)
+class EffectBasis:
+    """What the T/B of one instance rests on where a learned model answers: `support`, 0-1, is how much of what was
+    learned applies, `correction` the part by which it changed what the analytic model says (-0.04 = 4 % less), after
+    `similar` measured co-locations on so many `machines`, and `measured` ones of just this company."""
+
+    support: float
+    correction: float
+    similar: float
+    machines: float
+    measured: float
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if self.support < NO_SUPPORT:
+            return "nothing like it was measured: the analytic model answers"
+        own = f" and {round(self.measured)} of just this company" if round(self.measured) else ""
+        machines = max(round(self.machines), 1)
+        return (
+            f"corrected by {100 * self.correction:+.0f} % after {round(self.similar):,} similar measured co-locations "
+            f"on {machines} machine{'s' * (machines != 1)}{own} (support {self.support:.0%})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """What happens to one instance: `before` is its throughput ratio without the newcomer (None for the newcomer).
 
-    `jitter_ratio` and `cpu` are None only in answers that were stored before they were predicted.
+    `jitter_ratio` and `cpu` are None only in answers that were stored before they were predicted, `basis` also where no
+    learned model answers.
     """
 
     instance: str
@@ -59,6 +85,7 @@ class Effect:
     outside_training: bool = False
     jitter_ratio: Band | None = None
     cpu: CpuTime | None = None
+    basis: EffectBasis | None = None
 
     @property
     def overloaded(self) -> bool:
@@ -66,6 +93,7 @@ class Effect:
         return self.cpu is not None and self.cpu.overloaded
 
 
+NO_SUPPORT = 0.05  # of what was learned: with less, an answer is the analytic model's
 ReasonKind = Literal["loss", "comparison", "counterfactual", "uncertainty"]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from advisor.domain import Reason
 from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.losses import ResourceLoss
+from advisor.prediction.effects import basis
 
 NARROW_LEARNED, NARROW_PRIOR = 0.02, 0.15  # widths that are not reported; the prior's is 0.1 without contention
 
@@ -29,10 +30,11 @@ def uncertainty(arrays: CandidateArrays, at: int, losses: Sequence[ResourceLoss]
     elif guessed:
         text = f"No learned model answers: the queueing prior puts {name} at {interval}{measure}."
     elif arrays.prediction.outside[at, slot]:
-        text = f"{name} is outside the training data here, so the queueing prior answers for it ({interval}){measure}."
+        text = f"Nothing like {name} here was measured, so the analytic model answers for it ({interval}){measure}."
     else:
-        held_out = "which nine in ten pairs left out of training kept to"
-        text = f"{name} is inside the training data here ({interval}, {held_out})."
+        known = arrays.prediction.basis
+        told = "" if known is None else f": {basis(known, at, slot).sentence}"
+        text = f"{name} is at {interval}{told}{measure}."
     by = None if antagonist is None else involved[antagonist].id
     return (Reason("unknown", 0.0, text, by, kind="uncertainty", ratio=arrays.ratio(at, slot)),)
 

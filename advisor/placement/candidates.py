@@ -40,10 +40,11 @@ from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limi
 from advisor.snapshot import fingerprints
 from models.arrays import Bools, Floats
 from models.data.scene import SLOT_FIELDS, SceneBatch, affinity_on, slot_values, stack
-from models.prediction import TARGETS, CpuPressure, InterferencePrediction, Predictor
+from models.prediction import TARGETS, Basis, CpuPressure, InterferencePrediction, Predictor
 from models.prediction import BandArrays as Bands
 
 EDGES = ("expected", "lower", "upper")
+OF_BASIS = ("support", "correction", "similar", "machines", "measured")  # of a Basis
 OF_CPUS = ("share", "worst", "short", "overloaded", "crowded")  # of a CpuPressure
 
 
@@ -362,7 +363,7 @@ def _predicted(
 ) -> tuple[InterferencePrediction, InterferencePrediction]:
     """Full predictions for K hosts, without and with the newcomer; only unknown ones are computed."""
     keys_of_hosts = _prediction_keys(question, shown)
-    columns = len(TARGETS) * len(EDGES) + 1 + len(OF_CPUS)
+    columns = len(TARGETS) * len(EDGES) + 1 + len(OF_CPUS) + len(OF_BASIS)
     known, values = remembered.shown.find(keys_of_hosts, (2, scenes.slots, columns))
     unknown = first_of_each(keys_of_hosts, known)
     if len(unknown.first):
@@ -384,14 +385,17 @@ def _prediction_keys(question: PlacementQuestion, shown: Sequence[RankedHost]) -
 
 
 def _packed(prediction: InterferencePrediction) -> Floats:
-    """What an answer shows of a prediction: band edges, `outside`, and OF_CPUS, nan where unknown; (K, N, columns)."""
+    """What an answer shows of a prediction, nan where unknown: band edges, `outside`, OF_CPUS and OF_BASIS; (K, N,
+    columns)."""
     bands = [getattr(getattr(prediction, target), edge) for target in TARGETS for edge in EDGES]
     shape, pressure = prediction.outside.shape, prediction.pressure
     cpus = [np.full(shape, np.nan)] * len(OF_CPUS)
     if pressure is not None:
         whole = np.broadcast_to(pressure.crowded[:, None], shape)
         cpus = [pressure.share, pressure.worst, pressure.short, pressure.overloaded.astype(np.float64), whole]
-    return np.stack([*bands, prediction.outside.astype(np.float64), *cpus], axis=2)
+    known = prediction.basis
+    basis = [np.full(shape, np.nan) if known is None else getattr(known, name) for name in OF_BASIS]
+    return np.stack([*bands, prediction.outside.astype(np.float64), *cpus, *basis], axis=2)
 
 
 def _unpacked(values: Floats) -> InterferencePrediction:
@@ -399,10 +403,11 @@ def _unpacked(values: Floats) -> InterferencePrediction:
     columns = np.moveaxis(values, 2, 0).copy()
     edges = len(TARGETS) * len(EDGES)
     throughput, latency, jitter = (Bands(*columns[first : first + len(EDGES)]) for first in range(0, edges, len(EDGES)))
-    share, worst, short, overloaded, whole = columns[edges + 1 :]
+    share, worst, short, overloaded, whole, *basis = columns[edges + 1 :]
     known = not np.isnan(share).all()
     pressure = CpuPressure(share, worst, short, overloaded > 0, whole[:, 0]) if known else None
-    return InterferencePrediction(throughput, latency, jitter, columns[edges] > 0, pressure)
+    learned = None if np.isnan(basis[0]).all() else Basis(*basis)
+    return InterferencePrediction(throughput, latency, jitter, columns[edges] > 0, pressure, basis=learned)
 
 
 def scene_effects(prediction: InterferencePrediction, names: Sequence[str]) -> tuple[Effect, ...]:

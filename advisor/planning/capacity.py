@@ -47,6 +47,7 @@ class WorstEdgePredictor(PredictorProxy):
             BandArrays(latency, latency, latency),
             BandArrays(jitter, jitter, jitter),
             prediction.outside,
+            basis=prediction.basis,
         )
 
 

@@ -162,13 +162,6 @@ def try_out(path: Path) -> None:
         raise BrokenArtifact(f"model {path.name} cannot be used: {error}") from error
 
 
-def prepare_for_many() -> None:
-    """Load what answers many questions faster, and takes longer than a single one."""
-    from models.learning.stored_trees import answer_by_lightgbm
-
-    answer_by_lightgbm()
-
-
 def load_or_prior(path: Path) -> ActivePredictor:
     """Read the artifact that should answer; the prior, degraded, when it is broken."""
     try:

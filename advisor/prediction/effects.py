@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from advisor.domain import Band, CpuTime, Effect
-from models.prediction import BandArrays, CpuPressure, InterferencePrediction
+import numpy as np
+
+from advisor.domain import Band, CpuTime, Effect, EffectBasis
+from models.prediction import BandArrays, Basis, CpuPressure, InterferencePrediction
 
 
 def effect(
@@ -19,7 +21,16 @@ def effect(
         before=None if before is None else band(before.throughput, scene, slot),
         outside_training=bool(prediction.outside[scene, slot]),
         cpu=None if pressure is None else cpu_time(pressure, scene, slot, _short(before, scene, slot)),
+        basis=None if prediction.basis is None else basis(prediction.basis, scene, slot),
     )
+
+
+def basis(known: Basis, scene: int, slot: int) -> EffectBasis:
+    """What the answer about one instance rests on."""
+    correction = float(np.expm1(known.correction[scene, slot]))
+    parts = (known.support, known.similar, known.machines, known.measured)
+    support, *counts = (float(part[scene, slot]) for part in parts)
+    return EffectBasis(support, correction, *counts)
 
 
 def band(bands: BandArrays, scene: int, slot: int) -> Band:

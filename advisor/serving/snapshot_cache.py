@@ -265,7 +265,6 @@ class SnapshotCache:
     def _choose(self, version: str | None) -> ActivePredictor:
         if version is None:
             return ActivePredictor(PriorPredictor())
-        predictors.prepare_for_many()
         return predictors.load_or_prior(self._settings.model_dir / version)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from advisor.domain import (
+    NO_SUPPORT,
     Band,
     Candidate,
     Effect,
@@ -226,7 +227,7 @@ def times(band: Band | None) -> str:
 
 
 def remark(effect: Effect) -> str:
-    return "outside the training data" if effect.outside_training else ""
+    return "" if effect.basis is None else effect.basis.sentence
 
 
 def worst_neighbour(candidate: Candidate) -> str:
@@ -259,12 +260,14 @@ def _weight_text(weight: int) -> str:
 
 
 def model_line(version: str, origin: str, *, degraded: bool = False, effects: Iterable[Effect] = ()) -> str:
-    """Who answered; for how many of these `effects` it was the prior, for they lie outside of the model's training."""
+    """Who answered, and how many of these `effects` rest on what was measured."""
     line = f"Answered by model {version}, trained on {origin} data."
-    outside = [effect.outside_training for effect in effects]
-    if any(outside):
-        share = f"{sum(outside):,} of {len(outside):,} predictions"
-        line += f" {share} lie outside of its training: there the queueing prior answered."
+    known = [effect.basis for effect in effects if effect.basis is not None]
+    if known:
+        rests = [one for one in known if one.support >= NO_SUPPORT]
+        line += f" {len(rests):,} of {len(known):,} predictions rest on something learned"
+        middle = sorted(one.support for one in known)[len(known) // 2]
+        line += f", with a support of {middle:.0%} in the middle."
     if origin == "prior":
         line = "Answered by the queueing prior; no learned model was used."
     return f"{line} Degraded: the learned model failed." if degraded else line

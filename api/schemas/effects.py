@@ -38,6 +38,17 @@ class CpuOut(AnswerBody):
     )
 
 
+class BasisOut(AnswerBody):
+    """What the T/B of one instance rests on where a learned model answers."""
+
+    support: Figure = Field(description="how much of what was learned applies, 0-1")
+    correction: Figure = Field(description="by which part it changed what the analytic model says, -0.04 = 4 % less")
+    similar: Figure = Field(description="how many measured co-locations are like it")
+    machines: Figure = Field(description="on how many machines those were measured")
+    measured: Figure = Field(description="how many measured outcomes there are of just this company")
+    sentence: str = Field(description="the same in words")
+
+
 class EffectOut(AnswerBody):
     """What happens to one instance."""
 
@@ -46,8 +57,11 @@ class EffectOut(AnswerBody):
     throughput_ratio: BandOut = Field(description="T/B")
     latency_ratio: BandOut = Field(description=LATENCY)
     jitter_ratio: BandOut | None = Field(default=None, description=JITTER)
-    outside_training: bool = Field(default=False, description="the question lies outside the training data")
+    outside_training: bool = Field(
+        default=False, description="nothing that was learned applies, or nothing is known of it"
+    )
     cpu: CpuOut | None = Field(default=None, description=CPU)
+    basis: BasisOut | None = Field(default=None, description="what T/B rests on; null where no learned model answers")
 
     @classmethod
     def of(cls, effect: Effect) -> EffectOut:

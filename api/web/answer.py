@@ -167,8 +167,8 @@ class RecommendationView:
         parts = [calibration_in_words([calibration], card.candidate.calibration_hosts).removesuffix(".")]
         if calibration == "observed":
             parts.insert(0, _width(effect.throughput_ratio))
-        if effect.outside_training and card.learned:
-            parts.append("nothing like it was measured, so the queueing model answers with a wider interval")
+        if effect.basis is not None and card.learned:
+            parts.append(effect.basis.sentence)
         elif effect.outside_training:
             parts.append("what it runs is not known, so its range is wider")
         factor = self.recommendation.widened.get(card.candidate.host)

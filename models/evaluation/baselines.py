@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 from models.arrays import Floats
 from models.evaluation.factorisation_baseline import Entries, fit_factors
 from models.features.examples import Examples
-from models.learning.boosting import PARALLEL_ROWS
 
 Baseline = Callable[[Examples, Examples], Floats]
 
@@ -25,6 +24,7 @@ LOWEST, HIGHEST = 1e-3, 1.1
 MOST_SAMPLED = 20_000  # rows that koh_linear and knn learn from
 MOST_PER_TREE = 10_000  # rows that one tree of the forest sees
 MANY_CELLS = 1_000_000  # rows times columns beyond which trees look at fewer of the columns, and at coarser values
+PARALLEL_ROWS = 50_000  # each tree waits for all threads many times
 PARALLEL_CELLS = 200_000  # below it, threads cost more than they bring
 LIMITS = {
     "koh_linear": f"learns from at most {MOST_SAMPLED} rows, drawn at random",
@@ -49,7 +49,7 @@ def mean(train: Examples, test: Examples) -> Floats:
 def additive(train: Examples, test: Examples) -> Floats:
     """A rule of thumb without learning: T/B = 1 / (CPU demand per CPU)."""
     del train
-    crowd = np.nan_to_num(test.x[:, test.names.index("cpu_crowd")], nan=1.0)
+    crowd = np.nan_to_num(test.x[:, test.names.index("crowd")], nan=1.0)
     return np.asarray(1 / np.maximum(crowd, 1.0))
 
 
@@ -79,7 +79,7 @@ def random_forest(train: Examples, test: Examples) -> Floats:
 
 
 def lightgbm_plain(train: Examples, test: Examples) -> Floats:
-    """LightGBM on T/B itself without prior or effects; it does not see the prior's columns."""
+    """LightGBM on T/B itself without prior or effects; it does not see the analytic model's columns."""
     import lightgbm
 
     rows, many = len(train), train.x.size > MANY_CELLS
@@ -126,8 +126,8 @@ def _sampled(train: Examples) -> Examples:
 
 
 def _measured_columns(train: Examples) -> list[int]:
-    """All columns but the prior's."""
-    return [at for at, name in enumerate(train.names) if not name.startswith("prior")]
+    """All columns but the analytic model's."""
+    return [at for at, name in enumerate(train.names) if not name.startswith(("analytic", "crowded"))]
 
 
 def _filled() -> tuple[SimpleImputer, StandardScaler]:
@@ -140,7 +140,7 @@ def _regress(pipeline: Pipeline, train: Examples, test: Examples) -> Floats:
 
 
 def _finite(examples: Examples) -> Floats:
-    """Features without the prior's columns; infinities become unknown, because these methods do not accept them."""
+    """Features without the analytic model's columns; infinities become unknown: these methods do not accept them."""
     x = examples.x[:, _measured_columns(examples)]
     x[~np.isfinite(x)] = np.nan
     return x

@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 
 from models.arrays import Floats
+from models.evaluation import low_rank
+from models.evaluation.low_rank import FactorProducts
 from models.features.examples import Examples
 from models.features.folds import pair_folds
-from models.learning import low_rank
-from models.learning.low_rank import FactorProducts
 
 RANKS, PENALTIES = (2, 3, 4), (0.1, 0.3, 1.0, 3.0)  # of targets scaled to a mean square of 1
 SWEEPS, FOLDS = 30, 3

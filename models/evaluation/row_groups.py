@@ -9,8 +9,9 @@ import numpy as np
 
 from models.arrays import Ints
 from models.features.examples import Examples
+from models.physics.prior import RESOURCES
 
-PRIOR = "prior "  # columns with the log of how far each resource alone would let an instance go
+PRIOR = "analytic "  # columns with the log of how far each resource alone would let an instance go
 FREE = 0.01  # less than 1 % of a limit is none
 
 
@@ -40,7 +41,7 @@ def around(examples: Examples) -> list[tuple[str, ...]]:
 
 def limiting(examples: Examples) -> tuple[str, ...]:
     """The resource that limits a row most according to the prior, `none` where nothing does; (R,)."""
-    names = [name for name in examples.names if name.startswith(PRIOR)]
+    names = [PRIOR + name for name in RESOURCES if PRIOR + name in examples.names]
     if not names:
         return ("unknown",) * len(examples)
     limits = np.nan_to_num(examples.x[:, [examples.names.index(name) for name in names]])

@@ -18,9 +18,8 @@ from models.evaluation.methods import OURS, Method, chosen, plain
 from models.evaluation.progress import EvaluationProgress, Progress
 from models.evaluation.protocols import DEFAULT_PROTOCOLS, MORE, ProtocolFold, check_protocol, folds_of, why_skipped
 from models.evaluation.results_table import average_ranks, by_role, figures_of, inside
-from models.features.examples import Examples, build_examples, metrics_of
-from models.features.probe_features import with_probe_features
-from models.learning.residual_model import LEAST_ROWS
+from models.features.examples import Examples, build_examples, further_metrics
+from models.learning.fitted_target import LEAST_ROWS
 
 READ = 0.02  # part of the progress
 MOST_POINTS = 1500  # predictions that are kept for a chart
@@ -62,8 +61,8 @@ def examine(
         check_protocol(protocol)
     paths = [dataset] if isinstance(dataset, Path) else list(dataset)
     say(f"reading {', '.join(path.name for path in paths)}", 0.0)
-    data = [with_probe_features(load_dataset(path)) for path in paths]
-    examples = build_examples(data, metrics_of(data))
+    data = [load_dataset(path) for path in paths]
+    examples = build_examples(data, further_metrics(data))
     name = " + ".join(one.name for one in data)
     if len(examples) < LEAST_ROWS:
         raise DatasetError(f"{name}: {len(examples)} measured throughput ratios, at least {LEAST_ROWS} are needed")

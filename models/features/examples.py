@@ -12,17 +12,25 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints, axis_fields, over
 from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
-from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.data.status import check_learnable
 from models.data.topology import cpu_overlap
 from models.features.base_ratio import base_ratio
-from models.features.feature_matrix import CORES, PLATFORM, SOCKETS, VCPUS, build_matrix
-from models.features.feature_selection import is_feature, select_metrics
+from models.features.feature_matrix import build_matrix
+from models.features.feature_selection import select_metrics
+from profiler.metrics import ADDITIONAL, EIGHT, split_key
 from profiler.observed import Colocation, Host, Instance, Outcome
 
 # The outcome that each target but throughput is made of.
 OUTCOME_OF_TARGET = {"latency": "latency_mean_ms", "jitter": "jitter_ms", "share": "cpu_share"}
+# What agents measure stands in the matrix relative to what a host has, and how fast a program was alone in a laboratory
+# no agent knows.
+_KNOWN = frozenset({one.name for one in (*EIGHT, *ADDITIONAL)}) | frozenset(
+    [
+        "throughput", "throughput_rps", "throughput_kb_s", "latency_mean_ms", "latency_p95_ms", "latency_us",
+        "jitter_ms", "timeouts_percent", "response_ms", "runtime_s", "quality_percent", "load_generator_cpu",
+    ]
+)  # fmt: skip
 LOWEST_RATIO, HIGHEST_RATIO = 1e-3, 1e3  # 0 has no logarithm; what is beyond a thousand-fold counts as that
 
 
@@ -60,6 +68,7 @@ class Examples:
     key: tuple[str, ...] = field(default=(), metadata=over("row"))
     ends_s: Floats = field(default_factory=lambda: np.zeros(0), metadata=over("row"))
     importance: Floats = field(default_factory=lambda: np.zeros(0), metadata=over("row"))
+    campaign: tuple[str, ...] = field(default=(), metadata=over("row"))
 
     def __len__(self) -> int:
         return len(self.ratio)
@@ -90,43 +99,27 @@ class Examples:
 _OF_ROWS = axis_fields(Examples, "row")
 
 
-def metrics_of(datasets: Sequence[Dataset]) -> tuple[str, ...]:
-    """Keys of all features of the datasets: metrics of profiles, further numbers of platforms (with PLATFORM in front),
-    SOCKETS where a platform has several NUMA nodes, CORES where one has hyperthreads, and VCPUS where instances differ
-    in how many they have. DatasetError where one of them is kept to judge: its features choose nothing."""
+def further_metrics(datasets: Sequence[Dataset]) -> tuple[str, ...]:
+    """Metrics of the datasets' profiles that no agent measures and no measurement of outcomes gives, the best ones.
+    DatasetError where one of the datasets is kept to judge: its metrics choose nothing."""
     check_learnable(datasets)
-    metrics = {
-        key for dataset in datasets for profile in dataset.profiles for key in profile.metrics if is_feature(key)
-    }
-    platforms = [
-        WorkloadProfile(name, numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items()
-    ]
-    hosts = [host for dataset in datasets for host in dataset.platforms.values()]
-    runs = (run for dataset in datasets for run in dataset.colocations)
-    sizes = {outcome.instance.vcpus for run in runs for outcome in run.outcomes}
-    flags = {
-        SOCKETS: any(len(host.numa) > 1 for host in hosts),
-        CORES: any(host.threads_per_core > 1 for host in hosts),
-        VCPUS: len(sizes) > 1,
-    }
-    numbers = select_metrics(platforms, {column for platform in platforms for column in platform.metrics})
-    return (
-        *select_metrics([profile for dataset in datasets for profile in dataset.profiles], metrics),
-        *(PLATFORM + column for column in numbers),
-        *(flag for flag, there in flags.items() if there),
-    )
+    keys = {
+        key for dataset in datasets for profile in dataset.profiles for key in profile.metrics
+        if split_key(key)[1] not in _KNOWN
+    }  # fmt: skip
+    return select_metrics([profile for dataset in datasets for profile in dataset.profiles], keys)
 
 
-def build_examples(datasets: Sequence[Dataset], metrics: Sequence[str], *, target: str = "throughput") -> Examples:
+def build_examples(datasets: Sequence[Dataset], further: Sequence[str], *, target: str = "throughput") -> Examples:
     """All measured rows of the datasets for one target: throughput (T/B), latency or jitter (co-located over solo), or
     share (of the CPU time that an instance wanted in a window, what it got).
 
     A profile is used for its own dataset only, even where another dataset has a workload of the same name.
     """
-    parts = [_one(dataset, metrics, target) for dataset in datasets]
+    parts = [_one(dataset, further, target) for dataset in datasets]
     filled = [part for part in parts if part is not None]
     if not filled:
-        return _nothing(metrics)
+        return _nothing(further)
     joined: dict[str, Any] = {}
     for name in _OF_ROWS:
         values = [getattr(part, name) for part in filled]
@@ -159,20 +152,21 @@ def _ratio(outcome: Outcome, target: str) -> tuple[float | None, int]:
     return None, 9
 
 
-def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | None:
+def _one(dataset: Dataset, further: Sequence[str], target: str) -> Examples | None:
     table = ProfileTable.build(dataset.profiles, dataset.platform_numbers)
     ratios = [measured(colocation, target) for colocation in dataset.colocations]
     used = [(one, ratio) for one, ratio in zip(dataset.colocations, ratios, strict=True) if ratio]
     if not used:
         return None
     scenes = [scene_of(colocation, dict(dataset.platforms)) for colocation, _ in used]
-    batch = build_batch(scenes, table)
-    matrix = build_matrix(batch, metrics)
+    whole = [(host, (*ones, *run.generators)) for (host, ones), (run, _) in zip(scenes, used, strict=True)]
+    batch = build_batch(whole, table)
+    matrix = build_matrix(batch, further)
     rows, ratio, victims, neighbours, pairs, settings, keys = [], [], [], [], [], [], []
     overlap = cpu_overlap(batch)
     for row, (scene, slot) in enumerate(zip(matrix.scene, matrix.slot, strict=True)):
         instances = scenes[scene][1]
-        value = used[scene][1].get(instances[slot].id)
+        value = used[scene][1].get(instances[slot].id) if slot < len(instances) else None
         if value is None:
             continue
         rows.append(row)
@@ -192,7 +186,7 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
         names=matrix.names,
         monotone=matrix.monotone,
         ratio=np.array(ratio),
-        base=base_ratio(matrix, batch, target, dataset.meta, [one for one, _ in used], scenes)[keep],
+        base=base_ratio(matrix, keep, table, target, dataset.meta, whole),
         victim=tuple(victims),
         neighbours=tuple(neighbours),
         pair=tuple(pairs),
@@ -203,6 +197,7 @@ def _one(dataset: Dataset, metrics: Sequence[str], target: str) -> Examples | No
         key=tuple(keys),
         ends_s=np.array([used[at][0].ends_s for at in scene]),
         importance=np.array([used[at][0].importance for at in scene]),
+        campaign=(dataset.name,) * len(scene),
     )
 
 
@@ -224,9 +219,9 @@ def _setting(instances: Sequence[Instance]) -> str:
     return " ".join(parts)
 
 
-def _nothing(metrics: Sequence[str]) -> Examples:
+def _nothing(further: Sequence[str]) -> Examples:
     empty: SceneBatch = build_batch([], ProfileTable.build([]))
-    matrix = build_matrix(empty, metrics)
+    matrix = build_matrix(empty, further)
     none = np.zeros(0)
     return Examples(
         np.zeros((0, len(matrix.names))), matrix.names, matrix.monotone, none, none, (), (), (), (), (), (),

@@ -1,4 +1,4 @@
-"""Which metrics are features: not those that an ablation showed to add nothing, and not more than are enough."""
+"""Which of many metrics become features: not more than are enough."""
 
 from __future__ import annotations
 
@@ -7,19 +7,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from models.data.profile import WorkloadProfile
-from profiler.metrics import EIGHT, split_key
 
-MOST_METRICS = 256  # as features they stand three times in a row; assumed to be enough to tell workloads apart
-# Seven of the eight are measured, shown and read by the prior, but are no features: what they tell is in `cpu`, in the
-# rates of network, disk and memory, and in the prior's columns. Without them errors on new workloads are smaller, and
-# elsewhere no larger (decision 92).
-FEATURES_OF_EIGHT = frozenset({"cpu"})
-_LEFT_OUT = frozenset(metric.name for metric in EIGHT) - FEATURES_OF_EIGHT
-
-
-def is_feature(key: str) -> bool:
-    """Whether a metric becomes a feature, whatever its scope."""
-    return split_key(key)[1] not in _LEFT_OUT
+MOST_METRICS = 64  # as features they stand three times in a row; assumed to be enough to tell workloads apart
 
 
 def select_metrics(
@@ -37,8 +26,8 @@ def select_metrics(
     at = {name: column for column, name in enumerate(names)}
     values = np.full((len(profiles), len(names)), np.nan)
     for row, profile in enumerate(profiles):
-        for key, value in profile.metrics.items():
-            values[row, at[key]] = np.log1p(value)
+        for key in profile.metrics.keys() & at.keys():
+            values[row, at[key]] = np.log1p(profile.metrics[key])
     known = np.isfinite(values)
     count = np.maximum(known.sum(axis=0), 1)
     centre = np.where(known, values, 0.0).sum(axis=0) / count

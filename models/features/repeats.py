@@ -15,13 +15,16 @@ class GroupedExamples:
     """G rows of which no two describe the same situation.
 
     `residual` (G,) is the median of log(measured / base) over the repeats. `weight` (G,) is n/(n+1) for n repeats,
-    scaled to a mean of 1. `group` (R,) maps each original row to its grouped row.
+    scaled to a mean of 1. `count` (G,) is n and `spread` (G,) the variance of the residual over them, nan = not
+    repeated. `group` (R,) maps each original row to its grouped row.
     """
 
     examples: Examples
     residual: Floats
     weight: Floats
     group: Ints
+    count: Floats
+    spread: Floats
 
 
 def group_repeats(examples: Examples) -> GroupedExamples:
@@ -49,6 +52,8 @@ def group_repeats(examples: Examples) -> GroupedExamples:
         residual=np.array([float(np.median(part)) for part in parts]),
         weight=weight / weight.mean() if len(weight) else weight,
         group=group,
+        count=count.astype(np.float64),
+        spread=np.array([float(np.var(part, ddof=1)) if len(part) > 1 else np.nan for part in parts]),
     )
 
 

@@ -6,30 +6,26 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from models.arrays import Floats
-from models.features.probe_features import probes_needed
-from models.learning.effects import Effects
 from models.learning.fitted_target import FittedTarget
 from models.learning.held_out import HELD_OUT, write_held_out
-from models.learning.intervals import HINTS, Calibration
-from models.learning.kernel_ridge import KernelRidge
 from models.learning.learned_predictor import LearnedPredictor
-from models.learning.residual_model import BASE_LEARNERS, BaseLearners, ResidualModel, StackingWeights
-from models.learning.stored_trees import Trees
-from models.learning.tree_text import read_trees
+from models.learning.memory import Memory
+from models.learning.ranges import Ranges
+from models.learning.residual_learner import ResidualLearner
+from models.learning.support import Support
+from models.learning.trees import TreeEnsembles
 from profiler.limited import MEGABYTE, TooLargeError, read_text, sha256
 from profiler.observed import check_id
 from profiler.whole_files import replace_whole
 
-MOST_TREES, MOST_JSON = 64 * MEGABYTE, 64 * MEGABYTE  # of one file: trees of a large model are 2 MB
-SCHEMA = 6
+MOST_JSON = 64 * MEGABYTE  # of one file: a large model has 2 MB
+SCHEMA = 7
 CARD, SUMS = "card.json", "SHA256SUMS"
 
 
@@ -77,18 +73,15 @@ def _intact(path: Path) -> bool:
 
 def _write(draft: Path, predictor: LearnedPredictor, card: Mapping[str, Any]) -> None:
     for name, target in predictor.targets.items():
-        (draft / f"{name}.json").write_text(_dump(_target_json(target)), encoding="utf-8")
-        for part, booster in _boosters(target).items():
-            (draft / f"{name}-{part}.txt").write_text(booster.model_to_string(), encoding="utf-8")
+        (draft / f"{name}.json").write_text(_dump(target_json(target), indent=None), encoding="utf-8")
     held_out = [table for target in predictor.targets.values() for table in target.held_out]
     if held_out:
         write_held_out(draft / HELD_OUT, held_out)
     (draft / "platforms.json").write_text(_dump({k: dict(v) for k, v in predictor.platforms.items()}), "utf-8")
     (draft / "reference.json").write_text(_dump({k: list(v) for k, v in predictor.reference.items()}), "utf-8")
     whole = {**card, "schema": SCHEMA, "version": predictor.version, "origin": predictor.origin}
-    whole |= {"metrics": list(predictor.metrics), "targets": list(predictor.targets)}
-    if needed := probes_needed(predictor.metrics):
-        whole["probes"] = needed  # what hosts are asked about with
+    whole |= {"metrics": list(predictor.metrics), "further": list(predictor.further)}
+    whole |= {"targets": list(predictor.targets)}
     (draft / CARD).write_text(_dump(whole), encoding="utf-8")
     sums = [f"{_sha256(path)}  {path.name}" for path in sorted(draft.iterdir())]
     (draft / SUMS).write_text("\n".join(sums) + "\n", encoding="utf-8")
@@ -114,7 +107,7 @@ def load(path: Path) -> LearnedPredictor:
         return LearnedPredictor(
             version=check_id(str(card["version"]), "model version"),
             origin=str(card["origin"]),
-            metrics=tuple(card["metrics"]),
+            further=tuple(str(one) for one in card["further"]),
             throughput=targets["throughput"],
             latency=targets.get("latency"),
             jitter=targets.get("jitter"),
@@ -150,117 +143,51 @@ def newest(directory: Path) -> Path | None:
     return max(intact)[2] if intact else None
 
 
-def _boosters(target: FittedTarget) -> dict[str, Trees]:
-    """All boosters of a target by the name that is part of their file's name."""
-    base_learners = target.model.base_learners
-    found = {} if base_learners is None else base_learners.trees()
-    if target.calibration.difficulty is not None:
-        found["difficulty"] = target.calibration.difficulty
-    return found
-
-
-def _target_json(target: FittedTarget) -> dict[str, Any]:
-    model = target.model
+def target_json(target: FittedTarget) -> dict[str, Any]:
+    """A fitted target as plain JSON values, all but its held-out predictions."""
+    learner, support = target.learner, target.support
     return {
-        "smooth": None if model.base_learners is None else model.base_learners.smooth.to_json(),
-        "boosters": 0 if model.base_learners is None else len(model.base_learners.boosters),
-        "direct": 0 if model.base_learners is None else len(model.base_learners.direct),
-        "effects": model.effects.to_json(),
-        "known_blend": model.known_weights.named(),
-        "unknown_blend": model.unknown_weights.named(),
-        "platform_blend": None if model.platform_weights is None else model.platform_weights.named(),
-        "known": sorted(model.known),
-        "platforms": sorted(model.platforms),
-        "calibration": target.calibration.to_json(),
-        "difficulty": target.calibration.difficulty is not None,
-        "low": _edges_json(target.low),
-        "high": _edges_json(target.high),
-        "limits": list(target.limits),
-        "kinds": {str(column): list(seen) for column, seen in target.kinds.items()},
-        "carried": None if target.carried is None else list(target.carried),
-        "sizes": list(target.sizes),
-        "sets": list(target.sets),
-        "loads": list(target.loads),
-        "even": list(target.even),
-        "host_columns": list(target.host_columns),
-        "hosts": [_edges_json(host) for host in target.hosts],
-        "most_instances": target.most_instances,
+        "names": list(target.names),
+        "trees": None if learner is None else learner.trees.to_json(),
+        "importance": None if learner is None else learner.importance.tolist(),
+        "support": None if support is None else support.to_json(),
+        "trust": target.trust,
+        "memory": target.memory.to_json(),
+        "ranges": target.ranges.to_json(),
+        "bounds": [target.least, target.most],
         "ceiling": target.ceiling if np.isfinite(target.ceiling) else None,
         "figures": target.figures,
     }
 
 
-def _stacking_weights(value: Mapping[str, Any]) -> StackingWeights:
-    shares = {name: float(value[name]) for name in (*BASE_LEARNERS, "effects")}
-    if not all(0 <= share <= 1 for share in shares.values()):
-        raise ValueError(f"a blend keeps shares of 0 to 1, not {shares}")
-    return StackingWeights(tuple(shares[name] for name in BASE_LEARNERS), shares["effects"])
-
-
-def _edges_json(edges: Floats) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in edges]
-
-
-def _edges(values: Sequence[float | None]) -> Floats:
-    return np.array([np.nan if value is None else value for value in values], dtype=float)
-
-
 def _target(path: Path, name: str) -> FittedTarget:
     value = _json(path / f"{name}.json")
-    low, high = _edges(value["low"]), _edges(value["high"])
-    base_learners = _base_learners(path, name, value, len(low))
-    difficulty = _booster(path, f"{name}-difficulty", len(low) + HINTS) if value["difficulty"] else None
-    calibration = Calibration.from_json(value["calibration"], difficulty)
-    columns: dict[str, Any] = {
-        key: tuple(int(column) for column in value[key])
-        for key in ("limits", "sizes", "sets", "loads", "even", "host_columns")
-    }
-    kinds = {int(column): tuple(float(one) for one in seen) for column, seen in value["kinds"].items()}
-    hosts = np.array([_edges(host) for host in value["hosts"]], dtype=float)
-    hosts = hosts.reshape(len(hosts), len(columns["host_columns"]))
-    named = chain(kinds, *columns.values())
-    if len(low) != len(high) or any(not 0 <= column < len(low) for column in named):
-        raise ArtifactError(f"artifact {path.name}: {name}.json names a column beyond its {len(low)} features")
-    return FittedTarget(
-        target=name,
-        model=ResidualModel(
-            base_learners=base_learners,
-            effects=Effects.from_json(value["effects"]),
-            known_weights=_stacking_weights(value["known_blend"]),
-            unknown_weights=_stacking_weights(value["unknown_blend"]),
-            platform_weights=_stacking_weights(value["platform_blend"]) if value["platform_blend"] else None,
-            known=frozenset(value["known"]),
-            platforms=frozenset(value["platforms"]),
-        ),
-        calibration=calibration,
-        low=low,
-        high=high,
-        most_instances=int(value["most_instances"]),
-        ceiling=np.inf if value["ceiling"] is None else float(value["ceiling"]),
-        figures=value["figures"],
-        hosts=hosts,
-        kinds=kinds,
-        carried=None if value.get("carried") is None else tuple(float(kind) for kind in value["carried"]),
-        **columns,
-    )
-
-
-def _base_learners(path: Path, name: str, value: Mapping[str, Any], features: int) -> BaseLearners | None:
-    if value["smooth"] is None:
-        return None
-    smooth = KernelRidge.from_json(value["smooth"])
-    if len(smooth.space.centre) != features:
-        raise ArtifactError(f"artifact {path.name}: the smooth member of {name} has another number of features")
-    boosters = tuple(_booster(path, f"{name}-booster{number}", features) for number in range(int(value["boosters"])))
-    direct = tuple(_booster(path, f"{name}-direct{number}", features) for number in range(int(value["direct"])))
-    return BaseLearners(boosters, _booster(path, f"{name}-forest", features), smooth, direct)
-
-
-def _booster(path: Path, name: str, features: int) -> Trees:
+    names = tuple(str(one) for one in value["names"])
     try:
-        return read_trees(read_text(path / f"{name}.txt", MOST_TREES), features)
-    except ValueError as error:
-        raise ArtifactError(f"artifact {path.name}: {name}.txt cannot be used: {error}") from None
+        learner = None if value["trees"] is None else _learner(value, len(names))
+        support = None if learner is None else Support.from_json(value["support"], len(names))
+        trust, least, most = _bounds(value)
+        return FittedTarget(
+            name, names, learner, support, trust, Memory.from_json(value["memory"]), Ranges.from_json(value["ranges"]),
+            least, most, np.inf if value["ceiling"] is None else float(value["ceiling"]), value["figures"],
+        )  # fmt: skip
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+        raise ArtifactError(f"artifact {path.name}: {name}.json cannot be used: {error}") from None
+
+
+def _learner(value: Mapping[str, Any], features: int) -> ResidualLearner:
+    importance = np.array(value["importance"], dtype=float)
+    if importance.shape != (features,) or not np.isfinite(importance).all():
+        raise ValueError("columns and their importance do not fit together")
+    return ResidualLearner(TreeEnsembles.from_json(value["trees"], features), importance)
+
+
+def _bounds(value: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Trust, and the least and the most correction."""
+    trust, (least, most) = float(value["trust"]), (float(one) for one in value["bounds"])
+    if not (0 <= trust <= 1 and -np.inf < least <= 0 <= most < np.inf):
+        raise ValueError("trust and bounds are none")
+    return trust, least, most
 
 
 def _check_sums(path: Path) -> None:
@@ -310,5 +237,5 @@ def _no_number(word: str) -> None:
     raise ValueError(f"{word} is no number")
 
 
-def _dump(value: Any) -> str:
-    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+def _dump(value: Any, indent: int | None = 1) -> str:
+    return json.dumps(value, indent=indent, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"

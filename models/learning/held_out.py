@@ -23,7 +23,7 @@ from profiler.limited import MEGABYTE
 
 HELD_OUT = "held_out.csv"  # file name in an artifact; .gz is added where it is large
 TARGETS = ("throughput", "latency", "jitter", "share")
-PROTOCOLS = ("unseen_pair", "unseen_workload", "unseen_platform", "random_row", "unseen_host", "newest")
+PROTOCOLS = ("unseen_campaign", "unseen_workload", "unseen_pair", "unseen_host", "newest")
 COLUMNS = ("target", "protocol", "key", "platform", "pair", "measured", "prior", "expected", "lower", "upper")
 LABELS, NUMBERS = COLUMNS[2:5], COLUMNS[5:]  # of each row
 MOST_ROWS = 100_000  # rows kept of one table: 10 MB of text, and far more than a comparison needs

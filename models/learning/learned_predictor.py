@@ -2,58 +2,53 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from models.arrays import Bools, Floats, Ints
+from models.arrays import Bools, Floats
 from models.data.dedicated_cpus import given_own_cpus
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch
-from models.data.topology import cpu_overlap
-from models.features.feature_matrix import WANTED, FeatureMatrix, build_matrix
+from models.features.feature_matrix import FeatureMatrix, build_matrix
 from models.features.sensitivity_curves import REPORTER
-from models.learning.effects import Effects
 from models.learning.fitted_target import FittedTarget, TargetEstimate
-from models.physics.prior import PriorPredictor, doubt_widths, jitter_band, latency_band, prior_spread
-from models.prediction import TARGETS, BandArrays, InterferencePrediction, joined, unasked
+from models.learning.memory import Recalled
+from models.physics.demands import guessed
+from models.physics.prior import METRICS, answer, doubt_widths
+from models.prediction import TARGETS, BandArrays, Basis, InterferencePrediction, joined, unasked
 
 MOST_CELLS = 400_000  # scenes x slots x slots that are predicted at a time: about 100 MB
-MOST_RESIDENTS = 600  # of a host on which a learned model answers: far more than any training had
-_DIGITS = 9  # effects are compared after rounding: sums over the same neighbours in another order are then equal
 SAME_PROFILE = 0.25  # median |log(value / value in training)| up to which a name means the same workload
-THIN = 0.2  # a profile is thin if it lacks more than this share of the metrics that most training profiles have
-AS_THIN = 0.9  # but not if it lacks no more than this quantile of the training profiles
+NOTHING = 0.05  # of what was learned applies: below it an answer counts as the analytic model's alone
 
 
 @dataclass(frozen=True, slots=True)
 class _PreparedTable:
     """What is derived from a profile table alone: the `given` table, and the `table` completed from training data.
 
-    `thin` marks its thin rows. `same` caches whether a row looks like the workload of that name in training.
+    `same` caches whether a row looks like the workload of that name in training.
     """
 
     given: ProfileTable
     table: ProfileTable
-    thin: Bools
     same: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedPredictor:
-    """Prior plus learned residual. `reference` holds the training profiles by workload name.
+    """Analytic model plus learned residual. `reference` holds the training profiles by workload name.
 
-    A workload is known if its name was in training and its profile is similar: another operator's `db` may be another
-    program. On a platform that training did not see, by name or by all numbers of its hosts, nobody counts as known.
-    `platforms` are further numbers of the training platforms. `share` was learned from windows, and answers for the
-    throughput of everybody whose demand for CPUs is known over time.
+    A workload is known by name if its name was in training and its profile is similar: another operator's `db` may be
+    another program. `further` are metrics of profiles that only the training data have, `platforms` further numbers of
+    the training platforms. `share` was learned from windows, and answers beside `throughput` for the throughput of
+    every instance whose demand for CPUs is known over time.
     """
 
     version: str
     origin: str
-    metrics: tuple[str, ...]
+    further: tuple[str, ...]
     throughput: FittedTarget
     latency: FittedTarget | None
     jitter: FittedTarget | None
@@ -61,6 +56,11 @@ class LearnedPredictor:
     platforms: Mapping[str, Mapping[str, float]]
     share: FittedTarget | None = None
     _prepared: list[_PreparedTable] = field(default_factory=list, init=False, repr=False, compare=False)  # the last one
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Metrics of profiles that it reads."""
+        return (*METRICS, *self.further)
 
     @property
     def targets(self) -> dict[str, FittedTarget]:
@@ -78,12 +78,15 @@ class LearnedPredictor:
         """How many hosts had the windows that were left out to calibrate that share; None = none, or not known."""
         return None if self.share is None else self.share.figures.get("unseen_host", {}).get("hosts")
 
-    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        """Predict every instance of every scene; nan in empty slots. Identical neighbouring rows are predicted once.
+    @property
+    def correction(self) -> tuple[float, float]:
+        """At least and at most the correction of log T/B that it ever says."""
+        targets = [one for one in (self.throughput, self.share) if one is not None]
+        return min(0.0, *(one.least for one in targets)), max(0.0, *(one.most for one in targets))
 
-        Everybody is looked at beside everybody: only so many at a time as MOST_CELLS allow. Of more than MOST_RESIDENTS
-        on one host training says nothing, and the prior answers.
-        """
+    def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
+        """Predict every instance of every scene; nan in empty slots. Every instance is looked at beside every other:
+        only so many scenes at a time as MOST_CELLS allow."""
         if len(scenes) * scenes.slots**2 <= MOST_CELLS:
             return self._predict(scenes, targets)
         used = np.where(scenes.present, np.arange(1, scenes.slots + 1), 0).max(axis=1, initial=0)
@@ -91,93 +94,101 @@ class LearnedPredictor:
         while len(waiting):
             most = max(int(used[waiting[0]]), 1)
             rows, waiting = np.split(waiting, [max(MOST_CELLS // most**2, 1)])
-            some = scenes.take(rows).trimmed()
-            parts.append((rows, self._predict(some, targets) if most <= MOST_RESIDENTS else _by_prior(some, targets)))
+            parts.append((rows, self._predict(scenes.take(rows).trimmed(), targets)))
         return joined(parts, (len(scenes), scenes.slots))
 
     def _predict(self, scenes: SceneBatch, targets: Collection[str]) -> InterferencePrediction:
         prepared, scenes = self._of_table(scenes.table), given_own_cpus(scenes)
         scenes = scenes if prepared.table is scenes.table else replace(scenes, table=prepared.table)
-        whole = build_matrix(scenes, self.metrics)
-        answered = {name: target for name, target in self.targets.items() if name == "throughput" or name in targets}
-        answered.pop("share", None)
-        same = self._same_as_seen(scenes, prepared.same)
-        effects = {name: _effects(target, scenes, same) for name, target in answered.items()}
-        of_names = [np.round(grid[whole.scene, whole.slot], _DIGITS) for grid in effects.values()]
-        matrix, row = _without_twins(whole, scenes, [*(whole.prior_of(name) for name in answered), *of_names])
-        size = scenes.present.sum(axis=1)[matrix.scene]
-        blank = (scenes.profile == 0)[matrix.scene, matrix.slot] | self._nothing_in_common(matrix)
-        thin = _anybody(scenes, prepared.thin)[matrix.scene]
-        estimates = {
-            name: self._estimate(target, matrix, scenes, same, effects[name], size, thin)
-            for name, target in answered.items()
-        }
-        bands = {name: _band(estimate, blank, row, whole, scenes) for name, estimate in estimates.items()}
-        if "latency" in targets and "latency" not in bands:
-            bands["latency"] = latency_band(whole.prior.latency, scenes)
-        if "jitter" in targets and "jitter" not in bands:
-            bands["jitter"] = jitter_band(whole.prior.jitter, scenes)
-        marks = np.zeros(scenes.present.shape, dtype=bool)
-        marks[whole.scene, whole.slot] = (estimates["throughput"].outside | blank)[row]
-        marks[self._leave_to_the_prior(scenes, whole, bands, targets)] = True
-        marks &= scenes.present
+        analytic, result = answer(scenes, targets)
+        matrix = build_matrix(scenes, self.further, result)
+        if not len(matrix.x):
+            return analytic
+        known = self._same_as_seen(scenes, prepared.same)
+        doubts = doubt_widths(scenes, result)
+        estimate = self._estimate(self.throughput, scenes, matrix, known, analytic.throughput, doubts)
         if self.share is not None:
-            bands["throughput"], marks = self._of_windows(self.share, scenes, whole, bands["throughput"], marks)
-        nothing = unasked(scenes.present)
+            estimate = self._with_share(self.share, scenes, matrix, known, analytic.throughput, doubts, estimate)
+        bands = {"throughput": _band(estimate, scenes, matrix)}
+        for name in ("latency", "jitter"):
+            band, target = getattr(analytic, name), self.targets.get(name)
+            if name in targets and target is not None:
+                band = _band(self._estimate(target, scenes, matrix, known, band, doubts), scenes, matrix)
+            bands[name] = band if name in targets else unasked(scenes.present)
+        basis = _basis(estimate, scenes, matrix)
+        nothing = (analytic.outside & guessed(scenes)) | ~(basis.support >= NOTHING)
         return InterferencePrediction(
-            bands["throughput"], bands.get("latency", nothing), bands.get("jitter", nothing), marks, whole.prior.cpu
+            bands["throughput"],
+            bands["latency"],
+            bands["jitter"],
+            scenes.present & nothing,
+            result.cpu,
+            analytic.devices,
+            basis,
         )
 
-    def _leave_to_the_prior(
-        self, scenes: SceneBatch, whole: FeatureMatrix, bands: dict[str, BandArrays], targets: Collection[str]
-    ) -> Ints:
-        """Put the prior's own bands where the host is of a kind or size that training says nothing of, and where
-        somebody may choose among CPUs, has a limit or another weight than others, and nobody in training did: then it
-        says nothing of the others there either. Returns these scenes."""
-        x, known = whole.x, self.throughput
-        size = scenes.present.sum(axis=1)[whole.scene]
-        unheard_of = known.on_foreign_hosts(x) | known.choosing(x) | known.limited(x) | known.weighed(x, size)
-        foreign = np.unique(whole.scene[unheard_of])
-        if not len(foreign):
-            return foreign
-        told = PriorPredictor().predict(scenes.take(foreign), targets)
-        for name, band in bands.items():
-            own: BandArrays = getattr(told, name)
-            edges = [edge.copy() for edge in (band.expected, band.lower, band.upper)]
-            for edge, values in zip(edges, (own.expected, own.lower, own.upper), strict=True):
-                edge[foreign] = values
-            bands[name] = BandArrays(*edges)
-        return foreign
-
-    def _of_windows(
-        self, share: FittedTarget, scenes: SceneBatch, whole: FeatureMatrix, band: BandArrays, marks: Bools
-    ) -> tuple[BandArrays, Bools]:
-        """The band of throughput, (S, N), where the share learned from windows answers; and who is outside of it."""
-        rows = np.flatnonzero(~np.isnan(scenes.cpu_demand[whole.scene, whole.slot, 0]))
-        if not len(rows):
-            return band, marks
-        matrix = build_matrix(scenes, (WANTED,), whole.prior)
-        scene, slot = whole.scene[rows], whole.slot[rows]
+    def _estimate(
+        self, target: FittedTarget, scenes: SceneBatch, matrix: FeatureMatrix, known: Bools, own: BandArrays,
+        doubts: tuple[Floats, Floats],
+    ) -> TargetEstimate:  # fmt: skip
+        scene, slot = matrix.scene, matrix.slot
+        base = matrix.prior_of(target.target)
+        remembered = target.memory.of_scenes(scenes, known)
+        recalled = Recalled(
+            *(one[scene, slot] for one in (remembered.effect, remembered.familiar, remembered.measured))
+        )
+        here = target.memory.on(scenes.platform)[scene]
         size = scenes.present.sum(axis=1)[scene]
-        nobody, base = np.zeros(len(rows)), matrix.prior_of("share")[rows]
-        told = share.estimate(matrix.x[rows], base, nobody, nobody > 0, size, scenes.platform[scene])
-        down, up = (one[scene, slot] for one in doubt_widths(scenes, whole.prior))
-        inside = ~told.outside
-        at = scene[inside], slot[inside]
-        edges = [one.copy() for one in (band.expected, band.lower, band.upper)]
-        found = told.expected, told.lower * np.exp(-down), np.minimum(told.upper * np.exp(up), 1.0)
-        for edge, values in zip(edges, found, strict=True):
-            edge[at] = values[inside]
-        marks[at] = False
-        return BandArrays(*edges), marks
+        widths = _widths(own, base, scene, slot)
+        # What is in doubt of the demands is in doubt whatever was learned.
+        doubt = [np.minimum(one[scene, slot], width) for one, width in zip(doubts, widths, strict=True)]
+        certain = widths[0] - doubt[0], widths[1] - doubt[1]
+        found = target.estimate(matrix.x, base, certain, recalled, here, size)
+        return replace(
+            found,
+            lower=found.lower * np.exp(-doubt[0]),
+            upper=np.maximum(np.minimum(found.upper * np.exp(doubt[1]), target.ceiling), found.expected),
+        )
+
+    def _with_share(
+        self,
+        share: FittedTarget,
+        scenes: SceneBatch,
+        matrix: FeatureMatrix,
+        known: Bools,
+        own: BandArrays,
+        doubts: tuple[Floats, Floats],
+        estimate: TargetEstimate,
+    ) -> TargetEstimate:
+        """The estimate with what windows say of those whose demand for CPUs is known over time, as far as they do."""
+        there = ~np.isnan(scenes.cpu_demand[matrix.scene, matrix.slot, 0])
+        if not there.any():
+            return estimate
+        told = self._estimate(share, scenes, matrix, known, own, doubts)
+        part = np.where(there, told.support, 0.0)
+        base = {name: matrix.prior_of(name) for name in ("share", "throughput")}
+
+        def mixed(edge: str) -> Floats:
+            of_share = getattr(told, edge) / base["share"] * base["throughput"]
+            return np.asarray(np.exp(part * np.log(of_share) + (1 - part) * np.log(getattr(estimate, edge))))
+
+        expected = np.minimum(mixed("expected"), 1.0)
+        return TargetEstimate(
+            expected,
+            np.minimum(mixed("lower"), expected),
+            np.maximum(mixed("upper"), expected),
+            np.maximum(estimate.support, part),
+            np.maximum(np.where(part > 0, told.similar, 0.0), estimate.similar),
+            np.maximum(np.where(part > 0, told.machines, 0.0), estimate.machines),
+            estimate.measured,
+        )
 
     def _of_table(self, table: ProfileTable) -> _PreparedTable:
         """Prepared once per table: all questions about one cloud share their table."""
         for prepared in self._prepared:
             if prepared.given is table:
                 return prepared
-        known = self._with_what_training_knew(table)
-        new = _PreparedTable(table, known, self._thin(known))
+        new = _PreparedTable(table, self._with_what_training_knew(table))
         self._prepared[:] = [new]  # another thread may put its own at any time
         return new
 
@@ -203,152 +214,28 @@ class LearnedPredictor:
             found[row] = before[row]
         return found
 
-    def _thin(self, table: ProfileTable) -> Bools:
-        """Which rows of a profile table know too few metrics for the learned residual; (rows,).
 
-        An unknown metric of a neighbour counts as no pressure, so a whole scene with a thin profile is uncertain.
-        """
-        profiles = [seen for name, several in self.reference.items() if name != REPORTER for seen in several]
-        count = Counter(key for seen in profiles for key in seen)
-        usual = [key for key in self.metrics if 2 * count[key] > len(profiles)]
-        if not usual:
-            return np.zeros(len(table.values), dtype=bool)
-        lacked = [sum(key not in seen for key in usual) / len(usual) for seen in profiles]
-        lacking = np.stack([np.isnan(table.column(key)) for key in usual], axis=1).mean(axis=1)
-        return np.asarray(lacking > max(THIN, float(np.quantile(lacked, AS_THIN))))
-
-    def _nothing_in_common(self, matrix: FeatureMatrix) -> Bools:
-        """Rows for which no metric of the training data is known; (R,)."""
-        own = [column for column, name in enumerate(matrix.names) if name.startswith("own ")]
-        return np.asarray(~np.isfinite(matrix.x[:, own]).any(axis=1))
-
-    def _estimate(
-        self,
-        target: FittedTarget,
-        matrix: FeatureMatrix,
-        scenes: SceneBatch,
-        same: Bools,
-        effects: Floats,
-        size: Ints,
-        thin: Bools,
-    ) -> TargetEstimate:
-        """`same` (rows of the table,) and `effects` (S, N) as in `_effects`."""
-        known = _scene_known(scenes, _known_rows(target, scenes, same))[matrix.scene, matrix.slot]
-        base, of_names = matrix.prior_of(target.target), effects[matrix.scene, matrix.slot]
-        platform = scenes.platform[matrix.scene]
-        return target.estimate(matrix.x, base, of_names, known, size, platform, thin)
+def _widths(own: BandArrays, base: Floats, scene: Floats, slot: Floats) -> tuple[Floats, Floats]:
+    """Half widths of the analytic model's range around its result on the log scale, (R,) down and up."""
+    lower, upper = own.lower[scene, slot], own.upper[scene, slot]
+    middle = np.clip(base, lower, upper)
+    return np.log(middle / np.maximum(lower, 1e-6)), np.log(np.maximum(upper, 1e-6) / middle)
 
 
-def _known_rows(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Bools:
-    """Rows of the table whose workload is known to this target; targets may have different training rows. (rows,)."""
-    return np.asarray(same & np.array([name in target.model.known for name in scenes.table.names], dtype=bool))
+def _band(estimate: TargetEstimate, scenes: SceneBatch, matrix: FeatureMatrix) -> BandArrays:
+    return BandArrays(*(_grid(one, scenes, matrix) for one in (estimate.expected, estimate.lower, estimate.upper)))
 
 
-def _effects(target: FittedTarget, scenes: SceneBatch, same: Bools) -> Floats:
-    """The effects of known workloads on a target; (S, N). `same` (rows,) marks rows that look as in training."""
-    model = target.model
-    blends = model.known_weights, model.unknown_weights, model.platform_weights
-    if not any(blend is not None and blend.effects for blend in blends):
-        return np.zeros(scenes.present.shape)  # their stacking weights are 0
-    known_rows = _known_rows(target, scenes, same)
-    return scene_effects(target.model.effects, scenes, np.where(known_rows, np.arange(len(known_rows)), 0))
+def _basis(estimate: TargetEstimate, scenes: SceneBatch, matrix: FeatureMatrix) -> Basis:
+    correction = np.log(estimate.expected / np.minimum(matrix.prior_of("throughput"), 1.0))
+    parts = (estimate.support, correction, estimate.similar, estimate.machines, estimate.measured)
+    return Basis(*(_grid(one, scenes, matrix) for one in parts))
 
 
-def _without_twins(matrix: FeatureMatrix, scenes: SceneBatch, others: Sequence[Floats]) -> tuple[FeatureMatrix, Ints]:
-    """Drop rows that equal the row before them; also returns the index (R,) of the kept row for each original row.
-
-    Two rows of a scene are equal if their features, workload and `others` (R,) are: the prior's ratios and the effects.
-    Every base learner then predicts the same. Such rows are instances in neighbouring slots that run the same workload
-    with the same settings.
-    """
-    if not len(matrix.x):
-        return matrix, np.zeros(0, dtype=np.int64)
-    bits = matrix.x.view(np.int64)  # nan equals nan
-    differs = np.ones(len(bits), dtype=bool)
-    profile = scenes.profile[matrix.scene, matrix.slot]  # what is known goes by name
-    differs[1:] = (matrix.scene[1:] != matrix.scene[:-1]) | (profile[1:] != profile[:-1])
-    for numbers in (bits, *(column[:, None] for column in others)):
-        differs[1:] |= (numbers[1:] != numbers[:-1]).any(axis=1)
-    if differs.all():
-        return matrix, np.arange(len(bits))
-    kept = np.flatnonzero(differs)
-    few = replace(
-        matrix, x=matrix.x[kept], scene=matrix.scene[kept], slot=matrix.slot[kept], log_prior=matrix.log_prior[kept]
-    )
-    return few, np.cumsum(differs) - 1
-
-
-def _band(estimate: TargetEstimate, blank: Bools, row: Ints, whole: FeatureMatrix, scenes: SceneBatch) -> BandArrays:
-    """Spread the estimates over scenes by `row` (R,). Rows without any known metric get the prior's wide interval."""
-    wide = np.where(blank, np.exp(prior_spread(np.full(len(blank), 0.5), np.ones(len(blank), dtype=bool))), 1.0)
-    out = []
-    for values in (estimate.expected, estimate.lower / wide, np.maximum(estimate.upper, estimate.expected)):
-        grid = np.full(scenes.present.shape, np.nan)
-        grid[whole.scene, whole.slot] = values[row]
-        out.append(grid)
-    return BandArrays(*out)
-
-
-def _by_prior(scenes: SceneBatch, targets: Collection[str]) -> InterferencePrediction:
-    """What the prior says, marked as outside the training data."""
-    return replace(PriorPredictor().predict(scenes, targets), outside=scenes.present.copy(), devices=None)
-
-
-def scene_effects(effects: Effects, scenes: SceneBatch, effect_rows: Ints) -> Floats:
-    """`Effects.predict` for whole scenes at once, (S, N): the fast path of the same sums.
-
-    `effect_rows` maps table rows to themselves, or to 0 where the workload is not known.
-    """
-    total = np.zeros(scenes.present.shape)
-    if not effects.values and not effects.factors:
-        return total
-    names = scenes.table.names
-    row = effect_rows[scenes.profile]
-    overlap = cpu_overlap(scenes)
-    beside = np.where(np.eye(scenes.slots, dtype=bool)[None], 0.0, scenes.present[:, None, :] * 1.0)
-    for domain, share in (("near", overlap * beside), ("far", (1 - overlap) * beside)):
-        victim = _vector(effects, f"victim|{domain}|", names)
-        neighbour = _vector(effects, f"neighbour|{domain}|", names)
-        pair = _matrix(effects, f"pair|{domain}|", names)
-        total += victim[row] * share.sum(axis=2) + np.einsum("snm,sm->sn", share, neighbour[row])
-        total += (pair[row[:, :, None], row[:, None, :]] * share).sum(axis=2)
-        left, right = (_factors(effects, f"{side}|{domain}|", names) for side in ("victim", "neighbour"))
-        total += np.einsum("snk,snk->sn", left[row], share @ right[row])
-    return np.where(scenes.present, total, 0.0)
-
-
-def _vector(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
-    return np.array([effects.values.get(prefix + name, 0.0) if name else 0.0 for name in names])
-
-
-def _factors(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
-    """The factors by name, 0 for names without factors; (names, K)."""
-    none = (0.0,) * max(map(len, effects.factors.values()), default=0)
-    return np.array([effects.factors.get(prefix + name, none) for name in names]).reshape(len(names), len(none))
-
-
-def _matrix(effects: Effects, prefix: str, names: Sequence[str]) -> Floats:
-    matrix = np.zeros((len(names), len(names)))
-    position: dict[str, list[int]] = {}
-    for row, name in enumerate(names):
-        position.setdefault(name, []).append(row)
-    for key, value in effects.values.items():
-        if key.startswith(prefix):
-            victim, _, neighbour = key.removeprefix(prefix).partition("|")
-            for one in position.get(victim, ()):
-                matrix[one, position.get(neighbour, [])] = value
-    return matrix
-
-
-def _anybody(scenes: SceneBatch, rows: Bools) -> Bools:
-    """Scenes in which any instance uses one of these rows of the table; (S,)."""
-    return np.asarray((rows[scenes.profile] & scenes.present).any(axis=1))
-
-
-def _scene_known(scenes: SceneBatch, known_rows: Bools) -> Bools:
-    """Whether all instances of a scene are known, for each of its slots; (S, N)."""
-    everybody = np.asarray((known_rows[scenes.profile] | ~scenes.present).all(axis=1))
-    return np.asarray(np.broadcast_to(everybody[:, None], scenes.present.shape))
+def _grid(values: Floats, scenes: SceneBatch, matrix: FeatureMatrix) -> Floats:
+    grid = np.full(scenes.present.shape, np.nan)
+    grid[matrix.scene, matrix.slot] = values
+    return grid
 
 
 def _same(columns: Sequence[str], values: Floats, seen: Mapping[str, float]) -> bool:

@@ -209,18 +209,23 @@ class PriorPredictor:
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict with intervals that widen with contention and are widest for unknown workloads."""
-        scenes = given_own_cpus(scenes)
-        here = scenes.present
-        unknown = here & ((scenes.profile == 0) | mean_only(scenes))
-        result, crowded = _solved(scenes)
-        return InterferencePrediction(
-            throughput=_around(scenes, result, crowded, unknown, clock_spread(scenes, result.demands.cpu)),
-            latency=latency_band(result.latency, scenes) if "latency" in targets else unasked(here),
-            jitter=jitter_band(result.jitter, scenes) if "jitter" in targets else unasked(here),
-            outside=unknown,
-            pressure=result.cpu,
-            devices=result.devices,
-        )
+        return answer(given_own_cpus(scenes), targets)[0]
+
+
+def answer(scenes: SceneBatch, targets: Collection[str] = TARGETS) -> tuple[InterferencePrediction, PriorResult]:
+    """The prediction of scenes whose dedicated CPUs are given, and what it was made of."""
+    here = scenes.present
+    unknown = here & ((scenes.profile == 0) | mean_only(scenes))
+    result, crowded = _solved(scenes)
+    prediction = InterferencePrediction(
+        throughput=_around(scenes, result, crowded, unknown, clock_spread(scenes, result.demands.cpu)),
+        latency=latency_band(result.latency, scenes) if "latency" in targets else unasked(here),
+        jitter=jitter_band(result.jitter, scenes) if "jitter" in targets else unasked(here),
+        outside=unknown,
+        pressure=result.cpu,
+        devices=result.devices,
+    )
+    return prediction, result
 
 
 def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:

@@ -36,8 +36,7 @@ from models.evaluation.gate import gate
 from models.evaluation.prediction_checks import widen
 from models.evaluation.window_figures import CONTENDED, WindowFigures, WindowKey
 from models.features.examples import Examples, build_examples
-from models.features.feature_matrix import WANTED
-from models.learning.fitted_target import MORE_INSTANCES, fit_share
+from models.learning.fitted_target import fit_target
 from models.learning.held_out import HeldOutPredictions
 from profiler.observed import MetricSample
 
@@ -278,7 +277,7 @@ def judge(examples: Examples) -> None:
         ("with bursts", examples),
         ("shuffled", shuffled(examples)),
     ):
-        held_out = fit_share(rows).held_out
+        held_out = fit_target(rows, "share").held_out
         for table in held_out:
             _say(f"{name}, {_errors_of(table)}")
             if name == "with bursts":
@@ -312,11 +311,11 @@ def larger(examples: Examples) -> None:
     """Learn from hosts with up to k instances, and print how that holds on those with up to half as many again."""
     for most in np.unique(examples.size).tolist()[1:-1]:
         fewer = np.flatnonzero(examples.size <= most)
-        beyond = np.flatnonzero((examples.size > most) & (examples.size <= MORE_INSTANCES["share"] * most))
+        beyond = np.flatnonzero((examples.size > most) & (examples.size <= 1.5 * most))
         if len(fewer) < LEAST_LARGER or len(beyond) < LEAST_LARGER:
             continue
         there = examples.take(beyond)
-        told = fit_share(examples.take(fewer)).ask(there)
+        told = fit_target(examples.take(fewer), "share").ask(there)
         prior, learned = (np.abs(one - there.ratio) for one in (np.minimum(there.base, 1.0), told.expected))
         held = (there.ratio >= told.lower) & (there.ratio <= told.upper)
         means = means_of(np.stack([prior, learned, learned - prior, held], axis=1), there.run)
@@ -351,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _coverage(told, days.windows_a_day)
             _gained(told, len(days.plan["cpus"]))
             dataset = load_dataset(advisor.window_dataset(30 * DAY_S))
-    examples = build_examples([dataset], (WANTED,), target="share")
+    examples = build_examples([dataset], (), target="share")
     judge(examples)
     larger(examples)
     if options.again is not None:

@@ -8,7 +8,7 @@ import pytest
 
 from models import training
 from models.data.dataset import Dataset, load_dataset
-from models.features.examples import Examples, build_examples, metrics_of
+from models.features.examples import Examples, build_examples, further_metrics
 from models.learning.learned_predictor import LearnedPredictor
 from tests.models.made_models import limit_trees
 from tests.models.synthetic import World
@@ -28,7 +28,7 @@ def world(world_path: Path) -> Dataset:
 @pytest.fixture(scope="session")
 def world_examples(world: Dataset) -> Examples:
     """Its throughput ratios as training sees them."""
-    return build_examples([world], metrics_of([world]))
+    return build_examples([world], further_metrics([world]))
 
 
 @pytest.fixture(scope="session")

@@ -44,6 +44,7 @@ def made_up(
         run=tuple(run) or tuple(f"d/r{at}/0" for at in range(count)),
         size=np.array([len(group) for group in groups], dtype=np.int64),
         key=tuple(f"d/p/{at}" for at in range(count)),
+        campaign=("d",) * count,
     )
 
 

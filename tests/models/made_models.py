@@ -69,7 +69,7 @@ def limit_trees(
     if trees is not None:
         patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=trees))
     if boosters is not None:
-        patch.setattr("models.learning.boosting.SEEDS", boosters)
-        patch.setattr("models.learning.cross_validation.BOOSTERS", boosters)
+        patch.setattr("models.learning.residual_learner.MEMBERS", max(boosters, 2))
     if folds is not None:
-        patch.setattr("models.learning.cross_validation.FOLDS_BY_ROWS", ((10**12, folds, folds),))
+        patch.setattr("models.features.folds.FOLDS", folds)
+        patch.setattr("models.features.folds.MOST_FOLDS", folds)

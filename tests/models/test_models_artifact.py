@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,23 +18,17 @@ from models.data.dataset import Dataset
 from models.data.scene import ProfileTable, SceneBatch
 from models.learning import artifact
 from models.learning.artifact import ArtifactError
-from models.learning.boosting import SEEDS
 from models.learning.held_out import held_out_of
 from models.learning.learned_predictor import LearnedPredictor
-from models.learning.residual_model import NOTHING_LEARNED
+from models.learning.memory import Memory
 from models.physics.prior import PriorPredictor
 from tests.models.made_models import seal
 from tests.models.synthetic import batch, host, instance
 
 TARGETS = ("throughput", "latency", "jitter")
-BOOSTERS = {f"{target}-booster{number}.txt" for target in TARGETS for number in range(SEEDS)}
-TREES = BOOSTERS | {f"{target}-{part}.txt" for target in TARGETS for part in ("forest", "difficulty")}
-FILES = TREES | {f"{target}.json" for target in TARGETS}
+FILES = {f"{target}.json" for target in TARGETS}
 FILES |= {"SHA256SUMS", "card.json", "held_out.csv", "platforms.json", "reference.json"}
-OF_EACH_KIND = sorted(  # damage is looked at in one file of each kind
-    (FILES - TREES)
-    | {"throughput-booster0.txt", "latency-booster3.txt", "throughput-forest.txt", "jitter-difficulty.txt"}
-)
+OF_EACH_KIND = sorted(FILES - {"latency.json", "jitter.json"})  # damage is looked at in one file of each kind
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +86,8 @@ def test_what_is_loaded_knows_the_platforms_and_profiles_of_training(saved: Path
     assert again.metrics == predictor.metrics
     for name, target in predictor.targets.items():
         other = again.targets[name]
-        assert other.model.known_weights == target.model.known_weights
-        assert other.model.unknown_weights == target.model.unknown_weights
-        assert other.model.effects == target.model.effects
-        assert other.calibration.quantiles == target.calibration.quantiles
+        assert (other.memory, other.ranges, other.trust) == (target.memory, target.ranges, target.trust)
         assert other.figures == target.figures
-        np.testing.assert_array_equal(other.low, target.low)
 
 
 def test_what_was_said_to_left_out_rows_is_kept_beside_the_model(saved: Path, predictor: LearnedPredictor) -> None:
@@ -116,29 +105,10 @@ def test_saving_what_was_loaded_changes_no_byte_of_the_model(
     saved: Path, tmp_path: Path, predictor: LearnedPredictor
 ) -> None:
     again = artifact.save(tmp_path / "again", artifact.load(saved), artifact.read_card(saved))
-    learners = {name: target.model.base_learners for name, target in predictor.targets.items()}
-    direct = {f"{name}-direct{at}.txt" for name, one in learners.items() if one for at in range(len(one.direct))}
-    assert {path.name for path in saved.iterdir()} == FILES | direct
-    # trees are written with the options they were trained with, and held-out rows stay with the first
-    assert {path.name for path in again.iterdir()} == (FILES | direct) - {"held_out.csv"}
-    for name in FILES - TREES - {"SHA256SUMS", "held_out.csv"}:
+    assert {path.name for path in saved.iterdir()} == FILES
+    assert {path.name for path in again.iterdir()} == FILES - {"held_out.csv"}  # those rows stay with the first
+    for name in FILES - {"SHA256SUMS", "held_out.csv"}:
         assert (again / name).read_bytes() == (saved / name).read_bytes()
-
-
-def test_trees_of_the_ratio_itself_are_kept_where_they_have_a_say(predictor: LearnedPredictor, tmp_path: Path) -> None:
-    target = predictor.throughput
-    learners = target.model.base_learners
-    assert learners is not None
-    blend = replace(target.model.known_weights, base_learners=(0.5, 0.0, 0.0, 0.5))
-    model = replace(
-        target.model, base_learners=replace(learners, direct=learners.boosters), known_weights=blend,
-        unknown_weights=blend,
-    )  # fmt: skip
-    with_direct = replace(predictor, throughput=replace(target, model=model))
-    again = artifact.load(artifact.save(tmp_path, with_direct, {}))
-    assert again.throughput.model.known_weights == blend
-    x, base = np.zeros((3, len(target.low))), np.full(3, 0.5)
-    np.testing.assert_array_equal(again.throughput.model.parts(x, base), model.parts(x, base))
 
 
 def test_an_artifact_is_text_and_json_and_never_pickle(saved: Path) -> None:
@@ -152,7 +122,7 @@ def test_an_artifact_is_text_and_json_and_never_pickle(saved: Path) -> None:
 
 def test_the_card_says_what_it_is(saved: Path, predictor: LearnedPredictor) -> None:
     card = artifact.read_card(saved)
-    assert (card["schema"], card["version"], card["origin"]) == (6, predictor.version, "simulated")
+    assert (card["schema"], card["version"], card["origin"]) == (7, predictor.version, "simulated")
     assert card["metrics"] == list(predictor.metrics)
     assert card["targets"] == list(TARGETS)
 
@@ -165,18 +135,13 @@ def test_a_model_that_learned_nothing_is_saved_and_loaded(
         version="m-bare",
         latency=None,
         jitter=None,
-        throughput=replace(
-            predictor.throughput,
-            model=NOTHING_LEARNED,
-            calibration=replace(predictor.throughput.calibration, difficulty=None),
-        ),
+        throughput=replace(predictor.throughput, learner=None, support=None, memory=Memory(), least=0.0, most=0.0),
     )
     path = artifact.save(tmp_path, bare, {})
     loaded = artifact.load(path)
     assert loaded.latency is None
     assert loaded.jitter is None
-    assert loaded.throughput.model == NOTHING_LEARNED
-    assert not any(one.name.endswith(".txt") for one in path.iterdir())
+    assert loaded.throughput.learner is None
     for name in ("expected", "lower", "upper"):
         one, other = (getattr(of.predict(scenes).throughput, name) for of in (loaded, bare))
         np.testing.assert_array_equal(one, other)
@@ -214,14 +179,14 @@ def test_a_file_that_was_added_is_noticed(saved: Path) -> None:
 
 def test_links_and_pipes_and_folders_are_not_read(saved: Path) -> None:
     target = saved.parent / "elsewhere.txt"
-    (saved / "throughput-booster0.txt").rename(target)
-    (saved / "throughput-booster0.txt").symlink_to(target)
-    refused(saved, r"throughput-booster0\.txt is not a plain file")
-    (saved / "throughput-booster0.txt").unlink()
-    os.mkfifo(saved / "throughput-booster0.txt")
+    (saved / "throughput.json").rename(target)
+    (saved / "throughput.json").symlink_to(target)
+    refused(saved, r"throughput\.json is not a plain file")
+    (saved / "throughput.json").unlink()
+    os.mkfifo(saved / "throughput.json")
     refused(saved, "is not a plain file")
-    (saved / "throughput-booster0.txt").unlink()
-    (saved / "throughput-booster0.txt").mkdir()
+    (saved / "throughput.json").unlink()
+    (saved / "throughput.json").mkdir()
     refused(saved, "is not a plain file")
 
 
@@ -249,12 +214,11 @@ def test_checksums_that_are_none_are_refused(saved: Path, content: bytes) -> Non
 
 
 def test_another_schema_is_refused_by_name(saved: Path) -> None:
-    for schema in (5, 7, "6", None):
+    for schema in (6, 8, "7", None):
         edit(saved, "card.json", lambda card, schema=schema: card.update(schema=schema))  # type: ignore[misc]
-        refused(saved, f"has schema {schema!r}, this version reads 6; train again")
+        refused(saved, f"has schema {schema!r}, this version reads 7; train again")
 
 
-UNEVEN = {"victim|near|w0": [1.0], "neighbour|near|w1": [1.0, 2.0]}
 FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "no schema": ("card.json", lambda card: card.pop("schema")),
     "no targets": ("card.json", lambda card: card.pop("targets")),
@@ -262,36 +226,27 @@ FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "a target that is not there": ("card.json", lambda card: card.update(targets=["throughput", "../throughput"])),
     "no throughput": ("card.json", lambda card: card.update(targets=["latency"])),
     "no version": ("card.json", lambda card: card.pop("version")),
-    "effects that are no numbers": ("throughput.json", lambda value: value["effects"].update(values={"a": "b"})),
-    "factors that are no numbers": ("throughput.json", lambda value: value["effects"].update(factors={"a": ["b"]})),
-    "factors of another number": ("throughput.json", lambda value: value["effects"].update(factors=UNEVEN)),
-    "factors without end": ("throughput.json", lambda value: value["effects"].update(factors={"a": [math.inf]})),
-    "no factors": ("throughput.json", lambda value: value["effects"].pop("factors")),
-    "effects that are a list": ("throughput.json", lambda value: value.update(effects=[1, 2])),
-    "a blend that is no number": ("throughput.json", lambda value: value["known_blend"].update(forest="much")),
-    "a blend without a member": ("throughput.json", lambda value: value["unknown_blend"].pop("smooth")),
-    "no blend": ("jitter.json", lambda value: value.pop("unknown_blend")),
-    "a smooth member of other size": ("throughput.json", lambda value: value["smooth"]["linear"].append(1.0)),
-    "a smooth member of other features": (
-        "throughput.json",
-        lambda value: value["smooth"].update(centre=[0.0], turn=[[]]),
-    ),
-    "a smooth member that is a text": ("throughput.json", lambda value: value.update(smooth="very")),
-    "more boosters than there are": ("throughput.json", lambda value: value.update(boosters=SEEDS + 1)),
-    "widths only for a platform": ("latency.json", lambda value: value["calibration"]["quantiles"]["known"].pop("")),
-    "a width of one number": (
-        "latency.json",
-        lambda value: value["calibration"]["quantiles"]["known"].update(p1=[1.0]),
-    ),
-    "no calibration": ("latency.json", lambda value: value.pop("calibration")),
-    "a calibration of another kind": ("latency.json", lambda value: value.update(calibration=[1])),
-    "fewer features than the trees": ("throughput.json", lambda value: value.update(low=[0.0], high=[1.0])),
-    "edges of unequal length": ("throughput.json", lambda value: value["low"].append(0.0)),
-    "a limit beyond the features": ("throughput.json", lambda value: value["limits"].append(10_000)),
-    "edges that are texts": ("throughput.json", lambda value: value.update(low=["x"] * len(value["low"]))),
-    "a blend of more than all": ("throughput.json", lambda value: value["known_blend"].update(boosters=1e9)),
-    "a size that is no number": ("throughput.json", lambda value: value.update(most_instances=None)),
-    "a size without end": ("throughput.json", lambda value: value.update(most_instances=math.inf)),
+    "effects that are no numbers": ("throughput.json", lambda value: value["memory"].update(values={"a": "b"})),
+    "effects without end": ("throughput.json", lambda value: value["memory"].update(values={"a": math.inf})),
+    "effects that are a list": ("throughput.json", lambda value: value.update(memory=[1, 2])),
+    "more than all that is remembered": ("throughput.json", lambda value: value["memory"].update(elsewhere=2.0)),
+    "no trees": ("jitter.json", lambda value: value.pop("trees")),
+    "trees of other features": ("throughput.json", lambda value: value["names"].append("one more")),
+    "trees that are a text": ("throughput.json", lambda value: value.update(trees="very")),
+    "a leaf without end": ("throughput.json", lambda value: value["trees"]["value"].__setitem__(0, math.inf)),
+    "a tree that goes round": ("throughput.json", lambda value: value["trees"]["right"].__setitem__(0, 0)),
+    "an importance too few": ("throughput.json", lambda value: value["importance"].pop()),
+    "no support": ("throughput.json", lambda value: value.update(support=None)),
+    "a scale of nought": ("throughput.json", lambda value: value["support"]["scale"].__setitem__(0, 0.0)),
+    "fewer counts than centres": ("throughput.json", lambda value: value["support"]["count"].pop()),
+    "a reach of nought": ("throughput.json", lambda value: value["support"].update(reach=0.0)),
+    "a trust of more than all": ("throughput.json", lambda value: value.update(trust=1.5)),
+    "bounds the wrong way round": ("throughput.json", lambda value: value.update(bounds=[1.0, -1.0])),
+    "a bound of one number": ("latency.json", lambda value: value["ranges"]["bounds"].update(pair=[1.0])),
+    "no bounds of a tier": ("latency.json", lambda value: value["ranges"]["bounds"].pop("elsewhere")),
+    "a slope below nought": ("latency.json", lambda value: value["ranges"]["slope"].__setitem__(0, -1.0)),
+    "no ranges": ("latency.json", lambda value: value.pop("ranges")),
+    "ranges of another kind": ("latency.json", lambda value: value.update(ranges=[1])),
 }
 
 
@@ -312,47 +267,10 @@ def test_files_that_are_no_json_objects_are_refused_though_their_checksums_fit(
     refused(saved)
 
 
-@pytest.mark.parametrize("part", ["booster0", "forest", "difficulty"])
-@pytest.mark.parametrize("content", [None, "tree\nnonsense\n"], ids=["missing", "nonsense"])
-def test_trees_that_are_none_are_refused_though_the_checksums_fit(saved: Path, part: str, content: str | None) -> None:
-    """What damages trees in which way is in test_models_tree_text_attacked."""
-    path = saved / f"throughput-{part}.txt"
-    path.unlink()
-    if content is not None:
-        path.write_text(content, encoding="utf-8")
-    seal(saved)
-    refused(saved)
-
-
-def test_offsets_of_trees_are_not_trusted(saved: Path, predictor: LearnedPredictor, scenes: SceneBatch) -> None:
-    path = saved / "throughput-booster0.txt"
-    text = path.read_text(encoding="utf-8")
-    path.write_text(re.sub(r"tree_sizes=\d+", "tree_sizes=7", text), encoding="utf-8")
-    seal(saved)
-    expected = predictor.predict(scenes).throughput.expected
-    np.testing.assert_array_equal(artifact.load(saved).predict(scenes).throughput.expected, expected)
-
-
 @pytest.mark.parametrize("version", ["../../evil", "", "a b"])
 def test_a_version_that_is_no_plain_name_is_refused(saved: Path, version: str) -> None:
     edit(saved, "card.json", lambda value: value.update(version=version))
     refused(saved, "model version")
-
-
-def test_trees_that_changed_places_are_refused(saved: Path) -> None:
-    def swap(one: str, other: str) -> None:
-        spare = saved.parent / "spare.txt"
-        (saved / one).rename(spare)
-        (saved / other).rename(saved / one)
-        spare.rename(saved / other)
-
-    swap("throughput-booster0.txt", "latency-booster0.txt")
-    refused(saved, r"booster0\.txt does not match its checksum")
-    swap("throughput-booster0.txt", "latency-booster0.txt")
-    artifact.load(saved)
-    swap("throughput-forest.txt", "throughput-difficulty.txt")
-    seal(saved)
-    refused(saved, "has another number of features than the model")
 
 
 def test_what_is_no_artifact_at_all_is_refused(tmp_path: Path) -> None:
@@ -392,7 +310,7 @@ def test_an_intact_artifact_of_the_same_version_is_kept(saved: Path, predictor: 
 
 def test_training_again_mends_a_broken_artifact(saved: Path, predictor: LearnedPredictor) -> None:
     """Which is what the refusal of a broken one advises."""
-    (saved / "throughput-booster0.txt").write_text("broken", encoding="utf-8")
+    (saved / "throughput.json").write_text("broken", encoding="utf-8")
     refused(saved, "train again")
     artifact.save(saved.parent, predictor, {})
     assert artifact.load(saved).version == predictor.version
@@ -423,7 +341,7 @@ def test_drafts_whole_or_half_written_are_not_the_newest(saved: Path, tmp_path: 
     artifact.read_card(whole)
     half = saved.parent / ".draft-half"
     half.mkdir()
-    (half / "throughput-booster0.txt").write_text("tree", encoding="utf-8")
+    (half / "throughput.json").write_text("tree", encoding="utf-8")
     (saved.parent / "README").write_text("x", encoding="utf-8")
     assert artifact.newest(saved.parent) == saved
 

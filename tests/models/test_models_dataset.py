@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
-from models.features.examples import build_examples, measured, metrics_of
+from models.features.examples import build_examples, further_metrics, measured
 from profiler.observed import Host, Instance, NetworkSettings, Outcome, Pinning
 from tests.examples import examples
 from tests.models.synthetic import COLOCATION_COLUMNS, PLATFORM_COLUMNS, PROFILE_COLUMNS, World
@@ -185,9 +185,8 @@ def test_a_word_in_a_column_of_numbers_is_named_by_line_and_column(tmp_path: Pat
 def test_numbers_of_platforms_are_metrics_beside_those_of_profiles(tmp_path: Path) -> None:
     table = "platform,kind,pcpus,memory_mb,tlb_mb\np,xen,2,4096,8\n"
     data = load_dataset(write(tmp_path / "d", platforms=table))
-    assert metrics_of([data]) == ("cpu", "platform.tlb_mb")
-    examples = build_examples([data], metrics_of([data]))
-    assert examples.x[:, examples.names.index("platform.tlb_mb")].tolist() == [8.0]
+    assert further_metrics([data]) == ()
+    examples = build_examples([data], further_metrics([data]))
     assert examples.key == ("tiny/p/r/1/vm1",)
 
 
@@ -200,7 +199,7 @@ def test_tables_of_profiles_and_colocations_may_be_missing(tmp_path: Path) -> No
 def test_tables_may_have_no_rows(tmp_path: Path) -> None:
     data = load_dataset(write(tmp_path, platforms=[], profiles=[], colocations=[]))
     assert (data.platforms, data.profiles, data.colocations) == ({}, (), ())
-    assert len(build_examples([data], metrics_of([data]))) == 0
+    assert len(build_examples([data], further_metrics([data]))) == 0
 
 
 @pytest.mark.parametrize(
@@ -236,7 +235,7 @@ def test_a_throughput_counts_before_a_run_time_of_the_same_instance(tmp_path: Pa
 def test_the_papers_dataset_loads() -> None:
     data = load_dataset(PAPERS)
     assert data.origin == "paper"
-    assert len(build_examples([data], metrics_of([data]))) > 40
+    assert len(build_examples([data], further_metrics([data]))) > 40
 
 
 # what is refused
@@ -509,7 +508,7 @@ def test_any_cells_in_a_good_row_load_or_are_refused(tmp_path: Path, cells: list
     content = text(COLOCATION_COLUMNS, [*rows, {**COLOCATION, "repeat": "9", **dict(cells)}])
     data = _loads_or_refuses(write(tmp_path, colocations=content.encode("utf-8", "replace")))
     if data is not None:
-        examples = build_examples([data], metrics_of([data]))
+        examples = build_examples([data], further_metrics([data]))
         assert all(1e-3 <= ratio <= 1e3 for ratio in examples.ratio)
 
 

@@ -11,7 +11,7 @@ from models import training
 from models.data.dataset import Dataset, DatasetError, load_dataset, status_of
 from models.data.status import DatasetStatus
 from models.evaluation.run import examine
-from models.features.examples import build_examples, metrics_of
+from models.features.examples import build_examples, further_metrics
 from models.training import fit_predictor
 from tests.models.synthetic import World
 
@@ -39,7 +39,7 @@ def test_nothing_that_learns_reads_a_hidden_dataset(hidden: Path, reads: Callabl
 
 def test_a_hidden_dataset_chooses_no_feature_even_beside_others(hidden: Path) -> None:
     with pytest.raises(DatasetError, match="is kept to judge"):
-        metrics_of([load_dataset(DATASETS / "papers"), load_dataset(hidden)])
+        further_metrics([load_dataset(DATASETS / "papers"), load_dataset(hidden)])
 
 
 def test_a_judge_reads_a_hidden_dataset_by_the_features_of_others(hidden: Path) -> None:

@@ -23,9 +23,8 @@ from models.evaluation.pairwise_ranking import PairwiseRanking
 from models.evaluation.progress import EvaluationProgress
 from models.evaluation.protocols import PROTOCOLS, folds_of
 from models.evaluation.run import examine
-from models.features.examples import Examples, build_examples, metrics_of
-from models.learning.fitted_target import TargetEstimate
-from models.learning.residual_model import LEAST_ROWS
+from models.features.examples import Examples, build_examples, further_metrics
+from models.learning.fitted_target import LEAST_ROWS, TargetEstimate
 from tests.models.made_examples import made_up
 from tests.models.made_models import limit_trees
 from tests.models.synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, write_csv
@@ -42,7 +41,7 @@ MORE = {"error_over_noise", "intervals", "seconds", "rank"}
 
 def examples_of(path: Path) -> Examples:
     data = load_dataset(path)
-    return build_examples([data], metrics_of([data]))
+    return build_examples([data], further_metrics([data]))
 
 
 @pytest.fixture(scope="module")
@@ -378,7 +377,7 @@ def odd_data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         ]
         write_csv(path / "profiles.csv", rows, PROFILE_COLUMNS)
     data = load_dataset(path)
-    metrics = (*metrics_of([data]), "no_such_metric") if odd == "unknown column" else metrics_of([data])
+    metrics = (*further_metrics([data]), "no_such_metric") if odd == "unknown column" else further_metrics([data])
     examples = build_examples([data], metrics)
     every = np.arange(len(examples))
     return examples.take(every[:LEAST_ROWS] if odd == "few rows" else every[::2]), examples.take(every[1::2])

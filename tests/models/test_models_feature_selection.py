@@ -9,7 +9,7 @@ import numpy as np
 
 from models.data.dataset import Dataset
 from models.data.profile import WorkloadProfile
-from models.features.examples import metrics_of
+from models.features.examples import further_metrics
 from models.features.feature_selection import MOST_METRICS, select_metrics
 
 
@@ -68,9 +68,8 @@ def test_ten_thousand_metrics_are_thinned_out_in_a_moment_and_always_alike() -> 
     assert select_metrics(made, names[::-1]) == kept
 
 
-def test_of_the_eight_metrics_cpu_alone_is_a_feature_in_every_scope() -> None:
-    """The other seven stay in the profiles, where the prior reads them."""
-    keys = ("cpu", "driver_domain.cpu", "driver_domain.block", "event", "host.pages_per_execution", "net_mbit")
+def test_what_agents_measure_or_only_a_laboratory_knows_is_no_further_metric() -> None:
+    keys = ("cpu", "driver_domain.block", "event", "net_mbit", "throughput", "psi_cpu", "tlb_misses", "host.power_w")
     profile = WorkloadProfile("w", dict.fromkeys(keys, 1.0))
     data = Dataset("d", "measured", Path(), {}, {}, (profile,), (), "")
-    assert metrics_of([data]) == ("cpu", "driver_domain.cpu", "net_mbit")
+    assert further_metrics([data]) == ("host.power_w", "tlb_misses")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.features.folds import pair_folds, workload_folds
+from models.features.folds import elsewhere_folds, family, pair_folds, workload_folds
 from tests.examples import examples
 from tests.models.made_examples import PAIRS, Group, made_up
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(PAIRS, st.integers(0, 5), st.integers(1, 8))
+@given(PAIRS, st.integers(0, 5), st.integers(2, 8))
 def test_folds_by_pair_never_put_one_set_of_workloads_on_both_sides(pairs: list[Group], seed: int, count: int) -> None:
     examples = made_up(pairs)
     folds = pair_folds(examples, seed, count)
@@ -24,7 +26,7 @@ def test_folds_by_pair_never_put_one_set_of_workloads_on_both_sides(pairs: list[
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(PAIRS, st.integers(1, 8))
+@given(PAIRS, st.integers(2, 8))
 def test_folds_by_workload_train_on_no_run_that_contains_a_left_out_workload(pairs: list[Group], most: int) -> None:
     examples = made_up(pairs)
     for trained, judged in workload_folds(examples, most):
@@ -76,3 +78,20 @@ def test_all_settings_and_repeats_of_a_pair_lie_in_one_fold() -> None:
     assert len(folds) == 3
     for _, judged in folds:
         assert len(np.unique([examples.pair[row] for row in judged])) == 1
+
+
+def test_variants_of_one_program_are_left_out_together_where_there_are_several_programs() -> None:
+    pairs: list[Group] = [("web-1k", "cpu"), ("web-10k", "disk"), ("log", "web-1k"), ("sort", "cpu"), ("log", "disk")]
+    examples = made_up(pairs)
+    for trained, judged in workload_folds(examples):
+        programs = [{family(name) for name in examples.take(rows).workloads} for rows in (trained, judged)]
+        assert programs[1] - programs[0]
+    assert sorted(map(len, (judged for _, judged in workload_folds(examples)))) == [1, 2, 2, 2, 3]
+
+
+def test_whole_campaigns_are_left_out_and_platforms_where_there_is_one_campaign() -> None:
+    examples = made_up([("a", "b")] * 4, platform=["d/p", "d/q", "e/p", "e/p"])
+    several = replace(examples, campaign=("d", "d", "e", "e"))
+    assert [judged.tolist() for _, judged in elsewhere_folds(several)] == [[0, 1], [2, 3]]
+    assert [judged.tolist() for _, judged in elsewhere_folds(examples)] == [[2, 3], [0], [1]]
+    assert elsewhere_folds(examples.take(np.array([2, 3]))) == []

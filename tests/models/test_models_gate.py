@@ -97,7 +97,9 @@ def test_throughput_and_share_must_be_better_than_the_prior_somewhere() -> None:
     assert gate([lab], None).refusals == ("throughput: under no protocol is it better than the prior beyond noise.",)
     assert gate([replace(lab, target="latency")], None).passed
     assert gate([replace(lab, target="latency"), table(protocol="unseen_workload"), lab], None).passed
-    assert gate(same, None).refusals == ("share: under no protocol is it better than the prior beyond noise.",)
+    assert gate(same, None).refusals == (
+        "share: on no left-out campaign or host is it better than the prior beyond noise.",
+    )
     by_host, newest = _shares()
     assert gate([by_host, same[1]], None).passed
     assert gate([same[0], newest], None).passed
@@ -123,10 +125,10 @@ def test_throughput_of_shuffled_outcomes_is_refused_though_the_prior_errs_more()
     assert why.startswith("throughput, unseen_pair: no better than the best constant, mean error 0.1")
 
 
-def test_a_pair_or_two_on_a_left_out_platform_decide_nothing() -> None:
-    good, few = table(), table(0.15, protocol="unseen_platform", half=0.3, pairs=4)
+def test_a_pair_or_two_of_a_left_out_campaign_decide_nothing() -> None:
+    good, few = table(), table(0.15, protocol="unseen_campaign", half=0.3, pairs=4)
     assert gate([good, few], None).passed
-    assert not gate([good, table(0.15, protocol="unseen_platform", half=0.3)], None).passed
+    assert not gate([good, table(0.15, protocol="unseen_campaign", half=0.3)], None).passed
 
 
 def _shares(prior_off: float = 0.1) -> list[HeldOutPredictions]:

@@ -86,7 +86,7 @@ def test_a_name_that_cannot_be_printed_is_written_without_what_cannot(tmp_path: 
     ("column", "cell", "reason"),
     [
         ("target", "speed", "'speed' is none of throughput"),
-        ("protocol", "unseen_setting", "'unseen_setting' is none of unseen_pair"),
+        ("protocol", "unseen_setting", "'unseen_setting' is none of unseen_campaign"),
         ("key", "", "is empty"),
         ("measured", "0", "is 0"),
         ("measured", "", "is empty"),

@@ -11,7 +11,6 @@ from models.data.dataset import DatasetError, load_dataset
 from models.evaluation.gate import gate
 from models.learning import artifact
 from models.learning.held_out import held_out_of
-from models.learning.residual_model import BASE_LEARNERS
 from models.training import LIBRARIES, train
 from tests.models.synthetic import COLOCATION_COLUMNS, World, write_csv
 
@@ -25,7 +24,8 @@ def test_training_writes_an_artifact_that_loads_and_knows_its_workloads(small: P
     path = train([small], tmp_path / "models")
     predictor = artifact.load(path)
     assert path == tmp_path / "models" / predictor.version
-    assert predictor.throughput.model.known == {"w0", "w1", "w2"}
+    victims = {name.split("|")[2] for name in predictor.throughput.memory.count if name.startswith("victim|")}
+    assert victims == {"w0", "w1", "w2"}
     assert predictor.latency is None
     assert predictor.jitter is None
     assert predictor.platforms == {}
@@ -58,15 +58,13 @@ def test_the_card_says_where_the_numbers_come_from(small: Path, tmp_path: Path) 
     assert [one["artefacts"]["rows"] for one in card["datasets"]] == [0, 0]  # none has a standard error
     assert card["libraries"] == {name: importlib.metadata.version(name) for name in LIBRARIES}
     assert set(card["figures"]) == {"throughput", "latency"}
-    assert set(card["figures"]["throughput"]) == {"unseen_pair", "unseen_workload", "unseen_platform"}
+    assert set(card["figures"]["throughput"]) == {"unseen_campaign", "unseen_workload", "unseen_pair"}
     assert card["figures"]["throughput"]["unseen_pair"]["rows"] == 48
     for protocol in card["figures"]["throughput"].values():
         assert set(protocol) == {"rows", "mae", "mae_prior", "p90_abs_error", "coverage"}
         assert protocol["mae"] <= protocol["mae_prior"]
     assert card["origin_mix"] == {"measured": 0.5, "simulated": 0.5}
-    assert set(card["blends"]["latency"]) == {"known", "unknown"}
-    assert set(card["blends"]["latency"]["known"]) == {*BASE_LEARNERS, "effects"}
-    assert all(0 <= share <= 1 for share in card["blends"]["throughput"]["known"].values())
+    assert all(0 <= one["elsewhere"] <= 1 for one in card["believed"].values())
     assert card["refusals"] == list(gate(held_out_of(path), None).refusals)
     assert card["created_at"].endswith("+00:00")
 
@@ -113,17 +111,3 @@ def test_a_broken_dataset_among_good_ones_writes_nothing(small: Path, tmp_path: 
     with pytest.raises(DatasetError, match="is not a dataset directory"):
         train([small, tmp_path / "nowhere"], tmp_path / "models")
     assert not (tmp_path / "models").exists()
-
-
-def test_probes_of_hosts_are_learned_from_and_named_on_the_card(tmp_path: Path, few_trees: None) -> None:
-    folder = World(workloads=3, platforms=("p1", "p2")).write(tmp_path / "world")
-    bare = artifact.read_card(train([folder], tmp_path / "models"))
-    rows = [("p1", "rtt", "median", 0.2), ("p2", "rtt", "median", 0.4), ("p1", "hops", "hop1_median", 1.0)]
-    table = [dict(zip(("platform", "probe", "name", "value"), row, strict=True)) for row in rows]
-    write_csv(folder / "probes.csv", table, ("platform", "probe", "name", "value"))
-    path = train([folder], tmp_path / "models")
-    assert "probes" not in bare
-    assert artifact.read_card(path)["probes"] == ["rtt.median"]
-    assert artifact.read_card(path)["metrics"] == [*bare["metrics"], "platform.probe.rtt.median"]
-    platforms = {name: numbers["probe.rtt.median"] for name, numbers in artifact.load(path).platforms.items()}
-    assert platforms == {"p1": 0.2, "p2": 0.4, "": pytest.approx(0.3)}

@@ -1,0 +1,114 @@
+"""How much of what was measured is like a question: one continuous number in place of rules for what is outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from models.arrays import Floats, Ints
+
+MOST_CENTRES = 192  # that stand for all rows: of more, each has a few rows around it
+MOST_MACHINES = 64  # that are told apart; further ones count as one
+HALF = 3.0  # measured rows like a question with which half of the way is gone
+MISSING = 1.0  # how far apart, in spreads of a column, a known value and an unknown one are
+LEAST_SPREAD = 0.05  # of a column: all are shares, ratios or logarithms
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """Of R rows, (R,): `value` how near training is, 0-1; `similar` how many measured rows are like each; `machines` on
+    how many machines those were measured."""
+
+    value: Floats
+    similar: Floats
+    machines: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """K centres of the training rows, (K, F), nan = unknown, in the columns' own units.
+
+    `scale` (F,) is the spread of each column and `weight` (F,) how much it counts, 1 in all: as much as it gave to the
+    trees, for what changes no answer makes no question another one. `count` (K, M) are the rows around each centre by
+    machine. `reach` is the distance, in spreads, at which a row counts 0.61.
+    """
+
+    centres: Floats
+    scale: Floats
+    weight: Floats
+    count: Floats
+    reach: float
+
+    def of(self, x: Floats) -> Likeness:
+        """How near training is to rows (R, F): continuous in every column, and never nearer with more distance."""
+        return self.of_squares(squares(x, self.centres, self.scale, self.weight), self.reach)
+
+    def of_squares(self, away: Floats, reach: float) -> Likeness:
+        """The same from squared distances (R, K)."""
+        by_machine = np.exp(-away / (2 * reach**2)) @ self.count
+        similar = by_machine.sum(axis=1)
+        machines = np.minimum(by_machine, 1.0).sum(axis=1)
+        return Likeness(similar / (similar + HALF), similar, machines)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        centres = [[None if np.isnan(one) else one for one in row] for row in self.centres.tolist()]
+        return {
+            "centres": centres, "scale": self.scale.tolist(), "weight": self.weight.tolist(),
+            "count": self.count.tolist(), "reach": self.reach,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], features: int) -> Support:
+        """Inverse of `to_json`; KeyError, TypeError or ValueError on anything else."""
+        centres = np.array([[np.nan if one is None else one for one in row] for row in value["centres"]], dtype=float)
+        scale, weight, count = (np.array(value[name], dtype=float) for name in ("scale", "weight", "count"))
+        reach = float(value["reach"])
+        shapes = centres.shape == (len(count), features) and scale.shape == weight.shape == (features,)
+        if not shapes or count.ndim != 2 or not len(count):
+            raise ValueError("the centres of support do not fit together")
+        sane = (scale > 0).all() and (weight >= 0).all() and (count >= 0).all() and reach > 0
+        if not sane or not all(np.isfinite(one).all() for one in (scale, weight, count, reach)):
+            raise ValueError("support has a scale, a weight or a count that is none")
+        return cls(centres, scale, weight, count, reach)
+
+
+def squares(x: Floats, centres: Floats, scale: Floats, weight: Floats) -> Floats:
+    """Weighted squared distances of rows (R, F) from centres (K, F) in spreads; (R, K)."""
+    known, there = ~np.isnan(x), ~np.isnan(centres)
+    one, other = np.where(known, x / scale, 0.0), np.where(there, centres / scale, 0.0)
+    apart = (one**2 * weight) @ there.T - 2 * (one * weight) @ other.T + (known * weight) @ (other**2).T
+    unlike = (known * weight) @ (~there).T + (~known * weight) @ there.T
+    return np.asarray(np.maximum(apart, 0.0) + MISSING * unlike)
+
+
+def fit_support(x: Floats, importance: Floats, machine: Sequence[str], reach: float) -> Support:
+    """Centres at random rows, as many of each machine as its part of the root of its rows; each row belongs to the
+    nearest."""
+    known = ~np.isnan(x)
+    count = np.maximum(known.sum(axis=0), 1)
+    mean = np.where(known, x, 0.0).sum(axis=0) / count
+    spread = np.sqrt(np.where(known, (x - mean) ** 2, 0.0).sum(axis=0) / count)
+    scale = np.maximum(spread, LEAST_SPREAD)
+    even = np.full(x.shape[1], 1 / x.shape[1])
+    weight = importance if importance.sum() > 0 else even
+    which = np.minimum(np.unique(np.array(machine), return_inverse=True)[1], MOST_MACHINES - 1)
+    rows = x[_chosen(which)]
+    parts = np.array_split(x, len(x) // 50_000 + 1)
+    nearest = np.concatenate([squares(part, rows, scale, weight).argmin(axis=1) for part in parts])
+    around = np.zeros((len(rows), int(which.max(initial=0)) + 1))
+    np.add.at(around, (nearest, which), 1.0)
+    return Support(rows, scale, weight, around, reach)
+
+
+def _chosen(machine: Ints) -> Ints:
+    """The rows that become centres, sorted; the same for the same rows."""
+    random = np.random.default_rng(0)
+    count = np.bincount(machine)
+    share = np.sqrt(count) / np.sqrt(count).sum()
+    most = np.minimum(np.ceil(share * MOST_CENTRES), count).astype(int)
+    drawn = [random.permutation(np.flatnonzero(machine == one))[:few] for one, few in enumerate(most.tolist())]
+    return np.sort(np.concatenate(drawn))
