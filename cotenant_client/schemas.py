@@ -87,6 +87,17 @@ class NewcomerOut(TypedDict):
     cpu: NotRequired[CpuOut | None]
 
 
+class BasisOut(TypedDict):
+    """What the T/B of one instance rests on where a learned model answers."""
+
+    support: float | None
+    correction: float | None
+    similar: float | None
+    machines: float | None
+    measured: float | None
+    sentence: str
+
+
 class EffectOut(TypedDict):
     """What happens to one instance."""
 
@@ -97,6 +108,7 @@ class EffectOut(TypedDict):
     jitter_ratio: NotRequired[BandOut | None]
     outside_training: NotRequired[bool]
     cpu: NotRequired[CpuOut | None]
+    basis: NotRequired[BasisOut | None]
 
 
 class SettingsOut(TypedDict):

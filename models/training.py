@@ -18,6 +18,7 @@ from models.data.status import check_learnable
 from models.data.window_dataset import holds_windows
 from models.evaluation.gate import gate
 from models.features.examples import OUTCOME_OF_TARGET, build_examples, further_metrics
+from models.features.probe_features import usual_host, with_probe_features
 from models.features.window_weights import weighted
 from models.learning import artifact
 from models.learning.fitted_target import LEAST_ROWS, FittedTarget, fit_target
@@ -63,6 +64,7 @@ def fit_predictor(
     """
     check_learnable(datasets)
     say = progress or (lambda _what, _done: None)
+    datasets = [with_probe_features(one) for one in datasets]
     further = further_metrics(datasets)
     examples = build_examples(datasets, further)
     windows = weighted(build_examples(datasets, further, target="share"))
@@ -101,7 +103,8 @@ def fit_predictor(
         reference=reference,
         platforms={
             name: dict(numbers) for dataset in datasets for name, numbers in dataset.platform_numbers.items() if numbers
-        },
+        }
+        | ({"": usual} if (usual := usual_host(datasets)) else {}),
     )
 
 

@@ -125,6 +125,8 @@ def _ranking(
     if detailed and (request.mend or request.explain):
         present = as_it_stands(snapshot, context, request, answer_candidates)
     answer_candidates = with_counts(snapshot, request, answer_candidates)
+    shown = [candidate.host for candidate in answer_candidates]
+    notes = (*notes, *metric_names.of_probes(snapshot, shown, answering.predictor))
     if moved := note_of(snapshot, request.instance, answer_candidates, answering.predictor):
         notes = (*notes, moved)
     answer = Recommendation(

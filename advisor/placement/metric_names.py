@@ -11,6 +11,7 @@ from advisor.domain import PlacementRequest, listed
 from advisor.errors import InvalidInput
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable
+from models.features.probe_features import probes_needed
 from models.physics import prior
 from models.prediction import Predictor
 from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, join_key, split_key
@@ -45,6 +46,17 @@ def notes(snapshot: ClusterSnapshot, request: PlacementRequest, predictor: Predi
         used |= {row for (_, name), row in table.rows.items() if name == request.instance.workload}
         texts += _of_workloads(table, columns, sorted(used), predictor)
     return tuple(texts)
+
+
+def of_probes(snapshot: ClusterSnapshot, hosts: Iterable[str], predictor: Predictor) -> tuple[str, ...]:
+    """A note about hosts of which no probe told what the predictor learned from; none where it needs no probes."""
+    if not probes_needed(predictor.metrics):
+        return ()
+    bare = [name for name in hosts if (at := snapshot.index(name)) is not None and not snapshot.hosts[at].probed]
+    if not bare:
+        return ()
+    what = f"Model {predictor.version} learned from probes of hosts, and no result that counts is known of"
+    return (f"{what} {listed(bare, MAX_NAMED)}: usual ones are assumed there.",)
 
 
 def _of_workloads(

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints, axis_fields, over
 from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
-from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.data.scene import PROBED, ProfileTable, SceneBatch, build_batch
 from models.data.status import check_learnable
 from models.data.topology import cpu_overlap
 from models.features.base_ratio import base_ratio
-from models.features.feature_matrix import build_matrix
+from models.features.feature_matrix import PLATFORM, build_matrix
 from models.features.feature_selection import select_metrics
 from profiler.metrics import ADDITIONAL, EIGHT, split_key
 from profiler.observed import Colocation, Host, Instance, Outcome
@@ -100,14 +100,16 @@ _OF_ROWS = axis_fields(Examples, "row")
 
 
 def further_metrics(datasets: Sequence[Dataset]) -> tuple[str, ...]:
-    """Metrics of the datasets' profiles that no agent measures and no measurement of outcomes gives, the best ones.
+    """What probes found on hosts, and metrics of the datasets' profiles that no agent measures and no measurement of outcomes gives, the best ones.
     DatasetError where one of the datasets is kept to judge: its metrics choose nothing."""
     check_learnable(datasets)
     keys = {
         key for dataset in datasets for profile in dataset.profiles for key in profile.metrics
         if split_key(key)[1] not in _KNOWN
     }  # fmt: skip
-    return select_metrics([profile for dataset in datasets for profile in dataset.profiles], keys)
+    numbers = (key for dataset in datasets for host in dataset.platform_numbers.values() for key in host)
+    probed = sorted({PLATFORM + key for key in numbers if key.startswith(PROBED)})
+    return (*select_metrics([profile for dataset in datasets for profile in dataset.profiles], keys), *probed)
 
 
 def build_examples(datasets: Sequence[Dataset], further: Sequence[str], *, target: str = "throughput") -> Examples:

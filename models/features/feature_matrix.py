@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from models.physics.prior import RESOURCES, PriorResult, solve
 
 SLICE_S = 0.003  # that a scheduler gives at a time: 3 ms by EEVDF's and CFS's default; a unit for rates, no more
 PAGE_S = 5e-6  # of CPU time that a page of the I/O channel costs; a unit for rates, no more
+PLATFORM = "platform."  # before what probes found on a host among the metrics
 LEAST = 1e-3  # shares and rates below it are all alike
 # Of the neighbours, what presses: its growth never helps on the ratio itself, at the same analytic result.
 _PRESSING = frozenset({"cpu", "disk", "net", "memory", "pages", "switches", "events", "cache"})
@@ -154,7 +156,7 @@ def _demands(scenes: SceneBatch, prior: PriorResult) -> dict[str, Floats]:
         "keen": want.keen,
         "own driver": want.driver / np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None],
         "host driver": (want.driver.sum(axis=1) / np.maximum(scenes.driver_cpus.sum(axis=1), 1))[:, None],
-        "driver apart": driver_apart(scenes)[:, None] * 1.0,
+        "driver apart": driver_apart(scenes)[:, None].astype(np.float64),
         "own varies": scenes.cpu_demand[:, :, 1] / np.maximum(scenes.cpu_demand[:, :, 0], LEAST),
     }
     return columns
@@ -182,6 +184,9 @@ def _further(scenes: SceneBatch, metrics: Sequence[str]) -> dict[str, Floats]:
     beside = cpu_overlap(scenes) * others if metrics else others
     found: dict[str, Floats] = {}
     for key in metrics:
+        if key.startswith(PLATFORM):
+            found[key] = scenes.platform_number(key.removeprefix(PLATFORM))[:, None]
+            continue
         value = profile_column(scenes, key)
         found[f"own {key}"] = value
         if key not in levels:
@@ -195,19 +200,19 @@ def _log(value: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(value, LEAST)))
 
 
-def _sum(weight: Floats, value: Floats) -> Floats:
+def _sum(weight: NDArray[Any], value: NDArray[Any]) -> Floats:
     """The weighted sum over the neighbours of whom the value is known, (S, N); nan where it is of none of several."""
     known = ~np.isnan(value)
     total = np.einsum("snm,sm->sn", weight, np.where(known, value, 0.0))
     if known.all():
-        return total
+        return np.asarray(total)
     there = np.einsum("snm,sm->sn", weight, known * 1.0)
-    return np.where((there > 0) | (weight.sum(axis=2) <= 0), total, np.nan)
+    return np.asarray(np.where((there > 0) | (weight.sum(axis=2) <= 0), total, np.nan))
 
 
-def _mean(weight: Floats, value: Floats) -> Floats:
+def _mean(weight: NDArray[Any], value: NDArray[Any]) -> Floats:
     """The weighted mean over the neighbours of whom the value is known, nan where there is none; (S, N)."""
     known = ~np.isnan(value)
     total = np.einsum("snm,sm->sn", weight, np.where(known, value, 0.0))
     there = np.einsum("snm,sm->sn", weight, known * 1.0)
-    return np.divide(total, there, out=np.full(total.shape, np.nan), where=there > 1e-12)
+    return np.asarray(np.divide(total, there, out=np.full(total.shape, np.nan), where=there > 1e-12))

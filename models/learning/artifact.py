@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from models.features.probe_features import probes_needed
 from models.learning.fitted_target import FittedTarget
 from models.learning.held_out import HELD_OUT, write_held_out
 from models.learning.learned_predictor import LearnedPredictor
@@ -82,6 +83,8 @@ def _write(draft: Path, predictor: LearnedPredictor, card: Mapping[str, Any]) ->
     whole = {**card, "schema": SCHEMA, "version": predictor.version, "origin": predictor.origin}
     whole |= {"metrics": list(predictor.metrics), "further": list(predictor.further)}
     whole |= {"targets": list(predictor.targets)}
+    if needed := probes_needed(predictor.metrics):
+        whole["probes"] = needed  # what hosts are asked about with
     (draft / CARD).write_text(_dump(whole), encoding="utf-8")
     sums = [f"{_sha256(path)}  {path.name}" for path in sorted(draft.iterdir())]
     (draft / SUMS).write_text("\n".join(sums) + "\n", encoding="utf-8")

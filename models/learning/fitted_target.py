@@ -48,7 +48,7 @@ Progress = Callable[[str, float], None]
 
 LEAST_ROWS = 8  # with fewer rows nothing is learned
 FEW_UNITS = 4  # campaigns: with fewer, members of the learner miss families of programs instead
-TRUSTS = (0.75, 0.5, 0.25, 0.0)  # parts of the correction that are tried on what was left out …
+TRUSTS = (0.5, 0.25, 0.0)  # parts of the correction that are tried on what was left out …
 REACHES = (1.0, 0.5, 0.25)  # … and distances at which training counts as near, in spreads
 UNTRIED = 0.5  # of the correction, and of what is remembered, elsewhere: where nothing could be left out
 WORSE = 2.0  # a campaign that is told worse counts as much as so many that are told better

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from models.arrays import Bools, Floats
+from models.arrays import Bools, Floats, Ints
 from models.data.dedicated_cpus import given_own_cpus
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch
@@ -215,7 +215,7 @@ class LearnedPredictor:
         return found
 
 
-def _widths(own: BandArrays, base: Floats, scene: Floats, slot: Floats) -> tuple[Floats, Floats]:
+def _widths(own: BandArrays, base: Floats, scene: Ints, slot: Ints) -> tuple[Floats, Floats]:
     """Half widths of the analytic model's range around its result on the log scale, (R,) down and up."""
     lower, upper = own.lower[scene, slot], own.upper[scene, slot]
     middle = np.clip(base, lower, upper)

@@ -196,7 +196,7 @@ def test_the_model_never_sees_the_left_out_workload(
     def spy(train: Examples, test: Examples) -> TargetEstimate:
         seen.append((set(train.workloads), set(test.workloads)))
         ones = np.ones(len(test))
-        return TargetEstimate(ones, ones, ones, ones > 0, ones < 0)
+        return TargetEstimate(ones, ones, ones, ones, ones, ones, ones)
 
     monkeypatch.setattr(methods, "predict_rows", spy)
     examine(World(workloads=4).write(tmp_path / "world"), ["unseen_workload"])

@@ -210,7 +210,7 @@ def test_the_limiting_resource_is_the_one_the_prior_lets_an_instance_go_least() 
     examples = replace(
         rows([1.0] * 3, *[("a", "b")] * 3),
         x=np.log([[0.5, 0.9, 0.5], [1.0, 0.2, 0.2], [1.0, 1.0, 1.0]]),
-        names=("prior cpu", "prior disk", "prior"),
+        names=("analytic cpu", "analytic disk", "analytic"),
     )
     assert limiting(examples) == ("cpu", "disk", "none")
 

@@ -139,7 +139,7 @@ def test_one_neighbour_more_never_helps_and_their_order_does_not_matter(around: 
 def test_levels_of_a_sweep_are_no_pressure_but_the_harm_to_the_reporter_is() -> None:
     scene = (host("kvm", 4), [instance("a", "sensitive"), instance("b", "mild")])
     matrix = build_matrix(batch(scene, table=TABLE), TABLE.columns)
-    for where in ("near", "host"):
+    for where in ("beside", "host"):
         assert f"{where} bubble_10mb" not in matrix.names
         assert f"{where} bubble_reporter" in matrix.names
     assert "own bubble_10mb" in matrix.names

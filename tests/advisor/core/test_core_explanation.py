@@ -277,12 +277,12 @@ def test_an_unknown_workload_is_said_to_be_unknown() -> None:
     assert found[-1].text.startswith("No profile tells what n runs")
 
 
-@pytest.mark.parametrize(("outside", "words"), [(False, "inside the training data"), (True, "outside the training")])
+@pytest.mark.parametrize(("outside", "words"), [(False, "n is at 0."), (True, "Nothing like n here was measured")])
 def test_a_learned_answer_says_whether_it_was_learned_there(outside: bool, words: str) -> None:
     why = only(ask(cloud([host(pcpus=1)], [vm("r", on="h1")]), request(), Slower(outside=outside))).reasons
     assert why[0].text.startswith("n keeps 0.45 of its own speed, held back by the CPU")
     assert words in why[-1].text
-    assert ("measuring spin beside spin would tell" in why[-1].text) == outside
+    assert "measuring spin beside spin would tell" in why[-1].text
 
 
 def test_what_the_prior_cannot_tell_is_said_to_be_unknown() -> None:

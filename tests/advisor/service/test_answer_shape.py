@@ -89,13 +89,14 @@ def test_the_shape_is_the_contract_s_and_strict_json() -> None:
             "jitter_ratio": band(1.2, 1.0, 1.5),
             "outside_training": False,
             "cpu": {"share": 0.98, "worst_share": 0.9, "short": 0.021, "short_before": None, "overloaded": False},
+            "basis": None,
         },
         "neighbours": [{
             "instance": "batch-1",
             "before": band(0.99, 0.98, 1.0),
             "throughput_ratio": band(0.97, 0.93, 1.0),
             "latency_ratio": band(1.0, 1.0, 1.1),
-            "jitter_ratio": None, "outside_training": False, "cpu": None,
+            "jitter_ratio": None, "outside_training": False, "cpu": None, "basis": None,
         }],
         "changes": {"batch-1": CAPPED},
         "mitigation": [{

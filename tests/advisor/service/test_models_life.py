@@ -239,7 +239,7 @@ def test_a_registered_model_that_was_altered_with_fitting_checksums_does_not_ans
     register("m-new", 0.02)
     file = settings.model_dir / "m-new" / "throughput.json"
     target = json.loads(file.read_text(encoding="utf-8"))
-    file.write_text(json.dumps(target | {"calibration": {}}), encoding="utf-8")
+    file.write_text(json.dumps(target | {"ranges": {}}), encoding="utf-8")
     seal(settings.model_dir / "m-new")
     assert_refused(advisor, "m-new")
     assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
