@@ -100,7 +100,7 @@ _OF_ROWS = axis_fields(Examples, "row")
 
 
 def further_metrics(datasets: Sequence[Dataset]) -> tuple[str, ...]:
-    """What probes found on hosts, and metrics of the datasets' profiles that no agent measures and no measurement of outcomes gives, the best ones.
+    """What probes found on hosts, and metrics of profiles that no agent measures and no outcome gives, the best ones.
     DatasetError where one of the datasets is kept to judge: its metrics choose nothing."""
     check_learnable(datasets)
     keys = {

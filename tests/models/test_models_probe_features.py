@@ -10,7 +10,7 @@ import numpy as np
 from models.data.dataset import Dataset
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
-from models.features.examples import build_examples, metrics_of, scene_of
+from models.features.examples import build_examples, further_metrics, scene_of
 from models.features.feature_matrix import build_matrix
 from models.features.probe_features import probes_needed, usual_host, with_probe_features
 from profiler.observed import PROBED_VALUES, Colocation, Host, Instance, Outcome
@@ -33,8 +33,8 @@ def dataset() -> Dataset:
 
 def test_chosen_values_of_hosts_become_numbers_of_the_platform() -> None:
     data = with_probe_features(dataset())
-    metrics = metrics_of([data])
-    assert metrics == ("cpu", "platform.probe.rtt.median", "platform.probe.tcp.throughput")
+    metrics = further_metrics([data])
+    assert metrics == ("platform.probe.rtt.median", "platform.probe.tcp.throughput")
     assert probes_needed(metrics) == ["rtt.median", "tcp.throughput"]
     examples = build_examples([data], metrics)
     of = dict(zip(examples.names, examples.x.T, strict=True))
@@ -50,7 +50,7 @@ def test_a_dataset_without_probes_of_hosts_stays_the_same() -> None:
 
 def test_what_was_probed_on_a_host_itself_counts_as_its_platforms_did_in_training() -> None:
     data = with_probe_features(dataset())
-    metrics = metrics_of([data])
+    metrics = further_metrics([data])
     trained = build_examples([data], metrics)
     scenes = [scene_of(one, dict(data.platforms)) for one in data.colocations]
     found = [{key: value for key, value in data.probes[name, ""].items() if key in PROBED_VALUES} for name in "pq"]
