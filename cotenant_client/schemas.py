@@ -77,16 +77,6 @@ class CpuOut(TypedDict):
     overloaded: bool
 
 
-class NewcomerOut(TypedDict):
-    """What happens to the newcomer."""
-
-    throughput_ratio: BandOut
-    latency_ratio: BandOut
-    jitter_ratio: BandOut | None
-    outside_training: bool
-    cpu: NotRequired[CpuOut | None]
-
-
 class BasisOut(TypedDict):
     """What the T/B of one instance rests on where a learned model answers."""
 
@@ -96,6 +86,17 @@ class BasisOut(TypedDict):
     machines: float | None
     measured: float | None
     sentence: str
+
+
+class NewcomerOut(TypedDict):
+    """What happens to the newcomer."""
+
+    throughput_ratio: BandOut
+    latency_ratio: BandOut
+    jitter_ratio: BandOut | None
+    outside_training: bool
+    cpu: NotRequired[CpuOut | None]
+    basis: NotRequired[BasisOut | None]
 
 
 class EffectOut(TypedDict):

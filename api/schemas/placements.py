@@ -44,7 +44,7 @@ from api.schemas.base import (
     as_input,
     examples,
 )
-from api.schemas.effects import CPU, CROWDED, JITTER, LATENCY, BandOut, CpuOut, EffectOut, ModelRef
+from api.schemas.effects import CPU, CROWDED, JITTER, LATENCY, BandOut, BasisOut, CpuOut, EffectOut, ModelRef
 from api.schemas.settings import Isolation, SettingsOut
 from profiler.host_kinds import HostKind
 
@@ -261,8 +261,9 @@ class NewcomerOut(AnswerBody):
     throughput_ratio: BandOut = Field(description="T/B")
     latency_ratio: BandOut = Field(description=LATENCY)
     jitter_ratio: BandOut | None = Field(description=JITTER)
-    outside_training: bool = Field(description="the question lies outside the training data")
+    outside_training: bool = Field(description="nothing learned applies, or nothing is known of it")
     cpu: CpuOut | None = Field(default=None, description=CPU)
+    basis: BasisOut | None = Field(default=None, description="what T/B rests on; null where no learned model answers")
 
 
 class HeadroomOut(AnswerBody):

