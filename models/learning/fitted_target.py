@@ -23,10 +23,12 @@ from models.features.folds import (
     workload_folds,
 )
 from models.features.repeats import GroupedExamples, group_repeats
+from models.features.window_weights import contended
 from models.learning.held_out import HeldOutPredictions
 from models.learning.memory import Memory, Recalled, fit_memory
 from models.learning.ranges import (
     ENOUGH_WORKLOADS,
+    FEW,
     TIERS,
     Ranges,
     TierErrors,
@@ -479,6 +481,9 @@ def _tier(
     if len(examples.importance) and examples.ends_s.any():
         weight = examples.importance[row] / max(examples.importance[row].mean(), 1e-12)
     counted = examples.size[row] > 1
+    short = counted & contended(examples)[row]
+    if fitted.target == "share" and short.sum() >= FEW:  # ranges of calm rows always hold, and would make up for others
+        counted = short
     error = np.log(np.clip(examples.ratio[row], LOWEST[fitted.target], None)) - np.log(answer.expected)
     return TierErrors(
         error[counted], answer.hints[counted], answer.familiar[counted], answer.nearness[counted],
