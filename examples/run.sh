@@ -23,8 +23,9 @@ kept() {  # the newest model of the state folder, which an earlier run trained a
 if ! trained; then
   version=$(kept)
   if [ -z "$version" ]; then
-    echo "Training on datasets/lab-pairs and datasets/lab-pairs-xeon-2cpu ..."
-    "$bin/cotenant" train --dataset datasets/lab-pairs --dataset datasets/lab-pairs-xeon-2cpu || true
+    echo "Training on datasets/lab-pairs, lab-pairs-xeon-2cpu and lab-pairs-shared-xeon-2cpu ..."
+    "$bin/cotenant" train --dataset datasets/lab-pairs --dataset datasets/lab-pairs-xeon-2cpu \
+      --dataset datasets/lab-pairs-shared-xeon-2cpu || true
     version=$(kept)
     [ -n "$version" ] || { echo "There is no model to answer with: see above." >&2; exit 1; }
   fi

@@ -238,7 +238,7 @@ def traces(file: Path) -> list[JudgedRow]:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MechanismFigures:
     """Of G rows: `error` and `bias` with their 95 % intervals (None = one pair only), and the part that was `held`."""
 
     rows: int
@@ -250,7 +250,7 @@ class Figures:
     held_range: Sequence[float] | None
 
 
-def figures(rows: Sequence[JudgedRow]) -> Figures:
+def figures(rows: Sequence[JudgedRow]) -> MechanismFigures:
     """Errors and coverage of some rows; ValueError where there are none."""
     if not rows:
         raise ValueError("no rows to judge")
@@ -258,7 +258,7 @@ def figures(rows: Sequence[JudgedRow]) -> Figures:
     pair = codes([row.pair for row in rows])
     means = resampled_means(pair, np.column_stack([np.abs(off), held]))
     of_error, of_held = (None, None) if means is None else (interval(means[:, 0]), interval(means[:, 1]))
-    return Figures(
+    return MechanismFigures(
         len(rows), len(set(pair.tolist())), float(np.abs(off).mean()), of_error, float(off.mean()),
         float(held.mean()), of_held,
     )  # fmt: skip

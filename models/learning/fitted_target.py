@@ -125,16 +125,16 @@ class FittedTarget:
         """
         alone = size <= 1
         if self.learner is None or self.support is None:
-            learned, deviation, nearness = np.zeros((3, len(base)))
+            learned, deviation, nearness, near = np.zeros((4, len(base)))
             similar = machines = np.zeros(len(base))
         else:
             full = with_base(x, base)
             learned, deviation = self.learner.predict(full)
             likeness = self.support.of(full)
-            similar, machines = likeness.similar, likeness.machines
-            nearness = likeness.value * agreement(learned, deviation)
+            similar, machines, near = likeness.similar, likeness.machines, likeness.value
+            nearness = near * agreement(learned, deviation)
         believed = np.where(here, 1.0, self.trust) * nearness
-        correction = np.clip(believed * learned + recalled.effect, self.least, self.most)
+        correction = np.clip(believed * learned + near * recalled.effect, self.least, self.most)
         correction = np.where(alone, 0.0, correction)
         expected = np.clip(base * np.exp(correction), LOWEST[self.target], HIGHEST[self.target])
         hints = hints_of(base, expected, correction, deviation)
@@ -167,7 +167,7 @@ def own_width(target: str, base: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class JudgedPart:
     """What a learner without their fold says of J left-out grouped rows: `row` (J,), `learned` and `deviation` (J,);
     `likeness` (J, REACHES) how near its training was; `fold` (J,)."""
 
@@ -271,7 +271,7 @@ def _left_out(
     seed: int,
     run: Executor,
     say: Callable[[float], None],
-) -> list[LeftOut]:
+) -> list[JudgedPart]:
     planned = _planned(rows.examples, target, seed)
     tasks = [
         _FoldTask(_part(task, train), tuple(machine[row] for row in train), task.x[test])
@@ -284,7 +284,7 @@ def _left_out(
         parts = found[at : at + len(folds)]
         at += len(folds)
         judged.append(
-            LeftOut(
+            JudgedPart(
                 protocol,
                 np.concatenate([test for _, test in folds]),
                 np.concatenate([one[0] for one in parts]),
@@ -314,7 +314,7 @@ def _planned(examples: Examples, target: str, seed: int) -> list[tuple[str, list
     return [(name, folds) for name, folds in usable if folds]
 
 
-def _believed(rows: GroupedExamples, judged: Sequence[LeftOut], target: str) -> tuple[float, float]:
+def _believed(rows: GroupedExamples, judged: Sequence[JudgedPart], target: str) -> tuple[float, float]:
     """The trust and the reach with which left-out campaigns are told best.
 
     Each campaign counts once, and WORSE times where it is told worse than by the analytic model.
@@ -345,7 +345,7 @@ def _off(target: str, measured: Floats, expected: Floats) -> Floats:
 
 
 def _remember(
-    rows: GroupedExamples, judged: Sequence[LeftOut], trust: float, reach: float, target: str
+    rows: GroupedExamples, judged: Sequence[JudgedPart], trust: float, reach: float, target: str
 ) -> tuple[Memory, dict[str, Floats]]:
     """What is remembered by name, and of every protocol what it says of left-out rows, (J,)."""
     examples = rows.examples
@@ -399,7 +399,7 @@ def _calibrated(
     rows: GroupedExamples,
     examples: Examples,
     target: str,
-    judged: Sequence[LeftOut],
+    judged: Sequence[JudgedPart],
     believed: tuple[ResidualLearner, Support, float, float],
     memory: Memory,
     remembered: Mapping[str, Floats],
@@ -453,10 +453,11 @@ class _Answer:
 
 
 def _answered(
-    fitted: FittedTarget, examples: Examples, one: LeftOut, remembered: Floats, row: Ints, at: Ints, reach: float
+    fitted: FittedTarget, examples: Examples, one: JudgedPart, remembered: Floats, row: Ints, at: Ints, reach: float
 ) -> _Answer:
     base = examples.base[row]
-    correction = np.clip((one.correction(fitted.trust, reach) + remembered)[at], fitted.least, fitted.most)
+    near = one.likeness[:, REACHES.index(reach)]
+    correction = np.clip((one.correction(fitted.trust, reach) + near * remembered)[at], fitted.least, fitted.most)
     correction = np.where(examples.size[row] <= 1, 0.0, correction)
     expected = np.clip(base * np.exp(correction), LOWEST[fitted.target], HIGHEST[fitted.target])
     tier = TIER_OF[one.protocol]
@@ -470,7 +471,7 @@ def _answered(
 
 
 def _tier(
-    fitted: FittedTarget, examples: Examples, rows: GroupedExamples, one: LeftOut, remembered: Floats, row: Ints,
+    fitted: FittedTarget, examples: Examples, rows: GroupedExamples, one: JudgedPart, remembered: Floats, row: Ints,
     at: Ints, reach: float,
 ) -> TierErrors:  # fmt: skip
     del rows
@@ -501,7 +502,7 @@ def _both(one: TierErrors, other: TierErrors) -> TierErrors:
 
 
 def _held_out(
-    fitted: FittedTarget, examples: Examples, rows: GroupedExamples, one: LeftOut, remembered: Floats, reach: float
+    fitted: FittedTarget, examples: Examples, rows: GroupedExamples, one: JudgedPart, remembered: Floats, reach: float
 ) -> HeldOutPredictions:
     row, at = expanded(one.row, rows.group)
     labels = elsewhere_of(examples)

@@ -15,6 +15,10 @@ MOST_MACHINES = 64  # that are told apart; further ones count as one
 HALF = 3.0  # measured rows like a question with which half of the way is gone
 MISSING = 1.0  # how far apart, in spreads of a column, a known value and an unknown one are
 LEAST_SPREAD = 0.05  # of a column: all are shares, ratios or logarithms
+# A column that never varied in training gave nothing to the trees, and nothing shows that it does not matter. So one
+# such column counts as much as all others together, in units of a tenth: of a share, or of a factor e.
+UNTRIED_SPREAD, UNTRIED_WEIGHT = 0.1, 1.0
+UNVARIED = 1e-6  # the spread of a column that has one value
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +35,8 @@ class Likeness:
 class Support:
     """K centres of the training rows, (K, F), nan = unknown, in the columns' own units.
 
-    `scale` (F,) is the spread of each column and `weight` (F,) how much it counts, 1 in all: as much as it gave to the
-    trees, for what changes no answer makes no question another one. `count` (K, M) are the rows around each centre by
+    `scale` (F,) is the spread of each column and `weight` (F,) how much it counts: as much as it gave to the trees, 1 in
+    all, for what changes no answer makes no question another one; and UNTRIED_WEIGHT where it had one value only. `count` (K, M) are the rows around each centre by
     machine. `reach` is the distance, in spreads, at which a row counts 0.61.
     """
 
@@ -92,9 +96,11 @@ def fit_support(x: Floats, importance: Floats, machine: Sequence[str], reach: fl
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, x, 0.0).sum(axis=0) / count
     spread = np.sqrt(np.where(known, (x - mean) ** 2, 0.0).sum(axis=0) / count)
-    scale = np.maximum(spread, LEAST_SPREAD)
     even = np.full(x.shape[1], 1 / x.shape[1])
     weight = importance if importance.sum() > 0 else even
+    untried = known.any(axis=0) & (spread < UNVARIED)
+    scale = np.where(untried, UNTRIED_SPREAD, np.maximum(spread, LEAST_SPREAD))
+    weight = np.where(untried, UNTRIED_WEIGHT, weight)
     which = np.minimum(np.unique(np.array(machine), return_inverse=True)[1], MOST_MACHINES - 1)
     rows = x[_chosen(which)]
     parts = np.array_split(x, len(x) // 50_000 + 1)

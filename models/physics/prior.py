@@ -32,7 +32,7 @@ from models.physics.hyperthreads import sibling_speed
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
-from models.physics.ranges import LeftOut
+from models.physics.ranges import UnmodelledWaits
 from models.physics.synced_writes import FLUSHES, flush_speed
 from models.prediction import TARGETS, BandArrays, CpuPressure, DevicePressure, InterferencePrediction, rows_of, unasked
 from profiler.demand import Resource
@@ -261,7 +261,7 @@ def _around(
     is added to the half width.
     """
     throughput = np.where(scenes.present, result.throughput, np.nan)
-    left_out = LeftOut.of(scenes, result.demands, result.crowd)
+    left_out = UnmodelledWaits.of(scenes, result.demands, result.crowd)
 
     def least(values: Floats) -> Floats:
         return band(values, left_out.down(values, prior_spread(values, unknown), further), ceiling=CEILING).lower

@@ -31,7 +31,7 @@ STEADY = 0.05  # of a vCPU: the least deviation of what others keep busy
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class UnmodelledWaits:
     """Half widths on the log scale, (S, N) each, 0 where T/B is a share: of `waking` for an instance that keeps all of
     its speed, and of the host's other work (`company`). `queued` is the part of a full NIC's or disk's width, 0-1."""
 

@@ -14,7 +14,7 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
 from models.physics.clock import CLOCK
 from models.physics.prior import PriorPredictor, prior_spread, solve
-from models.physics.ranges import QUEUED_DOWN, QUEUED_UP, WAKING, LeftOut
+from models.physics.ranges import QUEUED_DOWN, QUEUED_UP, WAKING, UnmodelledWaits
 from models.prediction import BandArrays
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
@@ -44,10 +44,10 @@ def one(number: int, workload: str | None, pins: str = "", **more: Any) -> Insta
     return Instance(f"i{number}", workload=workload, settings=IsolationSettings(pinning=pinning), **more)
 
 
-def left_out(*instances: Instance, on: Host | None = None) -> LeftOut:
+def left_out(*instances: Instance, on: Host | None = None) -> UnmodelledWaits:
     scenes = build_batch([(on or host(), instances)], TABLE)
     found = solve(scenes)
-    return LeftOut.of(scenes, found.demands, found.crowd)
+    return UnmodelledWaits.of(scenes, found.demands, found.crowd)
 
 
 def band(*instances: Instance, on: Host | None = None) -> BandArrays:
@@ -83,7 +83,7 @@ def test_while_one_cpu_is_always_idle_nobody_waits_for_one() -> None:
 
 
 def test_who_always_runs_or_waits_loses_nothing_more_at_wake_ups() -> None:
-    lone = LeftOut(*(np.full((1, 1), value) for value in (WAKING, 0.0, 0.0)))
+    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (WAKING, 0.0, 0.0)))
     widths = [lone.down(np.array([[ratio]]), np.array([[0.2]]))[0, 0] for ratio in (0.2, 0.3, 0.6, 0.9, 1.0)]
     assert widths[0] == widths[1] == 0.2
     assert widths[2] == pytest.approx(np.hypot(0.2, WAKING / 2))
@@ -91,7 +91,7 @@ def test_who_always_runs_or_waits_loses_nothing_more_at_wake_ups() -> None:
 
 
 def test_the_clock_and_the_hosts_other_work_count_once() -> None:
-    lone = LeftOut(*(np.full((1, 1), value) for value in (0.0, 0.1, 0.0)))
+    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (0.0, 0.1, 0.0)))
     own, ratio = np.array([[0.2]]), np.array([[1.0]])
     assert [lone.down(ratio, own, clock)[0, 0] for clock in (0.0, 0.05, 0.3)] == pytest.approx([0.3, 0.3, 0.5])
 
