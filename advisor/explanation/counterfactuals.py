@@ -157,16 +157,18 @@ def _shifted_by_prior(
     """
     prior = PriorPredictor()
     prior_before, prior_after = prior.predict(now, TARGETS[:1]), prior.predict(then, targets)
-    throughput, before = arrays.prediction.throughput, arrays.before[at]
-    expected, lower, upper = (
-        np.concatenate([own[at], own[at], before]) * later / former
-        for own, later, former in (
-            (throughput.expected, prior_after.throughput.expected, prior_before.throughput.expected),
-            (throughput.lower, prior_after.throughput.lower, prior_before.throughput.lower),
-            (throughput.upper, prior_after.throughput.upper, prior_before.throughput.upper),
-        )
-    )
-    return replace(prior_after, throughput=BandArrays(expected, lower, upper))
+    own, then_own, now_own = arrays.prediction.throughput, prior_after.throughput, prior_before.throughput
+    here = slice(2 * len(at))
+    expected = np.concatenate([own.expected[at], own.expected[at], arrays.before[at]])
+    expected = expected * then_own.expected / now_own.expected
+    edges = []
+    for edge in ("lower", "upper"):
+        mine, later, former = (getattr(band, edge) for band in (own, then_own, now_own))
+        # without the newcomer the answer has no range: it is as wide as the prior's
+        moved = expected * later / then_own.expected
+        moved[here] = np.concatenate([mine[at], mine[at]]) * later[here] / former[here]
+        edges.append(moved)
+    return replace(prior_after, throughput=BandArrays(expected, *edges))
 
 
 def _limits(arrays: CandidateArrays, at: Ints, name: str) -> Floats:

@@ -20,6 +20,8 @@ from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, join_key, split_key
 WRITTEN = ADDITIONAL_UNITS.keys() | {
     "mem_bw_mb_s", "throughput", "runtime_s", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent",
     "load_generator_cpu",
+    "grant_entries", "grant_entries_most", "slab_objects",
+    "grant_entries_at_rest", "grant_entries_most_at_rest", "slab_objects_at_rest",
 }  # fmt: skip
 SWEEP = "bubble_"  # what the lab calls its sweeps (models.features.sensitivity_curves)
 MAX_NAMED = 4

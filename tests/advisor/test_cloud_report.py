@@ -76,7 +76,8 @@ def test_who_is_called_below_its_limit_is_who_was_counted(tmp_path: Path) -> Non
         "prompt": (0.4, "below its limit"),  # of latency
         "patient": (0.4, None),
     }
-    assert [row["instance"] for row in data["tables"]["instances"] if row["happens"]] == ["plain", "prompt"]
+    happens = {row["instance"]: row["happens"] for row in data["tables"]["instances"]}
+    assert happens == {"plain": "below its limit", "prompt": "below its limit", "patient": "may fall below"}
     assert "Predicted below their limit: plain and prompt." in " ".join(data["sentences"])
     page = (path / "index.html").read_text(encoding="utf-8")
     assert "A limit is the instance's own, or 80\u00a0% where it has none;" in page.replace("&#39;", "'")

@@ -173,7 +173,8 @@ def test_the_headline_says_what_a_resident_has_before_and_after(monkeypatch: pyt
 
 def test_a_new_instance_may_be_like_another_one() -> None:
     shown = json.loads(run("where", CLOUD, "--like", "files-1", "--json").stdout)
-    assert shown["evidence"] == {"level": "profile", "advice": "", "held": None}
+    assert (shown["evidence"]["level"], shown["evidence"]["held"]) == ("profile", None)
+    assert "never measured" in shown["evidence"]["advice"], "the only resident of the best host was not"
     assert "new-instance should go to h" in run("where", CLOUD, "--like", "files-1").stdout
     Path("large.yaml").write_text("{id: large, vcpus: 4, memory_mb: 1}", encoding="utf-8")
     assert "large should go to h" in run("where", CLOUD, "--instance", "large.yaml", "--like", "files-1").stdout

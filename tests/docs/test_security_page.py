@@ -111,7 +111,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/docs/test_security_page.py::test_nothing_that_was_stored_is_executed",
         "tests/models/test_models_artifact.py::test_an_artifact_is_text_and_json_and_never_pickle",
         "tests/models/test_models_artifact.py::test_a_byte_that_changed_is_noticed_in_every_file",
-        "tests/models/test_models_artifact.py::test_offsets_of_trees_are_not_trusted",
+        "tests/models/test_models_trees.py::test_no_damage_ends_the_process_that_reads_it",
         "tests/models/test_models_smoke_test.py::test_a_library_that_dies_or_hangs_takes_nobody_along",
     ),
     "Datasets, inventories and traces are read strictly": (

@@ -73,7 +73,7 @@ WILD = [0.8 * math.exp(0.2 * (-1) ** number) for number in range(30)]  # twice t
 
 @pytest.mark.usefixtures("two")
 def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor: Advisor, clock: Clock) -> None:
-    imagined = PlanRequest("what_if", (ASKED.instance,), what_if=WhatIf(model="prior"), then="admit")
+    imagined = PlanRequest("what_if", (ASKED.instance,), what_if=WhatIf(model="prior"), then="admit", hosts=("h1",))
     before, of_prior = advisor.placements.place(ASKED).recommendation, advisor.plans.make(imagined)
     watch(advisor, clock, WILD, of=OTHERS)
     after = advisor.placements.place(ASKED).recommendation

@@ -33,6 +33,7 @@ from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction
 from tests.advisor.service.service_clock import Clock
+from tests.models.test_models_artifact import edit
 
 PAPERS = Path(__file__).parents[3] / "datasets" / "papers"
 HOSTS = (Host("h1", "xen", 4, 8192), Host("h2", "xen", 4, 8192))
@@ -206,6 +207,7 @@ def test_one_shot_questions_use_the_prior_then_the_newest_intact_artifact_then_t
     settings = Settings(state_dir=tmp_path / "state")
     assert offline.where(CLOUD, REQUEST, model=None, settings=settings).model_version == "prior"
     shutil.copytree(trained, settings.model_dir / trained.name)
+    edit(settings.model_dir / trained.name, "card.json", lambda card: card.update(refusals=[]))
     (settings.model_dir / "broken").mkdir()
     (settings.model_dir / "a-file").touch()
     answer = offline.where(CLOUD, REQUEST, model=None, settings=settings)
