@@ -35,8 +35,9 @@ class Likeness:
 class Support:
     """K centres of the training rows, (K, F), nan = unknown, in the columns' own units.
 
-    `scale` (F,) is the spread of each column and `weight` (F,) how much it counts: as much as it gave to the trees, 1 in
-    all, for what changes no answer makes no question another one; and UNTRIED_WEIGHT where it had one value only. `count` (K, M) are the rows around each centre by
+    `scale` (F,) is the spread of each column and `weight` (F,) how much it counts: as much as it gave to the trees, 1
+    in all, for what changes no answer makes no question another one; UNTRIED_WEIGHT where it had one value only.
+    `count` (K, M) are the rows around each centre by
     machine. `reach` is the distance, in spreads, at which a row counts 0.61.
     """
 
