@@ -28,9 +28,15 @@ def cores_of(scenes: SceneBatch) -> Ints:
 
 def cpu_overlap(scenes: SceneBatch) -> Floats:
     """The share of slot j's pCPUs that slot i may use too, 0-1; (S, N, N), indexed [scene, i, j]."""
-    may = scenes.affinity * 1.0
-    common = may @ may.transpose(0, 2, 1)  # whole numbers: sums are exact
-    return np.asarray(common / np.maximum(scenes.affinity.sum(axis=2), 1)[:, None, :])
+    may = scenes.affinity.astype(np.float32)  # whole numbers: sums are exact
+    common = may @ may.transpose(0, 2, 1)
+    return np.asarray(common / np.maximum(allowed_cpus(scenes), 1)[:, None, :])
+
+
+def allowed_cpus(scenes: SceneBatch) -> Floats:
+    """How many pCPUs each slot may use; (S, N)."""
+    may = scenes.affinity.astype(np.float32)
+    return np.asarray(may @ np.ones(may.shape[2], dtype=np.float32), dtype=np.float64)
 
 
 def group_overlap(scenes: SceneBatch, group: Ints) -> Floats:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints
 from models.data.scene import CPU_DEMAND, SceneBatch
-from models.data.topology import cpu_overlap
+from models.data.topology import allowed_cpus, cpu_overlap
 from models.features.sensitivity_curves import curve_columns, families
 from models.physics.demands import burst_ms, driver_apart, first_known, link, profile_column
 from models.physics.prior import RESOURCES, PriorResult, solve
@@ -59,13 +58,18 @@ def build_matrix(scenes: SceneBatch, further: Sequence[str] = (), prior: PriorRe
     on the same CPUs and over all. `prior` is what `solve` says of these scenes, if it is known.
     """
     prior = solve(scenes) if prior is None else prior
-    columns = _analytic(prior) | _demands(scenes, prior) | _settings(scenes) | _further(scenes, further)
+    others = scenes.present[:, None, :] & ~np.eye(scenes.slots, dtype=bool)[None]
+    beside = cpu_overlap(scenes) * others
+    columns = _analytic(prior) | _demands(scenes, prior, beside, others * 1.0) | _settings(scenes, beside)
+    columns |= _further(scenes, further, beside, others * 1.0)
     curve_names, curves = curve_columns(scenes)
     scene, slot = np.nonzero(scenes.present)
     names = (*columns, *curve_names)
-    x = np.stack([np.broadcast_to(one, scenes.present.shape)[scene, slot] for one in columns.values()], axis=1)
+    flat, x = np.flatnonzero(scenes.present), np.empty((len(columns), len(scene)))
+    for row, one in zip(x, columns.values(), strict=True):
+        np.broadcast_to(one, scenes.present.shape).take(flat, out=row)
     return FeatureMatrix(
-        x=np.concatenate([x, curves[scene, slot]], axis=1),
+        x=np.concatenate([x.T, curves[scene, slot]], axis=1),
         names=names,
         monotone=np.array([_direction(name) for name in names], dtype=np.int8),
         scene=scene,
@@ -101,12 +105,11 @@ def _analytic(prior: PriorResult) -> dict[str, Floats]:
     }
 
 
-def _demands(scenes: SceneBatch, prior: PriorResult) -> dict[str, Floats]:
+def _demands(scenes: SceneBatch, prior: PriorResult, beside: Floats, others: Floats) -> dict[str, Floats]:
     """What an instance and those beside it ask for, relative to what there is; (S, N) each."""
     want, here = prior.demands, scenes.present
-    own_cpus = np.maximum(scenes.affinity.sum(axis=2), 1)
+    own_cpus = np.maximum(allowed_cpus(scenes), 1)
     size = np.maximum(np.minimum(scenes.vcpus, own_cpus), 1)
-    beside = cpu_overlap(scenes) * (here[:, None, :] & ~np.eye(scenes.slots, dtype=bool)[None])
     load = np.minimum(scenes.load, 1.0)
     line = link(scenes)[:, None]
     net = np.where(np.isfinite(line), want.net / line, np.nan)
@@ -127,29 +130,32 @@ def _demands(scenes: SceneBatch, prior: PriorResult) -> dict[str, Floats]:
     on_cpus = {"bursts": bursts, "pages": pages, "switches": switches, "events": events}
     of_host = {"net": net, "disk": want.disk, "memory": want.memory, "cache": cache}
     busy = want.cpu / size
+    log_burst = np.log(np.maximum(burst / (SLICE_S * 1000), LEAST))
+    runners = np.minimum(scenes.vcpus, scenes.cap)
+    *of_each, cpu_beside, runners_beside = _sums(beside, [*on_cpus.values(), want.cpu, runners])
+    *of_all, cpu_there = _sums(others, [*of_host.values(), want.cpu])
+    busy_beside, block_beside = _means(beside, [busy, block / whole])
+    (burst_beside,) = _means(beside * want.cpu[:, None, :], [log_burst])
     columns: dict[str, Floats] = {"own busy": busy}
-    for name, value in on_cpus.items():
+    for (name, value), there in zip(on_cpus.items(), of_each, strict=True):
         columns[f"own {name}"] = _log(value / own_cpus)
-        columns[f"beside {name}"] = _log(_sum(beside, value) / own_cpus)
-    others = here[:, None, :] & ~np.eye(scenes.slots, dtype=bool)[None]
-    for name, value in of_host.items():
+        columns[f"beside {name}"] = _log(there / own_cpus)
+    for (name, value), there in zip(of_host.items(), of_all, strict=True):
         columns[f"own {name}"] = value
-        columns[f"host {name}"] = _sum(others * 1.0, value)
-    many = beside.sum(axis=2)
+        columns[f"host {name}"] = there
+    many = beside @ np.ones(scenes.slots)
     columns |= {
-        "beside cpu": _sum(beside, want.cpu) / own_cpus,
-        "host cpu": _sum(others * 1.0, want.cpu) / scenes.pcpus[:, None],
-        "most cpu": np.max(
-            np.where(beside > 0, np.minimum(beside * want.cpu[:, None, :], 1.0), 0.0), axis=2, initial=0.0
-        ),
-        "beside busy": _mean(beside, busy),
-        "beside runners": _sum(beside, np.minimum(scenes.vcpus, scenes.cap)) / own_cpus,
-        "overlap": many / np.maximum(others.sum(axis=2), 1),
-        "own burst": np.log(np.maximum(burst / (SLICE_S * 1000), LEAST)),
-        "beside burst": _mean(beside * want.cpu[:, None, :], np.log(np.maximum(burst / (SLICE_S * 1000), LEAST))),
+        "beside cpu": cpu_beside / own_cpus,
+        "host cpu": cpu_there / scenes.pcpus[:, None],
+        "most cpu": np.minimum((beside * want.cpu[:, None, :]).max(axis=2, initial=0.0), 1.0),
+        "beside busy": busy_beside,
+        "beside runners": runners_beside / own_cpus,
+        "overlap": many / np.maximum(here.sum(axis=1)[:, None] - here, 1),
+        "own burst": log_burst,
+        "beside burst": burst_beside,
         "own waiting": waiting / whole,
         "own block": block / whole,
-        "beside block": _mean(beside, block / whole),
+        "beside block": block_beside,
         "own pages per burst": np.log(np.maximum(profile_column(scenes, "pages_per_execution"), LEAST)),
         "own switches per burst": np.log(np.maximum(profile_column(scenes, "switch") / per_burst, LEAST)),
         "own events per burst": np.log(np.maximum(profile_column(scenes, "event") / per_burst, LEAST)),
@@ -162,36 +168,33 @@ def _demands(scenes: SceneBatch, prior: PriorResult) -> dict[str, Floats]:
     return columns
 
 
-def _settings(scenes: SceneBatch) -> dict[str, Floats]:
+def _settings(scenes: SceneBatch, beside: Floats) -> dict[str, Floats]:
     """How an instance is isolated, relative to what it could have and to those beside it; (S, N) each."""
-    own_cpus = np.maximum(scenes.affinity.sum(axis=2), 1)
+    own_cpus = np.maximum(allowed_cpus(scenes), 1)
     size = np.maximum(np.minimum(scenes.vcpus, own_cpus), 1)
-    beside = cpu_overlap(scenes) * (scenes.present[:, None, :] & ~np.eye(scenes.slots, dtype=bool)[None])
-    usual = np.where(beside.sum(axis=2) > 0, _mean(beside, scenes.weight), scenes.weight)
+    caps = np.log(np.clip(scenes.cap / np.maximum(scenes.vcpus, 1), LEAST, 1.0))
+    weight_beside, cap_beside = _means(beside, [scenes.weight, caps])
+    usual = np.where(np.isnan(weight_beside), scenes.weight, weight_beside)
     return {
         "cap": np.log(np.clip(scenes.cap / size, LEAST, 1.0)),
         "weight": np.log(np.maximum(scenes.weight, 1e-9) / np.maximum(usual, 1e-9)),
-        "beside cap": _mean(beside, np.log(np.clip(scenes.cap / np.maximum(scenes.vcpus, 1), LEAST, 1.0))),
+        "beside cap": cap_beside,
         "choice": np.log(np.minimum(own_cpus / np.maximum(scenes.vcpus, 1), 8.0)),
         "load": np.minimum(scenes.load, 2.0),
     }
 
 
-def _further(scenes: SceneBatch, metrics: Sequence[str]) -> dict[str, Floats]:
+def _further(scenes: SceneBatch, metrics: Sequence[str], beside: Floats, others: Floats) -> dict[str, Floats]:
     """Metrics that only this dataset has, as they are, and over the neighbours on the same CPUs and on the host."""
     levels = {column for family in families(metrics).values() for _, column in family}
-    others = scenes.present[:, None, :] & ~np.eye(scenes.slots, dtype=bool)[None]
-    beside = cpu_overlap(scenes) * others if metrics else others
-    found: dict[str, Floats] = {}
-    for key in metrics:
-        if key.startswith(PLATFORM):
-            found[key] = scenes.platform_number(key.removeprefix(PLATFORM))[:, None]
-            continue
-        value = profile_column(scenes, key)
-        found[f"own {key}"] = value
-        if key not in levels:
-            active = value * np.minimum(scenes.load, 1.0)
-            found[f"beside {key}"], found[f"host {key}"] = _sum(beside, active), _sum(others * 1.0, active)
+    of_host = [key for key in metrics if key.startswith(PLATFORM)]
+    found = {key: scenes.platform_number(key.removeprefix(PLATFORM))[:, None] for key in of_host}
+    found |= {f"own {key}": profile_column(scenes, key) for key in metrics if key not in of_host}
+    summed = [key for key in metrics if key not in levels and key not in of_host]
+    if summed:
+        active = [found[f"own {key}"] * np.minimum(scenes.load, 1.0) for key in summed]
+        for where, weight in (("beside", beside), ("host", others)):
+            found |= {f"{where} {key}": there for key, there in zip(summed, _sums(weight, active), strict=True)}
     return found
 
 
@@ -200,19 +203,22 @@ def _log(value: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(value, LEAST)))
 
 
-def _sum(weight: NDArray[Any], value: NDArray[Any]) -> Floats:
-    """The weighted sum over the neighbours of whom the value is known, (S, N); nan where it is of none of several."""
-    known = ~np.isnan(value)
-    total = np.einsum("snm,sm->sn", weight, np.where(known, value, 0.0))
-    if known.all():
-        return np.asarray(total)
-    there = np.einsum("snm,sm->sn", weight, known * 1.0)
-    return np.asarray(np.where((there > 0) | (weight.sum(axis=2) <= 0), total, np.nan))
+def _sums(weight: Floats, values: Sequence[Floats]) -> list[Floats]:
+    """Weighted sums over neighbours of which each value is known, (S, N) each; nan where it is of none of several."""
+    total, there = _weighed(weight, [*values, np.ones(weight.shape[:2])])
+    total, lone, there = total[:, :, :-1], there[:, :, -1:] <= 0, there[:, :, :-1]
+    return list(np.moveaxis(np.where((there > 0) | lone, total, np.nan), 2, 0))
 
 
-def _mean(weight: NDArray[Any], value: NDArray[Any]) -> Floats:
-    """The weighted mean over the neighbours of whom the value is known, nan where there is none; (S, N)."""
-    known = ~np.isnan(value)
-    total = np.einsum("snm,sm->sn", weight, np.where(known, value, 0.0))
-    there = np.einsum("snm,sm->sn", weight, known * 1.0)
-    return np.asarray(np.divide(total, there, out=np.full(total.shape, np.nan), where=there > 1e-12))
+def _means(weight: Floats, values: Sequence[Floats]) -> list[Floats]:
+    """Weighted means over the neighbours of whom each value is known, nan where there is none; (S, N) each."""
+    total, there = _weighed(weight, values)
+    return list(np.moveaxis(np.divide(total, there, out=np.full(total.shape, np.nan), where=there > 1e-12), 2, 0))
+
+
+def _weighed(weight: Floats, values: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """For each of K values the weighted sum over the neighbours of whom it is known, and their weight; (S, N, K)."""
+    stacked = np.stack(values, axis=2)
+    known = ~np.isnan(stacked)
+    found = weight @ np.concatenate([np.where(known, stacked, 0.0), known], axis=2)
+    return found[:, :, : len(values)], found[:, :, len(values) :]

@@ -16,7 +16,7 @@ from models.features.sensitivity_curves import REPORTER
 from models.learning.fitted_target import FittedTarget, TargetEstimate
 from models.learning.memory import Recalled
 from models.physics.demands import guessed
-from models.physics.prior import METRICS, answer, doubt_widths
+from models.physics.prior import METRICS, answer
 from models.prediction import TARGETS, BandArrays, Basis, InterferencePrediction, joined, unasked
 
 MOST_CELLS = 400_000  # scenes x slots x slots that are predicted at a time: about 100 MB
@@ -100,12 +100,11 @@ class LearnedPredictor:
     def _predict(self, scenes: SceneBatch, targets: Collection[str]) -> InterferencePrediction:
         prepared, scenes = self._of_table(scenes.table), given_own_cpus(scenes)
         scenes = scenes if prepared.table is scenes.table else replace(scenes, table=prepared.table)
-        analytic, result = answer(scenes, targets)
+        analytic, result, doubts = answer(scenes, targets)
         matrix = build_matrix(scenes, self.further, result)
         if not len(matrix.x):
             return analytic
         known = self._same_as_seen(scenes, prepared.same)
-        doubts = doubt_widths(scenes, result)
         estimate = self._estimate(self.throughput, scenes, matrix, known, analytic.throughput, doubts)
         if self.share is not None:
             estimate = self._with_share(self.share, scenes, matrix, known, analytic.throughput, doubts, estimate)

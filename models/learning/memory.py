@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Recalled:
     measured: Floats
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: tables are made when scenes first ask for them
 class Memory:
     """Effects on log(ratio) by names such as `victim|near|web-1k`, `neighbour|far|cpu` and `pair|near|web-1k|cpu`, and
     under the same names how many measured rows each rests on. `shrink` is how many rows of a pair count as much as
@@ -77,55 +78,40 @@ class Memory:
     def of_scenes(self, scenes: SceneBatch, known: Bools) -> Recalled:
         """The same for whole scenes at once, (S, N) each. `known` (rows of the table,) are the workloads that look as
         they did in training; others have no name."""
-        if not self.values and not self.count:
-            nothing = np.zeros(scenes.present.shape)
+        place = self._tables.place
+        used = np.flatnonzero(known)
+        index = np.zeros(len(known), dtype=np.int64)
+        index[used] = [place.get(scenes.table.names[at], 0) for at in used.tolist()]
+        row, tables = np.where(scenes.present, index[scenes.profile], 0), self._tables
+        nothing = np.zeros(scenes.present.shape)
+        if not row.any():
             return Recalled(nothing, nothing, nothing)
-        names = [name if one else "" for name, one in zip(scenes.table.names, known, strict=True)]
-        row = scenes.profile
         others = scenes.present[:, None, :] & ~np.eye(scenes.slots, dtype=bool)[None]
         overlap = cpu_overlap(scenes)
-        shares = dict(zip(DOMAINS, (overlap * others, (1 - overlap) * others), strict=True))
-        effect, times = np.zeros(scenes.present.shape), np.zeros(others.shape)
-        for domain, share in shares.items():
-            victim, neighbour = (self._vector(self.values, f"{role}|{domain}|", names) for role in _ROLES)
-            effect += victim[row] * share.sum(axis=2) + np.einsum("snm,sm->sn", share, neighbour[row])
-            of_pairs, counted = (
-                self._matrix(numbers, f"pair|{domain}|", names)[row[:, :, None], row[:, None, :]] * share
-                for numbers in (self.values, self.count)
-            )
-            effect += of_pairs.sum(axis=2)
-            times += counted
-        known_as = [sum(self._vector(self.count, f"{role}|{domain}|", names) for domain in DOMAINS) for role in _ROLES]
-        familiar = [np.asarray(one / (one + 2.0))[row] for one in known_as]
-        least = np.where(others, familiar[1][:, None, :], 1.0).min(axis=2, initial=1.0)
+        effect, times = nothing, np.zeros(others.shape)
+        pair = row[:, :, None], row[:, None, :]
+        for number, share in enumerate((overlap * others, (1 - overlap) * others)):
+            around = np.stack([np.ones(row.shape), tables.neighbour[number][row]], axis=2)
+            total, of_neighbours = np.moveaxis(share @ around, 2, 0)
+            effect = effect + tables.victim[number][row] * total + of_neighbours
+            effect = effect + (tables.pair[number][pair] * share).sum(axis=2)
+            times += tables.times[number][pair] * share
+        least = np.where(others, tables.familiar[1][row][:, None, :], 1.0).min(axis=2, initial=1.0)
         measured = np.where(others, times, np.inf).min(axis=2, initial=np.inf)
         here = self.on(scenes.platform)[:, None]
         return Recalled(
             np.where(scenes.present, effect, 0.0) * np.where(here, 1.0, self.elsewhere),
-            np.where(scenes.present, np.minimum(familiar[0], least), 0.0),
+            np.where(scenes.present, np.minimum(tables.familiar[0][row], least), 0.0),
             np.where(scenes.present & np.isfinite(measured), measured, 0.0),
         )
+
+    @cached_property
+    def _tables(self) -> _Tables:
+        return _Tables.of(self)
 
     def on(self, platform: NDArray[np.str_]) -> Bools:
         """Whether training saw a platform of this name; (S,)."""
         return np.isin(platform, [one.partition("/")[2] for one in self.platforms])
-
-    @staticmethod
-    def _vector(numbers: Mapping[str, float], prefix: str, names: Sequence[str]) -> Floats:
-        return np.array([numbers.get(prefix + name, 0.0) if name else 0.0 for name in names])
-
-    @staticmethod
-    def _matrix(numbers: Mapping[str, float], prefix: str, names: Sequence[str]) -> Floats:
-        matrix = np.zeros((len(names), len(names)))
-        position: dict[str, list[int]] = {}
-        for at, name in enumerate(names):
-            position.setdefault(name, []).append(at)
-        for key, value in numbers.items():
-            if key.startswith(prefix):
-                victim, _, neighbour = key.removeprefix(prefix).partition("|")
-                for one in position.get(victim, ()):
-                    matrix[one, position.get(neighbour, [])] = value
-        return matrix
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -157,6 +143,42 @@ class Memory:
 
 
 _ROLES = ("victim", "neighbour")
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """A memory as arrays over its U names, with place 0 for what has none: `victim`, `neighbour` (2, U + 1) and `pair`
+    (2, U + 1, U + 1) are effects by DOMAINS, `times` of each pair how often it was measured, `familiar` (2, U + 1) how
+    well each name is known as _ROLES."""
+
+    place: Mapping[str, int]
+    victim: Floats
+    neighbour: Floats
+    pair: Floats
+    times: Floats
+    familiar: Floats
+
+    @classmethod
+    def of(cls, memory: Memory) -> _Tables:
+        """The tables of all that a memory holds."""
+        names = sorted({name for key in (*memory.values, *memory.count) for name in key.split("|")[2:]})
+        place = {name: at for at, name in enumerate(names, start=1)}
+        size = len(place) + 1
+        single = {role: np.zeros((2, size)) for role in _ROLES}
+        counted = {role: np.zeros(size) for role in _ROLES}
+        both = {kind: np.zeros((2, size, size)) for kind in ("pair", "times")}
+        for numbers, of_values in ((memory.values, True), (memory.count, False)):
+            for key, value in numbers.items():
+                role, domain, *who = key.split("|")
+                at = tuple(place[name] for name in who)
+                if role == "pair" and len(at) == 2:
+                    both["pair" if of_values else "times"][(DOMAINS.index(domain), *at)] = value
+                elif role in single and len(at) == 1 and of_values:
+                    single[role][DOMAINS.index(domain), at[0]] = value
+                elif role in single and len(at) == 1:
+                    counted[role][at[0]] += value
+        known = np.stack([counted[role] / (counted[role] + 2.0) for role in _ROLES])
+        return cls(place, single["victim"], single["neighbour"], both["pair"], both["times"], known)
 
 
 def _terms(victim: str, around: Sequence[Neighbour]) -> list[tuple[str, float]]:

@@ -53,7 +53,8 @@ class Support:
 
     def of_squares(self, away: Floats, reach: float) -> Likeness:
         """The same from squared distances (R, K)."""
-        by_machine = np.exp(-away / (2 * reach**2)) @ self.count
+        near = away * (-1 / (2 * reach**2))
+        by_machine = np.exp(near, out=near) @ self.count
         similar = by_machine.sum(axis=1)
         machines = np.minimum(by_machine, 1.0).sum(axis=1)
         return Likeness(similar / (similar + HALF), similar, machines)
@@ -83,11 +84,20 @@ class Support:
 
 def squares(x: Floats, centres: Floats, scale: Floats, weight: Floats) -> Floats:
     """Weighted squared distances of rows (R, F) from centres (K, F) in spreads; (R, K)."""
-    known, there = ~np.isnan(x), ~np.isnan(centres)
-    one, other = np.where(known, x / scale, 0.0), np.where(there, centres / scale, 0.0)
-    apart = (one**2 * weight) @ there.T - 2 * (one * weight) @ other.T + (known * weight) @ (other**2).T
-    unlike = (known * weight) @ (~there).T + (~known * weight) @ there.T
-    return np.asarray(np.maximum(apart, 0.0) + MISSING * unlike)
+    used = np.flatnonzero(weight)
+    x, centres, scale, weight = x[:, used], centres[:, used], scale[used], weight[used]
+    known, there, columns = ~np.isnan(x), ~np.isnan(centres), len(used)
+    other = np.where(there, centres / scale, 0.0)
+    of_known = other**2 + MISSING * ~there - MISSING * there  # beside what all centres differ by where nothing is known
+    factors = np.concatenate([weight * part for part in (-2 * other, there, of_known)], axis=1)
+    terms = np.empty((len(x), 3 * columns))  # values, their squares, and which are known: one product of matrices
+    np.divide(x, scale, out=terms[:, :columns])
+    terms[:, :columns][~known] = 0.0
+    np.square(terms[:, :columns], out=terms[:, columns : 2 * columns])
+    terms[:, 2 * columns :] = known
+    found = terms @ factors.T
+    found += MISSING * (there @ weight)
+    return np.maximum(found, 0.0, out=found)
 
 
 def fit_support(x: Floats, importance: Floats, machine: Sequence[str], reach: float) -> Support:

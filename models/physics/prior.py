@@ -212,20 +212,25 @@ class PriorPredictor:
         return answer(given_own_cpus(scenes), targets)[0]
 
 
-def answer(scenes: SceneBatch, targets: Collection[str] = TARGETS) -> tuple[InterferencePrediction, PriorResult]:
-    """The prediction of scenes whose dedicated CPUs are given, and what it was made of."""
+def answer(
+    scenes: SceneBatch, targets: Collection[str] = TARGETS
+) -> tuple[InterferencePrediction, PriorResult, tuple[Floats, Floats]]:
+    """The prediction of scenes whose dedicated CPUs are given, what it was made of, and by how much doubt about demands
+    widens the range of throughput down and up, on the log scale; (S, N) each, 0 where no demand is in doubt."""
     here = scenes.present
     unknown = here & ((scenes.profile == 0) | mean_only(scenes))
     result, crowded = _solved(scenes)
+    around, own = _around(scenes, result, crowded, unknown, clock_spread(scenes, result.demands.cpu))
+    doubts = np.log(own.lower / around.lower), np.log(around.upper / own.upper)
     prediction = InterferencePrediction(
-        throughput=_around(scenes, result, crowded, unknown, clock_spread(scenes, result.demands.cpu)),
+        throughput=around,
         latency=latency_band(result.latency, scenes) if "latency" in targets else unasked(here),
         jitter=jitter_band(result.jitter, scenes) if "jitter" in targets else unasked(here),
         outside=unknown,
         pressure=result.cpu,
         devices=result.devices,
     )
-    return prediction, result
+    return prediction, result, (np.nan_to_num(doubts[0]), np.nan_to_num(doubts[1]))
 
 
 def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
@@ -253,9 +258,9 @@ def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
 
 def _around(
     scenes: SceneBatch, result: PriorResult, crowded: Floats | None, unknown: Bools, further: Floats | float = 0.0
-) -> BandArrays:
+) -> tuple[BandArrays, BandArrays]:
     """The prior's interval, (S, N): as it would be if everybody wanted more (`crowded`), or less, than expected, and
-    the prior's own.
+    the prior's own, which comes second.
 
     The deviations are those of the doubt about each one's demand, so that less evidence never narrows it. `further`
     is added to the half width.
@@ -269,7 +274,7 @@ def _around(
     up = left_out.up(prior_spread(throughput, unknown), further)
     own = replace(band(throughput, up, ceiling=CEILING), lower=least(throughput))
     if crowded is None:
-        return own
+        return own, own
     crowded = np.where(scenes.present, crowded, np.nan)
     lower = np.minimum(own.lower, least(crowded))
     upper = own.upper.copy()
@@ -280,18 +285,7 @@ def _around(
         quiet = np.where(some.present, solve(some, -SURE).throughput, np.nan)
         wide = prior_spread(quiet, unknown[rows]) + np.broadcast_to(further, (len(scenes), 1))[rows]
         upper[rows] = np.maximum(upper[rows], band(quiet, wide, ceiling=CEILING).upper)
-    return BandArrays(own.expected, lower, upper)
-
-
-def doubt_widths(scenes: SceneBatch, result: PriorResult) -> tuple[Floats, Floats]:
-    """By how much doubt about demands widens the interval of T/B in `result` down and up, on the log scale; (S, N)
-    each, 0 where no demand is in doubt."""
-    nobody = np.zeros(scenes.present.shape, dtype=bool)
-    if not doubted(scenes):
-        return np.zeros(nobody.shape), np.zeros(nobody.shape)
-    own, wide = (_around(scenes, result, more, nobody) for more in (None, solve(scenes, SURE).throughput))
-    down, up = np.log(own.lower / wide.lower), np.log(wide.upper / own.upper)
-    return np.nan_to_num(down), np.nan_to_num(up)
+    return BandArrays(own.expected, lower, upper), own
 
 
 def latency_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:
