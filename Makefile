@@ -104,7 +104,7 @@ test-libvirt: setup lab-tools  ## real guests under a libvirtd of the test's own
 test-cluster: setup  ## training and replays on the workers of a real Dask cluster on loopback; downloads Dask
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r tests/cluster/requirements.txt \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r tests/cluster/requirements.txt
-	$(BIN)/python -m pytest tests/models/test_models_executor.py tests/advisor/replay/test_replay_spread.py
+	$(BIN)/python -m pytest tests/models/test_models_executor.py tests/models/test_models_training_workers.py tests/advisor/replay/test_replay_spread.py
 
 test-guests: setup  ## the lab's own guests in QEMU, KVM or not (Debian, root); downloads a kernel once
 	$(call apt_install,$(GUEST_TOOLS))

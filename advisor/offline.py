@@ -225,11 +225,13 @@ def profile_series(settings: Settings, instance_id: str, *, since: str) -> Insta
     return profiles.profile_seen(promql.read(settings, instance_id, since=since, now=datetime.now(UTC)), instance_id)
 
 
-def train(datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None) -> Path:
+def train(
+    datasets: Sequence[Path], *, settings: Settings, progress: Progress | None = None, cluster: str | None = None
+) -> Path:
     """Fit a model on dataset directories; returns the folder of its artifact, a candidate until it is activated."""
     from advisor.lifecycle import training
 
-    return training.train(datasets, settings.model_dir, progress)
+    return training.train(datasets, settings.model_dir, progress, cluster)
 
 
 def datasets_to_learn(folder: Path) -> list[Path]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -27,7 +26,7 @@ def spread(
 
     Tasks run on the Dask `cluster` with this address, else in at most `processes`, None = one per usable CPU; a single
     task or process runs here. Function and tasks must be picklable and belong to a module. Errors of tasks are raised,
-    and those of `running`.
+    and those of `of_workers`.
     """
 
     def done(count: int) -> None:
@@ -35,17 +34,16 @@ def spread(
             progress(f"{count} of {len(tasks)} runs done", count / max(len(tasks), 1))
 
     done(0)
-    with running(min(processes or usable_cpus(), max(len(tasks), 1)), cluster) as run:
+    with of_workers(), executor(min(processes or usable_cpus(), max(len(tasks), 1)), cluster) as run:
         return each(run, function, tasks, done)
 
 
 @contextmanager
-def running(processes: int | None, cluster: str | None) -> Iterator[Executor]:
-    """As `models.executor.executor`, with its errors in the advisor's words: InvalidInput for a wrong address,
-    ProcessLost where a process or every worker of the cluster is lost, or none can be reached."""
+def of_workers() -> Iterator[None]:
+    """Errors of `models.executor` in the advisor's words: InvalidInput for a wrong address, ProcessLost where a process
+    or every worker of the cluster is lost, or none can be reached."""
     try:
-        with executor(processes, cluster) as run:
-            yield run
+        yield
     except NoClusterError as error:
         raise InvalidInput(str(error), field="cluster") from error
     except WorkersLostError as error:

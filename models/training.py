@@ -17,6 +17,7 @@ from models.data.dataset import Dataset, DatasetError, load_dataset
 from models.data.status import check_learnable
 from models.data.window_dataset import holds_windows
 from models.evaluation.gate import gate
+from models.executor import executor
 from models.features.examples import OUTCOME_OF_TARGET, build_examples, further_metrics
 from models.features.probe_features import usual_host, with_probe_features
 from models.features.window_weights import weighted
@@ -25,12 +26,22 @@ from models.learning.fitted_target import LEAST_ROWS, FittedTarget, fit_target
 from models.learning.learned_predictor import LearnedPredictor
 
 Progress = Callable[[str, float], None]
+MANY_COLOCATIONS = 5000  # with fewer a training is over about when another process has started
 LIBRARIES = ("lightgbm", "numpy", "scikit-learn", "scipy")
 
 
-def train(datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None) -> Path:
+def train(
+    datasets: Sequence[Path],
+    model_dir: Path,
+    progress: Progress | None = None,
+    *,
+    processes: int | None = None,
+    cluster: str | None = None,
+) -> Path:
     """Fit on dataset directories and write an artifact below `model_dir`; returns its directory.
 
+    The fits run in so many `processes`, None = in one for few co-locations and else in one for each CPU, or on the Dask
+    `cluster` with this address; the model is the same. Its errors are those of `models.executor.executor`.
     DatasetError when a dataset is broken or all of them together hold too few measured rows to learn from, OSError
     when the artifact cannot be written.
     """
@@ -42,7 +53,10 @@ def train(datasets: Sequence[Path], model_dir: Path, progress: Progress | None =
         if one.artefacts.rows:
             say(f"{one.name}: {one.artefacts}", 0.02)
     artifact.check_writable(model_dir)
-    predictor = fit_predictor(loaded, progress=lambda what, done: say(what, 0.05 + 0.9 * done))
+    if processes is None and sum(len(one.colocations) for one in loaded) < MANY_COLOCATIONS:
+        processes = 1
+    with executor(processes, cluster) as run:
+        predictor = fit_predictor(loaded, progress=lambda what, done: say(what, 0.05 + 0.9 * done), run=run)
     say("writing the artifact", 0.97)
     path = artifact.save(model_dir, predictor, _card(loaded, predictor))
     say("done", 1.0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.domain import ModelCard
 from advisor.errors import BrokenArtifact, InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.parallel import of_workers
 from advisor.prediction import active
 from advisor.progress import Progress
 from advisor.validation import check_unique
@@ -23,16 +24,19 @@ if TYPE_CHECKING:
     from models.evaluation.run import Evaluation
 
 
-def train(datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None) -> Path:
+def train(
+    datasets: Sequence[Path], model_dir: Path, progress: Progress | None = None, cluster: str | None = None
+) -> Path:
     """Fit a model on dataset directories and write its artifact below `model_dir`; returns the artifact's folder.
 
-    InvalidInput when a dataset breaks a rule, OutOfSpace or StorageUnavailable when the artifact cannot be written.
+    InvalidInput when a dataset breaks a rule, and where the address of the Dask `cluster` is none; ProcessLost where
+    that cannot be reached or is lost; OutOfSpace or StorageUnavailable when the artifact cannot be written.
     """
     from models import training
 
     _check_datasets(datasets, "training")
-    with speaking(model_dir):
-        return training.train(datasets, model_dir, progress)
+    with speaking(model_dir), of_workers():
+        return training.train(datasets, model_dir, progress, cluster=cluster)
 
 
 def evaluate(

@@ -15,7 +15,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli.cards import print_verdict
 from api.cli.endings import stop_event
-from api.cli.options import AsJson, Database, ModelDir, settings
+from api.cli.options import AsJson, Cluster, Database, ModelDir, settings
 from api.cli.output import clean, figure, print_json, print_table, progress, say
 from api.schemas.commands import TrainingOut
 
@@ -54,6 +54,7 @@ def train(
             "where windows showed it to be worse than the prior.",
         ),
     ] = False,
+    cluster: Cluster = None,
     register: Annotated[
         bool, typer.Option("--register/--no-register", help="Register the model in the database as a candidate.")
     ] = True,
@@ -82,7 +83,7 @@ def train(
                     _look_back(advisor, as_json=as_json)
                 folders += advisor.telemetry_datasets(span_s)
         with progress() as advance:
-            artifact = offline.train(folders, settings=chosen, progress=advance)
+            artifact = offline.train(folders, settings=chosen, progress=advance, cluster=cluster)
         _take_in(artifact, chosen, register=register, auto=auto, as_json=as_json)
 
     if pause_s is None:
