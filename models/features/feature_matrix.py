@@ -58,10 +58,10 @@ def build_matrix(scenes: SceneBatch, further: Sequence[str] = (), prior: PriorRe
     on the same CPUs and over all. `prior` is what `solve` says of these scenes, if it is known.
     """
     prior = solve(scenes) if prior is None else prior
-    others = scenes.present[:, None, :] & ~np.eye(scenes.slots, dtype=bool)[None]
+    others = np.asarray(scenes.present[:, None, :] & ~np.eye(scenes.slots, dtype=bool)[None], dtype=np.float64)
     beside = cpu_overlap(scenes) * others
-    columns = _analytic(prior) | _demands(scenes, prior, beside, others * 1.0) | _settings(scenes, beside)
-    columns |= _further(scenes, further, beside, others * 1.0)
+    columns = _analytic(prior) | _demands(scenes, prior, beside, others) | _settings(scenes, beside)
+    columns |= _further(scenes, further, beside, others)
     curve_names, curves = curve_columns(scenes)
     scene, slot = np.nonzero(scenes.present)
     names = (*columns, *curve_names)

@@ -97,7 +97,7 @@ def squares(x: Floats, centres: Floats, scale: Floats, weight: Floats) -> Floats
     terms[:, 2 * columns :] = known
     found = terms @ factors.T
     found += MISSING * (there @ weight)
-    return np.maximum(found, 0.0, out=found)
+    return np.asarray(np.maximum(found, 0.0, out=found))
 
 
 def fit_support(x: Floats, importance: Floats, machine: Sequence[str], reach: float) -> Support:

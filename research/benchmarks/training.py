@@ -96,11 +96,12 @@ def main() -> None:
     options = parser.parse_args()
     of_cluster = ["--cluster", options.cluster] if options.cluster else []
     if options.one:
-        print(json.dumps(measured(*options.one, options.cluster)))
+        rows, processes = options.one
+        print(json.dumps(measured(rows, processes, options.cluster)))
         return
-    for rows in options.rows.split(","):
-        for processes in ["1"] if options.cluster else options.processes.split(","):
-            row = apart("training", "--one", rows, processes, *of_cluster)
+    for size in options.rows.split(","):
+        for count in ["1"] if options.cluster else options.processes.split(","):
+            row = apart("training", "--one", size, count, *of_cluster)
             print(json.dumps({**circumstances(), **row}), flush=True)
 
 
