@@ -25,6 +25,11 @@ PLATFORM = "platform."  # before what probes found on a host among the metrics
 LEAST = 1e-3  # shares and rates below it are all alike
 # Of the neighbours, what presses: its growth never helps on the ratio itself, at the same analytic result.
 _PRESSING = frozenset({"cpu", "disk", "net", "memory", "pages", "switches", "events", "cache"})
+# What holds an instance back, and how it is isolated. Where training had one value of such a column, another one is
+# another kind of question; that of a count or a demand is not.
+KINDS = frozenset(
+    {"cap", "weight", "beside cap", "choice", "driver apart", *(f"analytic {name}" for name in RESOURCES)}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import numpy as np
 from models.arrays import Bools, Floats, Ints
 from models.executor import Here, each
 from models.features.examples import Examples
+from models.features.feature_matrix import KINDS
 from models.features.folds import (
     Fold,
     elsewhere_folds,
@@ -190,17 +191,19 @@ class JudgedPart:
 
 @dataclass(frozen=True, slots=True)
 class _FoldTask:
-    """A fit without one fold, and the rows of that fold (J, F); `machine` (R,) labels of the training rows."""
+    """A fit without one fold, and the rows of that fold (J, F); `machine` (R,) labels of the training rows, and `kinds`
+    (F,) as `fit_support` takes it."""
 
     fit: LearnerTask
     machine: tuple[str, ...]
     test: Floats
+    kinds: tuple[bool, ...]
 
 
 def _fit_fold(task: _FoldTask) -> tuple[Floats, Floats, Floats]:
     """What the learner says of the fold's rows, how its members differ, and how near training is for each reach."""
     learner = fit_learner(task.fit)
-    support = fit_support(task.fit.x, learner.importance, task.machine, REACHES[0])
+    support = fit_support(task.fit.x, learner.importance, task.machine, REACHES[0], task.kinds)
     away = squares(task.test, support.centres, support.scale, support.weight)
     near = [support.of_squares(away, reach).value for reach in REACHES]
     return (*learner.predict(task.test), np.stack(near, axis=1))
@@ -227,9 +230,14 @@ def fit_target(
     memory, remembered = _remember(rows, judged, trust, reach, target)
     say(f"{target}: fitting", 0.85)
     learner = fit_learner(task)
-    support = fit_support(task.x, learner.importance, machine, reach)
+    support = fit_support(task.x, learner.importance, machine, reach, _kinds(examples))
     say(f"{target}: calibrating", 0.95)
     return _calibrated(rows, examples, target, judged, (learner, support, trust, reach), memory, remembered)
+
+
+def _kinds(examples: Examples) -> tuple[bool, ...]:
+    """Which columns of `with_base` say what kind of question a row is."""
+    return (*(name in KINDS for name in examples.names), False)
 
 
 def _task(rows: GroupedExamples, seed: int) -> LearnerTask:
@@ -274,7 +282,7 @@ def _left_out(
 ) -> list[JudgedPart]:
     planned = _planned(rows.examples, target, seed)
     tasks = [
-        _FoldTask(_part(task, train), tuple(machine[row] for row in train), task.x[test])
+        _FoldTask(_part(task, train), tuple(machine[row] for row in train), task.x[test], _kinds(rows.examples))
         for _, folds in planned
         for train, test in folds
     ]

@@ -15,8 +15,8 @@ MOST_MACHINES = 64  # that are told apart; further ones count as one
 HALF = 3.0  # measured rows like a question with which half of the way is gone
 MISSING = 1.0  # how far apart, in spreads of a column, a known value and an unknown one are
 LEAST_SPREAD = 0.05  # of a column: all are shares, ratios or logarithms
-# A column that never varied in training gave nothing to the trees, and nothing shows that it does not matter. So one
-# such column counts as much as all others together, in units of a tenth: of a share, or of a factor e.
+# A column of settings or limits that never varied in training gave nothing to the trees, and nothing shows that it
+# does not matter. So one counts as much as all others together, in units of a tenth: of a share, or of a factor e.
 UNTRIED_SPREAD, UNTRIED_WEIGHT = 0.1, 1.0
 UNVARIED = 1e-6  # the spread of a column that has one value
 
@@ -100,16 +100,18 @@ def squares(x: Floats, centres: Floats, scale: Floats, weight: Floats) -> Floats
     return np.asarray(np.maximum(found, 0.0, out=found))
 
 
-def fit_support(x: Floats, importance: Floats, machine: Sequence[str], reach: float) -> Support:
+def fit_support(
+    x: Floats, importance: Floats, machine: Sequence[str], reach: float, kinds: Sequence[bool] | None = None
+) -> Support:
     """Centres at random rows, as many of each machine as its part of the root of its rows; each row belongs to the
-    nearest."""
+    nearest. `kinds` (F,) says of which columns another value than the only one in training makes a row unlike."""
     known = ~np.isnan(x)
     count = np.maximum(known.sum(axis=0), 1)
     mean = np.where(known, x, 0.0).sum(axis=0) / count
     spread = np.sqrt(np.where(known, (x - mean) ** 2, 0.0).sum(axis=0) / count)
     even = np.full(x.shape[1], 1 / x.shape[1])
     weight = importance if importance.sum() > 0 else even
-    untried = known.any(axis=0) & (spread < UNVARIED)
+    untried = known.any(axis=0) & (spread < UNVARIED) & (False if kinds is None else np.array(kinds))
     scale = np.where(untried, UNTRIED_SPREAD, np.maximum(spread, LEAST_SPREAD))
     weight = np.where(untried, UNTRIED_WEIGHT, weight)
     which = np.minimum(np.unique(np.array(machine), return_inverse=True)[1], MOST_MACHINES - 1)
