@@ -10,7 +10,7 @@ import pytest
 
 from advisor.domain import ClassSizing, Host, Instance, Inventory, IsolationSettings, Pinning, PlanRequest
 from advisor.service import Advisor
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from tests.api.api_client import Client
 
 FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
@@ -96,7 +96,7 @@ def test_a_plan_of_sizes_shows_what_they_save_beside_what_they_risk(
 
 def test_the_page_of_a_tuning_shows_who_sits_where_before_and_after(client: Client, advisor: Advisor) -> None:
     hosts = (Host("k1", "kvm", 4, 8192),)
-    wants = {"cpu": Demand(mean=0.6, spread=0.1)}
+    wants: dict[Resource, Demand] = {"cpu": Demand(mean=0.6, spread=0.1)}
     pinned = IsolationSettings(pinning=Pinning(((0,),)))
     there = tuple(Instance(name, 1, 512, host="k1", demand=wants, settings=pinned) for name in ("va", "vb"))
     advisor.inventory.put(Inventory(hosts, there), mode="merge", generation=None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -189,13 +191,18 @@ def test_every_end_of_every_pair_is_steered() -> None:
             assert int(mask.replace(",", ""), 16) == 2, (namespace, device)
 
 
+def _ended(running: Any) -> bool:
+    return running.returncode is not None
+
+
 @pytest.mark.lab
 def test_routers_stand_in_a_row_before_the_generators_and_each_answers() -> None:
     probe = ProbeWorkload("hops", 5, ("--every", "0.02", "--hops", "4"))
     with containers([placed(0), placed(1)], [probe, probe], wiring=Wiring(routers=3)) as (one, other):
         for container in (one, other):
             running = container.start(container.workload.work(container.site, 0, None))
-            assert wait_until(lambda running=running: running.returncode is not None, 20), running.errors()
+            ended = functools.partial(_ended, running)
+            assert wait_until(ended, 20), running.errors()
             report = json.loads(running.output())
             way = ["10.78.3.1", "10.78.2.1", "10.78.1.1", container.site.address]
             assert report["circumstances"]["path"].split(" > ") == way

@@ -14,12 +14,12 @@ from models.data.dataset import load_dataset
 from models.data.window_dataset import holds_windows
 from models.features.examples import build_examples
 from models.prediction import InterferencePrediction
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from profiler.observed import Colocation, Outcome
 from tests.advisor.service.service_clock import Clock
 from tests.advisor.service.two_models import Sure
 
-BUSY = {"cpu": Demand(0.9, spread=0.0, common=0.0, origin="measured", windows=300.0)}
+BUSY: dict[Resource, Demand] = {"cpu": Demand(0.9, spread=0.0, common=0.0, origin="measured", windows=300.0)}
 DB = Instance("db-3", vcpus=1, host="h1", demand=BUSY)
 WEB = Instance("web-9", vcpus=1, demand=BUSY)
 OTHER = Instance("batch-1", vcpus=1, host="h2", demand=BUSY)
