@@ -231,9 +231,7 @@ def _where(work: Callable[[], object]) -> dict[str, float]:
                 shares[share] += 1000 * spent
         shares["predict"] += 1000 * spent if place == "learned_predictor.py:predict" else 0.0
         shares["prior"] += 1000 * spent if place == "prior.py:solve" else 0.0
-        shares["trees"] += (
-            1000 * spent if place in {"basic.py:__inner_predict_np2d", "trees.py:__call__"} else 0.0
-        )
+        shares["trees"] += 1000 * spent if place in {"basic.py:__inner_predict_np2d", "trees.py:__call__"} else 0.0
     return {name: round(value, 2) for name, value in shares.items()}
 
 
