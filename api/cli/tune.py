@@ -53,9 +53,12 @@ def tune(
         cloud = cloud_of(service)
     elif inventory is not None:
         cloud = offline.load_inventory(inventory)
+    named = ids_of("HOST", host, cloud.hosts)
+    if missing := sorted(set(named or ()) - {one.id for one in cloud.hosts}):
+        raise InvalidInput(f"HOST: there is no host {missing[0]}")
     request = PlanRequest(
         kind="tune",
-        hosts=ids_of("HOST", host, cloud.hosts),
+        hosts=named,
         objective=objective,
         commands=commands,
         time_limit_s=time_limit,

@@ -145,7 +145,7 @@ def _too_few_on_platforms(table: HeldOutPredictions) -> bool:
 
 
 def _worse_somewhere(table: HeldOutPredictions) -> Iterator[str]:
-    """Campaigns that were left out and are told worse than by the prior, beyond noise."""
+    """Campaigns that were left out and are predicted worse than by the prior, beyond noise."""
     names, which = np.unique(np.array(table.platform), return_inverse=True)
     if table.protocol != "unseen_campaign" or len(names) < 2:
         return

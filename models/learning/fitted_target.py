@@ -54,7 +54,7 @@ FEW_UNITS = 4  # campaigns: with fewer, members of the learner miss families of 
 TRUSTS = (0.5, 0.25, 0.0)  # parts of the correction that are tried on what was left out …
 REACHES = (1.0, 0.5, 0.25)  # … and distances at which training counts as near, in spreads
 UNTRIED = 0.5  # of the correction, and of what is remembered, elsewhere: where nothing could be left out
-WORSE = 2.0  # a campaign that is told worse counts as much as so many that are told better
+WORSE = 2.0  # a campaign that is predicted worse counts as much as so many that are predicted better
 ELSEWHERE = (0.0, 0.25, 0.5, 0.75, 1.0)  # parts of what is remembered by name that are tried on other machines
 HIGHEST = {"throughput": 1.0, "latency": 1000.0, "jitter": 1000.0, "share": 1.0}
 LOWEST = {"throughput": 1e-3, "latency": 0.5, "jitter": 1e-3, "share": 1e-3}
@@ -323,9 +323,9 @@ def _planned(examples: Examples, target: str, seed: int) -> list[tuple[str, list
 
 
 def _believed(rows: GroupedExamples, judged: Sequence[JudgedPart], target: str) -> tuple[float, float]:
-    """The trust and the reach with which left-out campaigns are told best.
+    """The trust and the reach with which left-out campaigns are predicted best.
 
-    Each campaign counts once, and WORSE times where it is told worse than by the analytic model.
+    Each campaign counts once, and WORSE times where it is predicted worse than by the analytic model.
     """
     first = next((one for one in judged if TIER_OF[one.protocol] == "elsewhere"), None)
     if first is None:

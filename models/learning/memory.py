@@ -268,8 +268,8 @@ def fit_memory(
     """The memory of grouped rows, and what it would have said of each without that row's fold, 0 where that is nothing.
 
     `residual` (G,) is what is left of the log ratio when trees answer that never saw the row's pair; nan = no answer.
-    `folds` leave out pairs. The penalty of names is the one with which left-out pairs are told best, or names have no
-    effect of their own. `base` (G,) are the ratios that errors are relative to.
+    `folds` leave out pairs. The penalty of names is the one with which left-out pairs are predicted best, or names have
+    no effect of their own. `base` (G,) are the ratios that errors are relative to.
     """
     design = MemoryDesign.of(victims, neighbours)
     usable = np.isfinite(residual)

@@ -11,7 +11,7 @@ import numpy as np
 from models.arrays import Floats, Ints
 
 MOST_CENTRES = 192  # that stand for all rows: of more, each has a few rows around it
-MOST_MACHINES = 64  # that are told apart; further ones count as one
+MOST_MACHINES = 64  # that are distinguished; further ones count as one
 HALF = 3.0  # measured rows like a question with which half of the way is gone
 MISSING = 1.0  # how far apart, in spreads of a column, a known value and an unknown one are
 LEAST_SPREAD = 0.05  # of a column: all are shares, ratios or logarithms

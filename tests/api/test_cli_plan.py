@@ -192,7 +192,18 @@ def test_tune_frees_what_is_pinned_badly_on_the_host_that_is_named() -> None:
     assert cli_runs.run("tune", "pinned.yaml", "h2").stdout.splitlines()[0] == "Already fine: nothing is to be done."
 
 
-@pytest.mark.parametrize("asked", [(), ("h1", "--all"), ("h9",)])
-def test_tune_needs_a_host_that_is_there_or_all(asked: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ((), "name a host, or give --all"),
+        (("h1", "--all"), "name a host, or give --all"),
+        (("h9",), "HOST: there is no host h9"),
+        (("h1,h9",), "HOST: there is no host h9"),
+    ],
+)
+def test_tune_needs_a_host_of_the_cloud_or_all_and_the_error_names_what_was_typed(
+    asked: tuple[str, ...], why: str
+) -> None:
     Path("pinned.yaml").write_text(PINNED, encoding="utf-8")
-    assert cli_runs.run("tune", "pinned.yaml", *asked).exit_code == 2
+    refused = cli_runs.run("tune", "pinned.yaml", *asked)
+    assert (refused.exit_code, why in refused.output + refused.stderr) == (2, True)
