@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from models.arrays import Floats, Ints
 from models.learning.trees import TreeEnsembles
 
+LEAST_OF_MEMBER = 4  # rows that a member learns from: LightGBM refuses to bag fewer than two
 MEMBERS = 5
 MANY_ROWS = 20_000
 # How much members may differ, in variances of the log ratio beside the square of what they say, before half of it is
@@ -107,7 +108,10 @@ def boosting_params(rows: int, seed: int) -> dict[str, Any]:
 
 
 def _parts(unit: Ints, seed: int) -> Ints:
-    """The member that misses each row; units go to the parts in turn, the largest first, each to the smallest part."""
+    """The member that misses each row; units go to the parts in turn, the largest first, each to the smallest part.
+
+    Rows go to random parts where units would leave a member fewer than LEAST_OF_MEMBER rows.
+    """
     names, which, count = np.unique(unit, return_inverse=True, return_counts=True)
     if MEMBERS < 2:
         return np.full(len(unit), -1)
@@ -117,6 +121,8 @@ def _parts(unit: Ints, seed: int) -> Ints:
     for name in np.argsort(-count, kind="stable").tolist():
         part[name] = int(size.argmin())
         size[part[name]] += count[name]
+    if len(unit) - size.max() < LEAST_OF_MEMBER:
+        return np.asarray(np.random.default_rng(seed).permutation(len(unit)) % MEMBERS)
     return part[which]
 
 

@@ -132,3 +132,11 @@ def test_calibrated_bounds_hold_in_nine_of_ten_new_rows() -> None:
     down, up = found.half_widths(new.hints, np.full(5000, True), new.familiar, new.nearness, new.own)
     assert ((new.error >= -down) & (new.error <= up)).mean() == pytest.approx(0.9, abs=0.025)
     assert (new.error >= -down).mean() == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize("of_the_largest", [13, 12, 9])
+def test_members_learn_where_one_campaign_has_nearly_all_rows(of_the_largest: int) -> None:
+    unit = np.where(np.arange(13) < of_the_largest, 0, 1)
+    x = np.arange(13.0).reshape(-1, 1)
+    task = LearnerTask(x, np.full(13, 0.2), np.ones(13), unit, np.zeros(1, np.int8), 0)
+    assert fit_learner(task).predict(x)[0] == pytest.approx(np.full(13, 0.2), abs=0.1)

@@ -24,7 +24,8 @@ from profiler.parse.run_queue import parse_run_queue
 from tests.packaging import units
 from tests.profiler.real_container import RealContainers
 
-pytestmark = pytest.mark.lab
+# The program remembers so many groups: those of other tests beside it would push out the ones asked for.
+pytestmark = [pytest.mark.lab, pytest.mark.measured]
 ROOT = Path(__file__).parents[2]
 BUSY = ["perl", "-e", "1 while 1"]
 # Waits of a moment at a time for a CPU: sleeps that end while the hog runs.
