@@ -33,7 +33,7 @@ class HostKindTraits:
     end, because none is interrupted before its slice is over. `work_astray`: by how much waits are longer while
     some CPU idles, because work does not find it at once. Both were chosen on the containers of
     datasets/container-contention, on one and two CPUs, Linux 6.18, and `work_astray` so that programs with bursts of 5
-    ms on two CPUs are met as well (docs/results.md, contention). `turn_ms`: how long an instance that never
+    ms on two CPUs are met as well (research/results/contention.md). `turn_ms`: how long an instance that never
     blocks keeps a CPU: sched_credit_tslice_ms of Xen (xen-command-line); Linux's base slice, 0.75 ms times 1 + log2
     of up to 8 CPUs (kernel/sched/fair.c).
 

@@ -36,7 +36,7 @@ the tables hold them. When they are read,
 TAIL = """
 Without `dataset.yaml`: `container-contention` (real containers on one or two CPUs, what each got second by second,
 measured on 2026-11-23) and `simulated-contention` (random hosts of 2 to 128 CPUs, simulated). Both judge
-[contention](results.md#contention-on-hosts-of-2-to-128-cpus) and have no pairs to learn from.
+[contention](../research/results/contention.md#contention-on-hosts-of-2-to-128-cpus) and have no pairs to learn from.
 """
 
 

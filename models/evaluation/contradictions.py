@@ -1,6 +1,6 @@
 """When what was measured contradicts what was predicted: a one-sided cumulative sum per instance, one number of state.
 
-How often it errs at steady load: docs/results.md, "Alarms".
+How often it errs at steady load: research/results/cloud.md, "Alarms".
 """
 
 from __future__ import annotations
