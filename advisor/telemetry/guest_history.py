@@ -1,7 +1,7 @@
 """Demand over time from the history that a virtualization system keeps of its own guests: windows, and means before.
 
 A mean over half an hour tells how much and at which hour, and takes the shape of a half hour that was seen in windows
-(`models.profiling.half_hours`). Waiting is the least that pressure tells. docs/decisions/0083 says what this rests on.
+(`models.profiling.half_hours`). Waiting is the least that pressure tells. Decision 83 says what this rests on.
 """
 
 from __future__ import annotations
