@@ -141,7 +141,7 @@ class Oracle:
 
     def value(self, layouts: Sequence[Layout], *, in_time: bool = False) -> Valued:
         """The value of each layout by what is expected (`worth`); a limit that does not hold costs BROKEN and what is
-        lacking. With `in_time` those that the clock leaves no time for are worth -inf."""
+        lacking, and each cap that is set or lowered PIN_GAIN: for less, no tenant is throttled. With `in_time` those that the clock leaves no time for are worth -inf."""
         step = max(CELLS // max(self.scene.affinity[0].size, 1), 1)
         parts = []
         for at in range(0, len(layouts), step):
@@ -161,7 +161,8 @@ class Oracle:
         lacking = _lacking(self.limits.least, kept) + _lacking(-self.limits.short, -short)
         if not np.isnan(self.limits.latency).all():
             lacking += _lacking(1 / self.limits.latency, 1 / result.latency)
-        return Valued(worth(kept, self.objective) - BROKEN * lacking.sum(axis=1), kept)
+        harsh = scoring.PIN_GAIN * (scenes.cap < self.scene.cap).sum(axis=1)
+        return Valued(worth(kept, self.objective) - BROKEN * lacking.sum(axis=1) - harsh, kept)
 
 
 def worth(kept: Floats, objective: Objective) -> Floats:

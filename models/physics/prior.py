@@ -32,6 +32,7 @@ from models.physics.hyperthreads import sibling_speed
 from models.physics.kinds import holds, trait
 from models.physics.latency import latency_and_jitter
 from models.physics.max_min import fill
+from models.physics.own_cap import delivered_under_cap
 from models.physics.ranges import UnmodelledWaits
 from models.physics.synced_writes import FLUSHES, flush_speed
 from models.prediction import TARGETS, BandArrays, CpuPressure, DevicePressure, InterferencePrediction, rows_of, unasked
@@ -121,13 +122,14 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     domain = driver, whole, _driver_weight(scenes, driver)
     shared = cpu_contention_of(scenes, cpu, domain, waits, deviations, fluid=fluid)
     asked = np.minimum(cpu, scenes.cap)
+    delivered = np.where(lasting, delivered_under_cap(scenes, want), held)
     own = np.where(lasting, shared.pressure.share, _reached(shared.fair, asked, want.cpu + threads))
     # Instances whose demand over time is known yield to the driver domain while they wait for it; saturating ones ask
     # on (N5: two servers and Dom0 hold a third of one CPU each).
     sure, beside = (fill(part, driver, np.ones_like(driver)) for part in (shared.driver, shared.driver_run))
     served = _reached(np.where(lasting, np.maximum(sure, beside), sure), driver, want.driver * price)
     limits = np.stack(
-        [np.minimum(np.minimum(own, held), flushed), np.where(apart[:, None], served, 1.0), *devices], axis=2
+        [np.minimum(np.minimum(own, delivered), flushed), np.where(apart[:, None], served, 1.0), *devices], axis=2
     )
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
     share = limits.min(axis=2)
