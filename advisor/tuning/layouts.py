@@ -140,8 +140,11 @@ class Oracle:
         return {name: np.stack([getattr(one, name) for one in layouts]) for name in PER_SLOT}
 
     def value(self, layouts: Sequence[Layout], *, in_time: bool = False) -> Valued:
-        """The value of each layout by what is expected (`worth`); a limit that does not hold costs BROKEN and what is
-        lacking, and each cap that is set or lowered PIN_GAIN: for less, no tenant is throttled. With `in_time` those that the clock leaves no time for are worth -inf."""
+        """The value of each layout by what is expected (`worth`).
+
+        A limit that does not hold costs BROKEN and what is lacking, and each cap that is set or lowered PIN_GAIN: for
+        less, no tenant is throttled. With `in_time` layouts that the clock leaves no time for are worth -inf.
+        """
         step = max(CELLS // max(self.scene.affinity[0].size, 1), 1)
         parts = []
         for at in range(0, len(layouts), step):
