@@ -1,11 +1,12 @@
 """Newcomers placed one after the other on clouds of large hosts that nobody profiled, by the product and by rules.
 
     python -m research.benchmarks.newcomers [--seeds 24] [--busy 6] [--newcomers 100] [--kinds] [--never-known]
-        [--spread 0.76]
+        [--spread 0.76] [--model DIR]
 
 The clouds are those of `research.benchmarks.proxlb.cluster`: 12 hosts of 64 CPUs and 150 VMs, the last of which come
 anew. Of those that are there size and mean CPU time are known, of a newcomer its size until it is there, and its name.
-With `--kinds` a name tells what the VM is, and VMs of a kind want alike; with `--never-known` nobody ever learns what
+The analytic model answers, or the trained one of `--model`, beside which the analytic one is a policy of its own. With
+`--kinds` a name tells what the VM is, and VMs of a kind want alike; with `--never-known` nobody ever learns what
 newcomers want, as where all come at once. Demand varies by `--spread` of its mean, of which nobody is told, and an
 event simulation judges.
 """
@@ -18,16 +19,18 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from advisor.domain import Instance, Inventory, Objective, PlacementRequest
 from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor
+from advisor.prediction.active import ActivePredictor, load
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats
 from models.physics.prior import PriorPredictor
+from models.prediction import Predictor
 from profiler.demand import Demand
 from research import markdown
 from research.benchmarks.clouds.runs import interval
@@ -101,14 +104,14 @@ def _of_kinds(inventory: Inventory, seed: int, busy: float) -> Inventory:
     return replace(inventory, instances=tuple(instances))
 
 
-def product(objective: Objective, arrivals: NewcomerCluster) -> Sequence[int]:
+def product(objective: Objective, predictor: Predictor, arrivals: NewcomerCluster) -> Sequence[int]:
     """Ask about each newcomer in turn, and put it on the host that the answer names first."""
     hosts = arrivals.cluster.inventory.hosts
     position = {host.id: at for at, host in enumerate(hosts)}
     seen = dict.fromkeys(position, NOW)
     inventory = Inventory(hosts, arrivals.residents)
     snapshot = ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
-    context = QuestionContext(ActivePredictor(PriorPredictor()), NOW, math.inf)
+    context = QuestionContext(ActivePredictor(predictor), NOW, math.inf)
     chosen = []
     for one in arrivals.newcomers:
         newcomer = replace(one, host=None, demand={})
@@ -181,9 +184,14 @@ RULES: Mapping[str, Callable[[HostSums, Bools], Floats]] = {
 }
 
 
-def policies() -> Mapping[str, Choose]:
-    """By what they are called in the table."""
-    ours: dict[str, Choose] = {"Cotenant": partial(product, "worst"), "Cotenant, total": partial(product, "total")}
+def policies(predictor: Predictor) -> Mapping[str, Choose]:
+    """By what they are called in the table; the first is the product's default."""
+    ours: dict[str, Choose] = {
+        "Cotenant": partial(product, "worst", predictor),
+        "Cotenant, total": partial(product, "total", predictor),
+    }
+    if predictor.origin != "prior":
+        ours["Cotenant, analytic model"] = partial(product, "worst", PriorPredictor())
     return ours | {name: partial(by_rule, weight) for name, weight in RULES.items()}
 
 
@@ -196,9 +204,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kinds", action="store_true", help="names tell what a VM is")
     parser.add_argument("--never-known", action="store_true", help="nobody learns what newcomers want")
     parser.add_argument("--spread", type=float, default=SPREAD, help="of demand, as a part of its mean (%(default)s)")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="of a trained model (the analytic one)")
     options = parser.parse_args(arguments)
     if options.seeds < 2:
         parser.error("--seeds must be at least 2: one cloud tells nothing of chance")
+    predictor = load(options.model) if options.model else PriorPredictor()
     clouds = [
         NewcomerCluster.draw(
             seed,
@@ -212,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     wanted = [sum(one.demand["cpu"].mean for one in each.cluster.inventory.instances) for each in clouds]
     sys.stdout.write(f"wanted: {np.mean(wanted) / (HOSTS * CPUS):.2f} of all CPUs\n\n")
-    found = {name: [each.judged(choose(each)) for each in clouds] for name, choose in policies().items()}
+    found = {name: [each.judged(choose(each)) for each in clouds] for name, choose in policies(predictor).items()}
     sys.stdout.write(table(found))
     return 0
 

@@ -1,7 +1,7 @@
 """The placement table: prior, rules of thumb, the learned model and an oracle, in worlds and loads, with intervals.
 
     python -m research.benchmarks.placement [DATASET ...] [--public DIR] [--together] [--hosts 50] [--streams 12]
-        [--json] [--chart OUT.png]
+        [--first-stream 0] [--json] [--chart OUT.png]
 
 Five parts: regret to the oracle of the worst-off of each host, of all instances, and of these with nobody counted as
 faster than alone, and violations, all in clouds of measured hosts; and the part of its time in which an instance is
@@ -14,8 +14,9 @@ rule is the one that does best on streams of its own, of all rules and all value
 each world, load and figure. Every interval is of 95 %, by bootstrap over streams or evenings; differences are of the
 same stream or evening, and where their interval holds 0 the two are not told apart.
 
-The learned model that answers about a newcomer never saw its workload (see `unseen_newcomer`). The lab's two tables are
-learned from together, as `make run` does. Nothing in the product is tuned on these tables.
+The learned model that answers about a newcomer never saw its workload (see `unseen_newcomer`). By default it learned
+from the datasets of `make run` together, and judges are these and the hidden table of unpinned pairs, from which
+nothing is learned. Nothing in the product is tuned on these tables.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import numpy as np
 
 from advisor.domain import Objective
 from advisor.prediction.cache import PredictionCache
-from models.data.dataset import load_dataset
+from models.data.dataset import load_dataset, status_of
 from models.data.tables import DatasetError
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
@@ -46,7 +47,10 @@ from research.benchmarks.unseen_newcomer import newcomer_models
 from research.contention import newcomer_choices as evenings
 from research.contention.newcomer_world import NewcomerWorld, draw
 
-LAB = (Path("datasets/lab-pairs-xeon-2cpu"), Path("datasets/lab-pairs"))
+WORLDS = tuple(  # of which `make run` learns from all but the last, which is hidden
+    Path("datasets") / name
+    for name in ("lab-pairs-xeon-2cpu", "lab-pairs", "lab-pairs-shared-xeon-2cpu", "lab-pairs-unpinned-xeon-2cpu")
+)
 MOST_REGRET, LEAST_REMOVED = 3.0, 50.0  # percent: the aims
 PRIOR, FIRST_FIT, LEAST_LOADED, BEST_RULE, LEARNED, ORACLE = COLUMNS = (
     "prior",
@@ -98,16 +102,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables and which aims are met; 1 with one sentence where a dataset cannot be read."""
     options = _options(arguments)
     public = sorted(path.parent for path in options.public.glob("*/dataset.yaml")) if options.public else []
-    named = tuple(options.datasets) or LAB
-    together = options.together or not options.datasets
+    named = tuple(options.datasets) or WORLDS
+    seeds = range(options.first_stream, options.first_stream + options.streams)
     rows: list[PlacementRow] = []
     try:
         if options.chart:
             pictures.check_target(options.chart)
+        shared = None
+        if options.together or not options.datasets:
+            shared = newcomer_models([path for path in named if not status_of(path).hidden], say=_say)
         for path in named:
-            rows += of_dataset(path, options.hosts, options.streams, named if together else ())
+            rows += of_dataset(path, options.hosts, seeds, shared)
         for path in public:
-            rows += of_dataset(path, options.hosts, options.streams)
+            rows += of_dataset(path, options.hosts, seeds)
     except (DatasetError, pictures.PictureError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -118,25 +125,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def of_dataset(path: Path, hosts: int, streams: int, learned_from: Sequence[Path] = ()) -> list[PlacementRow]:
-    """The rows of every world that a dataset makes; none, with a sentence, where it makes none. Without `learned_from`
-    it alone is learned from."""
+def of_dataset(
+    path: Path, hosts: int, streams: Sequence[int], learned: Mapping[str, Predictor] | None = None
+) -> list[PlacementRow]:
+    """The rows of every world that a dataset makes; none, with a sentence, where it makes none. `learned` are models by
+    the newcomer that each lacks, None = of this dataset alone."""
     dataset = load_dataset(path)
     try:
         found = list(worlds(dataset))
     except NoWorldError as error:
         _say(str(error))
         return []
-    learned = newcomer_models([path, *(other for other in learned_from if other != path)], say=_say)
+    models = newcomer_models([path], say=_say) if learned is None else learned
     rows = []
     for world in found:
         _say(f"{dataset.name}: {world.name}")
-        rows += list(of_world(f"{dataset.name}, {world.name}", world, learned, hosts, streams))
+        missing = set(world.workloads) - models.keys()
+        if missing:
+            raise DatasetError(f"{dataset.name}: no model is without {', '.join(sorted(missing))}")
+        rows += list(of_world(f"{dataset.name}, {world.name}", world, models, hosts, streams))
     return rows
 
 
 def of_world(
-    name: str, world: MeasuredWorld, learned: Predictor | Mapping[str, Predictor], hosts: int, streams: int
+    name: str, world: MeasuredWorld, learned: Predictor | Mapping[str, Predictor], hosts: int, streams: Sequence[int]
 ) -> Iterator[PlacementRow]:
     """Regret and violations of every column in a world, at both loads."""
     thumb = rules_of_thumb(world)
@@ -155,7 +167,7 @@ def of_world(
 
         def filled(
             policy: SituationPolicy,
-            seeds: Sequence[int] = range(streams),
+            seeds: Sequence[int] = streams,
             load: runs.ArrivalLoad = load,
             judge: MeasuredWorld = world,
         ) -> list[FilledCloud]:
@@ -284,6 +296,7 @@ MARKS = {
     FIRST_FIT: ("s", pictures.SOFT),
     LEAST_LOADED: ("^", pictures.BAD),
     PRIOR: ("D", pictures.FAIR),
+    BEST_RULE: ("x", pictures.INK),
     LEARNED: ("o", pictures.ACCENT),
     ORACLE: ("|", pictures.GOOD),
 }
@@ -361,12 +374,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Compare placements by the prior, rules of thumb, the learned model and an oracle.",
     )
     parser.add_argument(
-        "datasets", nargs="*", type=Path, metavar="DATASET", help="default: the lab's two tables of pairs, and evenings"
+        "datasets", nargs="*", type=Path, metavar="DATASET", help="default: the lab's tables of pairs, and evenings"
     )
     parser.add_argument("--public", type=Path, metavar="DIR", help="a folder of converted public datasets")
-    parser.add_argument("--together", action="store_true", help="learn from all DATASETs together; the default pair is")
+    parser.add_argument("--together", action="store_true", help="learn from all DATASETs together, as by default")
     parser.add_argument("--hosts", type=int, default=50, help="of each cloud")
     parser.add_argument("--streams", type=int, default=12, help="of arrivals, for each world and load")
+    parser.add_argument("--first-stream", type=int, default=0, help="number of the first one, its seed")
     parser.add_argument("--json", action="store_true", help="print the numbers")
     parser.add_argument("--chart", type=Path, metavar="OUT.png", help="draw them, too")
     return parser.parse_args(arguments)

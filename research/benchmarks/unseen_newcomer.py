@@ -15,27 +15,29 @@ from pathlib import Path
 import numpy as np
 
 from models.data.dataset import RATIO_OUTCOMES, Dataset, load_dataset
+from models.data.status import check_learnable
 from models.executor import each, executor
 from models.learning.learned_predictor import LearnedPredictor
 from models.training import fit_predictor
 from profiler.observed import Colocation
 
-MOST_MODELS = 16  # of a dataset with more workloads several are left out together
+MOST_MODELS = 20  # of more workloads several are left out together
 
 NewcomerModels = dict[str, LearnedPredictor]  # by workload the one that did not see it
 
 
 def newcomer_models(paths: Sequence[Path], *, say: Callable[[str], None] = lambda _: None) -> NewcomerModels:
-    """Train on datasets together, once without each workload of the first one, or without each group of them."""
-    dataset = throughput_only(load_dataset(paths[0]))
-    groups = groups_of({name for colocation in dataset.colocations for name in workloads_of(colocation)})
+    """Train on datasets together, once without each of their workloads, or without each group of them."""
+    datasets = [load_dataset(path) for path in paths]
+    check_learnable(datasets)
+    groups = groups_of({name for one in datasets for run in one.colocations for name in workloads_of(run)})
     found: NewcomerModels = {}
     with executor() as run:
         models = each(
             run,
             partial(without, paths),
             groups,
-            lambda count: say(f"{dataset.name}: {count} of {len(groups)} models learned"),
+            lambda count: say(f"{count} of {len(groups)} models learned"),
         )
     for group, model in zip(groups, models, strict=True):
         found |= dict.fromkeys(group, model)

@@ -280,7 +280,7 @@ def test_a_dataset_that_makes_no_world_is_left_out_with_a_sentence(
 ) -> None:
     sparse = dataset(run("lab", {"a": 0.5, "b": 0.9}, ("0:0", "0:0")))
     monkeypatch.setattr(placement, "load_dataset", lambda _path: sparse)
-    assert placement.of_dataset(Path("x"), 4, 2) == []
+    assert placement.of_dataset(Path("x"), 4, range(2)) == []
     assert "too few for hosts to choose from" in capsys.readouterr().err
 
 
@@ -298,7 +298,7 @@ def test_a_lowest_key_is_asked_once_for_each_situation() -> None:
 
 
 def test_the_placement_table_and_its_picture_hold_every_column_at_both_loads(tmp_path: Path) -> None:
-    rows = list(placement.of_world("made-up", world(), PriorPredictor(), hosts=6, streams=3))
+    rows = list(placement.of_world("made-up", world(), PriorPredictor(), hosts=6, streams=range(3)))
     assert [(row.load, row.figure) for row in rows] == [
         (load.name, figure)
         for load in (runs.PART, runs.FULL)

@@ -7,6 +7,7 @@ from advisor.domain import PlacementRequest, Recommendation
 from advisor.placement.decision import recommend
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
+from models.physics.prior import PriorPredictor
 from research.benchmarks import newcomers
 from research.benchmarks.newcomers import FIGURES, RULES, NewcomerCluster, by_rule, policies, product, table
 from research.benchmarks.proxlb.cluster import CPUS, MEMORY_MB, OVERCOMMIT
@@ -65,7 +66,7 @@ def test_the_product_is_told_of_newcomers_when_they_are_there_or_never(
         return recommend(snapshot, context, request)
 
     monkeypatch.setattr(newcomers, "recommend", listening)
-    product("worst", arrivals)
+    product("worst", PriorPredictor(), arrivals)
 
     assert [one.id for one in asked] == [one.id for one in arrivals.newcomers]
     assert not any(one.demand or one.host for one in asked)
@@ -76,11 +77,11 @@ def test_the_product_is_told_of_newcomers_when_they_are_there_or_never(
 def test_the_table_has_every_policy_and_how_much_less_the_first_has(few: NewcomerCluster) -> None:
     row = {
         name: [dict.fromkeys(FIGURES, 10.0 * at), dict.fromkeys(FIGURES, 10.0 * at)]
-        for at, name in enumerate(policies())
+        for at, name in enumerate(policies(PriorPredictor()))
     }
 
     lines = table(row).splitlines()
 
     assert lines[2].startswith("| Cotenant | 0.0 | 0.0 | 0.0 |  |")
     assert lines[4] == "| first fit | 20.0 | 20.0 | 20.0 | 20.0 (20.0 to 20.0) |"
-    assert len(lines) == 2 + len(policies())
+    assert len(lines) == 2 + len(policies(PriorPredictor()))
