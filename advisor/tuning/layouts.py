@@ -67,6 +67,7 @@ class Layout:
         return b"".join(np.asarray(getattr(self, one.name)).tobytes() for one in fields(self))
 
 
+HELD_BY = ("cap", "net_ceil", "disk_limit")  # settings that hold an instance back whatever others do
 PER_SLOT = ("weight", "cap", "net_mode", "net_rate", "net_ceil", "disk_limit")
 
 
@@ -142,8 +143,8 @@ class Oracle:
     def value(self, layouts: Sequence[Layout], *, in_time: bool = False) -> Valued:
         """The value of each layout by what is expected (`worth`).
 
-        A limit that does not hold costs BROKEN and what is lacking, and each cap that is set or lowered PIN_GAIN: for
-        less, no tenant is throttled. With `in_time` layouts that the clock leaves no time for are worth -inf.
+        A limit that does not hold costs BROKEN and what is lacking, and each cap, rate or disk limit that is set or
+        lowered PIN_GAIN: for less, no tenant is throttled. With `in_time` layouts that the clock leaves no time for are worth -inf.
         """
         step = max(CELLS // max(self.scene.affinity[0].size, 1), 1)
         parts = []
@@ -164,7 +165,7 @@ class Oracle:
         lacking = _lacking(self.limits.least, kept) + _lacking(-self.limits.short, -short)
         if not np.isnan(self.limits.latency).all():
             lacking += _lacking(1 / self.limits.latency, 1 / result.latency)
-        harsh = scoring.PIN_GAIN * (scenes.cap < self.scene.cap).sum(axis=1)
+        harsh = scoring.PIN_GAIN * sum((getattr(scenes, name) < getattr(self.scene, name)).sum(axis=1) for name in HELD_BY)
         return Valued(worth(kept, self.objective) - BROKEN * lacking.sum(axis=1) - harsh, kept)
 
 
