@@ -32,7 +32,7 @@ def page() -> str:
             "Every error of the REST service is a problem document (RFC 9457, `application/problem+json`).\n"
             "`code` is [stable](../stability.md); `detail` is for people and may change. `request_id` is in the log,\n"
             "too. `errors` names at most 20 wrong fields. A host that was rejected is no error: see\n"
-            "[why a host was rejected](../answers.md#why-a-host-was-rejected).\n",
+            "[why a host was rejected](../answers.md#why-the-service-rejects-a-host).\n",
             f"```json\n{_EXAMPLE}```",
             table(("code", "status", "means", "what to do"), rows),
         ]
