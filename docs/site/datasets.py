@@ -17,10 +17,10 @@ ORDER = ("train", "judge", "hidden", "findings", "historical")
 HEAD = """\
 # Datasets
 
-What `datasets/` holds, as each `dataset.yaml` says it; this page is made from there. Columns of the tables are in
-[the lab](lab.md#what-it-writes).
+The datasets in `datasets/`, from each `dataset.yaml`. [The lab](lab.md#what-it-writes) lists the columns of the
+tables.
 
-| status | means |
+| status | meaning |
 |---|---|
 | train | `cotenant train` learns from it unless datasets are named |
 | judge | tables of errors show it; it is learned from only where it is named |
@@ -30,11 +30,11 @@ What `datasets/` holds, as each `dataset.yaml` says it; this page is made from t
 
 Only `python -m research.prediction_by_mechanism --hidden` reads hidden ones, for final tables. Ratios are counted as
 the tables hold them. When they are read,
-[ratios that cannot be](decisions/0175-above-alone-is-an-artefact.md) are held at what was asked or set aside;
+[impossible ratios](decisions/0175-above-alone-is-an-artefact.md) are limited to the offered load or set aside;
 `cotenant-lab show` and training count these.
 """
 TAIL = """
-Without `dataset.yaml`: `container-contention` (real containers on one or two CPUs, what each got second by second,
+Without `dataset.yaml`: `container-contention` (real containers on one or two CPUs, CPU delivered second by second,
 measured on 2026-11-23) and `simulated-contention` (random hosts of 2 to 128 CPUs, simulated). Both judge
 [contention](../research/results/contention.md#contention-on-hosts-of-2-to-128-cpus) and have no pairs to learn from.
 """

@@ -49,7 +49,7 @@ HOST: Mapping[str, Row] = {
     "pcpus": ("CPUs", _CPUS, "logical CPUs, hyper-threads counted"),
     "memory_mb": ("MB", f"above 0, to {static.MAX_MEMORY_MB:,.0f}", "memory for instances"),
     "threads_per_core": ("threads", "1-16", "hyper-threads that share a core"),
-    "cpu_mhz": ("MHz", f"0-{static.MAX_CPU_MHZ:,.0f}", "nominal clock rate; tells platforms apart"),
+    "cpu_mhz": ("MHz", f"0-{static.MAX_CPU_MHZ:,.0f}", "nominal clock rate; part of the platform"),
     "l2_mb": ("MB", _CACHE, "second-level cache"),
     "l3_mb": ("MB", _CACHE, "last-level cache of the whole host"),
     "nic_mbit": ("Mbit/s", _RATE, "rate of the link that instances share"),
@@ -75,7 +75,7 @@ HOST: Mapping[str, Row] = {
     "isolated_cpus": (
         "CPU list",
         "CPUs of the host",
-        "CPUs on which only what is pinned there runs (`isolcpus`); left out = none",
+        "CPUs on which only pinned work runs (`isolcpus`); left out = none",
     ),
     "dedicated_cpus": (
         "CPU list",
@@ -162,7 +162,7 @@ INSTANCE: Mapping[str, Row] = {
     "max_time_short": (
         "part of the time",
         "0, to below 1",
-        "for how much of the time it may get less CPU time than it wants, 0.01 = 1 %; left out = any",
+        "the largest part of the time for which it may be contended, 0.01 = 1 %; left out = any",
     ),
     "exclusive": ("yes or no", "true, false", "whether it must have its host to itself"),
     "dedicated_vcpus": (
@@ -183,7 +183,7 @@ INSTANCE: Mapping[str, Row] = {
     "cpu_percent": (
         "% of one CPU",
         f"0-{100 * MAX_CPUS:,}; instead of `demand.cpu`",
-        "its mean demand as monitoring tells it, 100 = one whole CPU",
+        "its mean demand as monitoring reports it, 100 = one whole CPU",
     ),
     "net_mbit": ("Mbit/s", f"{_RATE}; instead of `demand.net_mbit`", "its mean traffic, both directions"),
     "disk_mb_s": ("MB/s", f"0-{static.MAX_MB_S:,.0f}; instead of `demand.disk_mb_s`", "its mean disk throughput"),
@@ -231,7 +231,7 @@ def page() -> str:
     parts = [
         "# The inventory file\n",
         made_by("`docs/site/inventory.py`"),
-        "An inventory is one YAML or JSON file: which hosts there are, which instances, and what is known of their\n"
+        "An inventory is one YAML or JSON file. It lists the hosts, the instances, and what is known of their\n"
         "work. `cotenant where`, `plan` and `probe-plan` read it. `cotenant sync FILE` brings it into the database.\n"
         "Sizes alone are enough to begin. An unknown field, a wrong type and a number outside its limits are refused\n"
         "with file, line and field, and nothing is stored. With `cotenant sync FILE --merge` only the host, instance,\n"
@@ -246,7 +246,7 @@ def page() -> str:
         "\n## An instance\n",
         _table(INSTANCE, {**_defaults(Instance), **_defaults(IsolationSettings)}, ("id",)),
         "\n## A demand\n",
-        "`demand: {cpu: 0.4}` says that it wants 0.4 CPUs in the mean, and `{mean: 0.4, p95: 0.9}` also\n"
+        "`demand: {cpu: 0.4}` is a mean demand of 0.4 CPUs, and `{mean: 0.4, p95: 0.9}` also\n"
         "how much at busy times. `cpu_percent: 40` is the same as `demand: {cpu: 0.4}`. What is left out is taken\n"
         "from public traces of virtual machines, and the demand stays more doubtful than one that was measured.\n",
         "Where the service measures an instance itself ([demand over time](profiler.md#demand-over-time)), a demand\n"
