@@ -29,7 +29,7 @@ if ! trained; then
     version=$(kept)
     [ -n "$version" ] || { echo "There is no model to answer with: see above." >&2; exit 1; }
   fi
-  "$bin/cotenant" models activate "$version" || echo "The queueing prior answers instead."
+  "$bin/cotenant" models activate "$version" || echo "The analytic model answers instead."
 fi
 "$bin/cotenant" sync examples/cloud.yaml
 

@@ -69,7 +69,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/api/test_api_auth_gate.py::test_every_route_needs_the_scope_of_what_it_does",
         "tests/api/test_api_auth_gate.py::test_who_asks_too_often_waits_and_nobody_else_does",
     ),
-    "Recommendations that it got are in the audit log": (
+    "The recommendations to it are in the audit log": (
         "tests/advisor/service/test_audited.py::"
         "test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_is_held",
         "tests/api/test_locked_database.py::test_every_dry_run_is_answered_and_kept_once_the_lock_is_free",
