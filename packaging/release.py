@@ -40,7 +40,7 @@ def agreed_version(root: Path) -> str:
 def changelog(root: Path) -> list[tuple[str, str]]:
     """The sections of the changelog, newest first: version or `Unreleased`, and text."""
     text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
-    _, *parts = re.split(r"^## (\S+).*$", text, flags=re.MULTILINE)
+    _, *parts = re.split(r"^## \[?([^\]\s]+).*$", text, flags=re.MULTILINE)
     return [(title, body.strip()) for title, body in zip(parts[::2], parts[1::2], strict=True)]
 
 

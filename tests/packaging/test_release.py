@@ -31,7 +31,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "packaging" / part).mkdir(parents=True)
         (tmp_path / "packaging" / part / "pyproject.toml").write_text(project)
     (tmp_path / "CHANGELOG.md").write_text(
-        "# Changelog\n\n## Unreleased\n\n## 1.2.0 (2026-12-01)\n\n- # of hosts is shown.\n\n## 1.1.0\n\n- x\n"
+        "# Changelog\n\n## [Unreleased]\n\n## [1.2.0] - 2026-12-01\n\n- # of hosts is shown.\n\n## 1.1.0\n\n- x\n"
     )
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "-A")
@@ -62,7 +62,7 @@ def test_the_tag_carries_the_section_of_its_version(tree: Path) -> None:
         ("pyproject.toml", "cotenant-client==1.2.0", "cotenant-client==1.1.0"),
         ("packaging/profiler/pyproject.toml", "1.2.0", "1.3.0"),
         ("packaging/client/pyproject.toml", "1.2.0", "1.3.0"),
-        ("CHANGELOG.md", "## 1.2.0", "## 1.3.0"),
+        ("CHANGELOG.md", "## [1.2.0]", "## [1.3.0]"),
     ],
 )
 def test_where_one_place_names_another_version_nothing_is_tagged(tree: Path, path: str, old: str, new: str) -> None:
@@ -74,7 +74,7 @@ def test_where_one_place_names_another_version_nothing_is_tagged(tree: Path, pat
 
 
 def test_lines_without_a_version_changes_without_a_commit_and_a_tag_that_is_there_are_refused(tree: Path) -> None:
-    change(tree / "CHANGELOG.md", "## Unreleased\n", "## Unreleased\n\n- New.\n")
+    change(tree / "CHANGELOG.md", "## [Unreleased]\n", "## [Unreleased]\n\n- New.\n")
     with pytest.raises(release.ReleaseError, match="they need a version"):
         release.make_tag(tree)
     change(tree / "CHANGELOG.md", "- New.\n", "")
