@@ -385,6 +385,7 @@ PROBED_VALUES = (
 # mean that the values are not typical.
 HELD_BACK = "by this system's own account the"  # ... ran X % of the time
 SHORT_GAPS = "% of the time is in gaps of 20 us and more"
+STOLEN = "% of a CPU meanwhile (steal)"  # what a neighbour takes, where a probe runs beside one
 OWN_END = "(this machine)"  # ends the circumstance `peer` where both ends of a probe were on one machine
 INCIDENTAL = frozenset({"taken_at", "load", "host"})  # circumstances that differ from run to run on the same machine
 
@@ -438,7 +439,8 @@ class Colocation:
 
     `ends_s` (since the epoch) is the end of the agent's window that it is made of, 0 = it is not made of one;
     `importance` is its weight in training beside other windows. `generators` are the load generators of the instances
-    (models.data.load_generators): each uses CPUs of the host and has no outcome.
+    (models.data.load_generators): each uses CPUs of the host and has no outcome. `probe` is the probe that ran in the
+    instance with an outcome and reached it in place of that one's own work, empty = there was none.
     """
 
     run: str
@@ -451,3 +453,4 @@ class Colocation:
     ends_s: float = 0.0
     importance: float = 1.0
     generators: tuple[Instance, ...] = ()
+    probe: str = ""

@@ -113,6 +113,7 @@ from advisor.domain.plans import (
     WhatIf,
 )
 from advisor.domain.probes import (
+    PAIR_VALUES,
     PROBE_PINNINGS,
     ProbeDecision,
     ProbePair,
@@ -122,6 +123,7 @@ from advisor.domain.probes import (
     ProbeRequest,
     ProbeStep,
     ProbeTurn,
+    pair_of,
 )
 from advisor.domain.questions import (
     OBJECTIVES,

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from hashlib import blake2b
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from advisor.domain.questions import Objective
+from profiler.demand import Demand
 from profiler.host_kinds import HostKind
-from profiler.observed import HELD_BACK, OWN_END, PROBED_VALUES, SHORT_GAPS, Instance, ProbeResult, parse_cpus
+from profiler.observed import (
+    HELD_BACK,
+    INCIDENTAL,
+    OWN_END,
+    PROBED_VALUES,
+    SHORT_GAPS,
+    STOLEN,
+    Colocation,
+    Instance,
+    Outcome,
+    ProbeResult,
+    parse_cpus,
+)
 
 ProbePinning = Literal["same", "different", "shared"]
 BUSY = 0.5  # tasks that ran or waited for each CPU in the minute before a probe: above, it measured what they left
@@ -17,14 +32,37 @@ PROBE_PINNINGS: tuple[ProbePinning, ...] = get_args(ProbePinning)
 
 
 @dataclass(frozen=True, slots=True)
+class PairValue:
+    """What a probe without a far end shows of two instances where it runs inside of one of them: the name of its value,
+    whether that is a time, of which less is better, and what it is alone (None = what was measured alone)."""
+
+    name: str
+    is_time: bool = False
+    alone: float | None = None
+    wants_cpu: bool = True  # it is one thread that always runs
+
+
+PAIR_VALUES: Mapping[str, PairValue] = MappingProxyType(
+    {
+        "cpu-share": PairValue("share", alone=100.0),
+        "cpu-work": PairValue("median", is_time=True),
+        "disk": PairValue("write_sustained_mean", wants_cpu=False),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What a probe found on a host, or inside of an instance there; `peer` is the host or instance at its far end."""
+    """What a probe found on a host, or inside of an instance there; `peer` is the host or instance at its far end, or,
+    where the probe has none, the instance on the same host beside which it ran. `pair_fault` is why a result about two
+    instances moves no answer as their host is now."""
 
     host: str
     result: ProbeResult
     taken_at: datetime
     instance: str = ""  # empty = the host itself
     peer: str = ""
+    pair_fault: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -33,13 +71,16 @@ class ProbeReport:
 
     @property
     def why_not_counted(self) -> str:
-        """Why no answer counts with it; empty where those of a model do that learned from such results.
+        """Why no answer counts with it; empty where those of a model do that learned from such results, or those about
+        the two instances.
 
         A loop that does not get its CPU is what a probe of the CPU is there to find. The load of the machine tells
         whether other work took it.
         """
-        if self.instance:
+        if self.instance and not self.peer:
             return "it tells how one instance fares, and not what its host can do"
+        if self.instance:
+            return self._no_pair or self.pair_fault
         if not any(name.startswith(f"{self.result.probe}.") for name in PROBED_VALUES):
             return "no model learns from this probe"
         if self.peer == self.host or self.result.circumstances.get("peer", "").endswith(OWN_END):
@@ -48,6 +89,68 @@ class ProbeReport:
             if not mark.startswith(HELD_BACK) and SHORT_GAPS not in mark:
                 return "it is marked"
         return _other_work(self.result.circumstances)
+
+    @property
+    def is_of_pair(self) -> bool:
+        """Whether it says what an instance reaches beside another one, if both are on the host."""
+        return bool(self.instance and self.peer) and not self._no_pair
+
+    @property
+    def _no_pair(self) -> str:
+        measure = PAIR_VALUES.get(self.result.probe)
+        if measure is None:
+            return "it measures the way to its far end, and not what another instance leaves"
+        if self.peer == self.instance:
+            return "an instance is no neighbour of its own"
+        found = self.result.values.get(measure.name)
+        if found is None or found.value < 0 or (measure.is_time and not found.value):
+            return f"it has no {measure.name}"
+        for mark in self.result.marks:
+            if not mark.startswith(HELD_BACK) and SHORT_GAPS not in mark and STOLEN not in mark:
+                return "it is marked"
+        return ""
+
+
+def pair_of(report: ProbeReport, residents: Sequence[Instance], alone: ProbeReport | None) -> Colocation | str:
+    """A result about two instances (`is_of_pair`) as a co-location of everything on its host, else why it is none.
+
+    `alone` is the newest result of the same probe inside of the instance without a peer. What the instance reached is
+    relative to it, or to what a loop gets alone: a CPU, or as much of one as the instance's cap allows.
+    """
+    measure, there = PAIR_VALUES[report.result.probe], {one.id: one for one in residents}
+    if report.instance not in there or report.peer not in there:
+        return f"{report.instance} and {report.peer} are not both on {report.host}"
+    solo, cap = measure.alone, there[report.instance].settings.cap_percent
+    if solo is None:
+        like = alone is not None and _usual(alone.result) == _usual(report.result)
+        known = alone.result.values.get(measure.name) if alone and like else None
+        if known is None or known.value <= 0:
+            return f"there is no result of {report.instance} without a peer under the same circumstances"
+        solo = known.value
+    elif cap is not None:
+        solo = min(solo, cap)
+    found = report.result.values[measure.name]
+    reached, unit = found.value, found.unit
+    if measure.is_time:
+        solo, reached, unit = 1 / solo, 1 / reached, f"1/{unit}"
+    loop = {"cpu": Demand(1.0, common=0.0)} if measure.wants_cpu else {}
+    inside = Instance(report.instance, demand=loop)  # what is not said of it is as the inventory has it
+    key = "\n".join((report.host, report.instance, report.peer))
+    return Colocation(
+        f"probe:{report.result.probe}:{blake2b(key.encode(), digest_size=10).hexdigest()}",
+        report.host,
+        f"{report.taken_at.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}-{found.value:.6g}",
+        (
+            Outcome(inside, "throughput", solo, reached, unit),
+            *(Outcome(Instance(name), "throughput", None, None, unit) for name in there if name != report.instance),
+        ),
+        probe=report.result.probe,
+    )
+
+
+def _usual(result: ProbeResult) -> Mapping[str, str]:
+    """The circumstances that two results must share to be compared."""
+    return {name: text for name, text in result.circumstances.items() if name not in INCIDENTAL}
 
 
 def _other_work(found: Mapping[str, str]) -> str:

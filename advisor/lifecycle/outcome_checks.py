@@ -30,7 +30,7 @@ from advisor.validation import misfit
 from models.evaluation.prediction_checks import CheckedPrediction, clip, widen
 from models.features.examples import measured
 from models.prediction import Predictor
-from profiler.observed import Colocation
+from profiler.observed import Colocation, Outcome
 
 log = logging.getLogger(__name__)
 BANDS = {"throughput": "throughput_ratio", "latency": "latency_ratio", "jitter": "jitter_ratio"}  # of an Effect
@@ -99,6 +99,33 @@ def of_placement(
         *rows,
         *(row for judge in others for row in judged(judge, scene, inventory.workloads, by_target, source, now)),
     )
+
+
+def run_of(recommendation_id: str) -> str:
+    """The run under which a placement's outcome is kept beside the co-locations that users post."""
+    return f"outcome:{recommendation_id}"
+
+
+def as_colocation(
+    answer: Recommendation, host: str, ratios: Mapping[str, float], inventory: Inventory
+) -> Colocation | None:
+    """What was reported of a placement, as users post co-locations: everything that is on `host` now, and the newcomer
+    as it was advised where the inventory has it elsewhere; None where fewer than two are there, or no such host is."""
+    if all(one.id != host for one in inventory.hosts):
+        return None
+    there = {one.id: Instance(one.id) for one in inventory.instances if one.host == host}
+    newcomer = answer.request.instance
+    if newcomer.id in ratios and newcomer.id not in there:
+        candidate = next((shown for shown in answer.candidates if shown.host == host), None)
+        settings = settings_there(newcomer, candidate) if candidate else newcomer.settings
+        there[newcomer.id] = replace(newcomer, host=None, settings=settings)
+    if len(there) < 2 or not ratios.keys() & there.keys():
+        return None
+    reached = [
+        Outcome(one, "throughput", *((1.0, ratios[name]) if name in ratios else (None, None)), "1")
+        for name, one in sorted(there.items())
+    ]
+    return Colocation(run_of(answer.id), host, "1", tuple(reached))
 
 
 def platform_of(host: Host) -> str:

@@ -14,7 +14,7 @@ from advisor.validation import misfit
 from models.data.scene import INSTANCE, SceneBatch, build_batch
 from models.data.window_dataset import PostedScene
 from models.features.examples import measured
-from models.learning.posted_results import PostedResults, PostedRow, number_of, posted_row
+from models.learning.posted_results import PROBE, PostedResults, PostedRow, number_of, posted_row
 from models.prediction import TARGETS, InterferencePrediction, Predictor
 from profiler.observed import Colocation
 
@@ -145,13 +145,18 @@ def _rows(predictor: Predictor, posted: Sequence[PostedColocation], snapshot: Cl
     for scenes in _parts(scenes_of(posted, snapshot)):
         batch = build_batch([(one.host, one.instances) for one, _ in scenes], snapshot.scenes.table)
         expected = predictor.predict(batch, ("throughput",)).throughput.expected
+        placed = snapshot.names.placed
         for scene, (one, senders) in enumerate(scenes):
             for colocation, sender in zip(one.colocations, senders, strict=True):
                 reached = measured(colocation, "throughput")
                 for slot, instance in enumerate(one.instances):
                     if instance.id in reached:
                         at = float(expected[scene, slot])
-                        rows.append(posted_row(batch, scene, slot, at, reached[instance.id], sender))
+                        row = posted_row(batch, scene, slot, at, reached[instance.id], sender)
+                        if colocation.probe:  # the scene has the probe where the instance is
+                            itself = snapshot.scenes.table.subject(placed.get(instance.id, instance))
+                            row = replace(row, victim=itself, apart=PROBE)
+                        rows.append(row)
     return rows
 
 
@@ -165,6 +170,8 @@ def _scene(
         if known is not None:
             usual = Instance(said.id)
             given = {name: getattr(said, name) for name in _GIVEN if getattr(said, name) != getattr(usual, name)}
+            if colocation.probe and said.demand:
+                known = replace(known, workload=None, demand={})
             if known.host != host.id:
                 known = replace(known, settings=replace(known.settings, pinning=None))
             if "vcpus" in given and "dedicated_vcpus" not in given:

@@ -11,10 +11,10 @@ from advisor.errors import NotFound
 from advisor.lifecycle import advice_worth, outcomes
 from advisor.lifecycle.alternatives import with_alternatives
 from advisor.lifecycle.monitoring import Monitor, shadows
-from advisor.lifecycle.outcome_checks import OutcomeScorer, source_of
+from advisor.lifecycle.outcome_checks import OutcomeScorer, as_colocation, run_of, source_of
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
-from advisor.store import counters, recommendations, stays
+from advisor.store import colocations, counters, recommendations, stays
 from advisor.store.recommendations import RecordedOutcome
 from advisor.store.transactions import Transactions
 from advisor.telemetry import ingest
@@ -45,7 +45,8 @@ class OutcomeService:
     def record(self, recommendation_id: str, host: str, ratios: Mapping[str, float]) -> None:
         """Store where the instance went and the throughput ratio of each instance there; the latest report wins.
 
-        It is compared with the answer, and with what the shadow and the prior predict for the same scene.
+        It is compared with the answer, and with what the shadow and the prior predict for the same scene. Answers after
+        this one are moved by it as by a co-location.
         """
         check_value(host, "host")
         check_value(ratios, "ratios")
@@ -56,11 +57,18 @@ class OutcomeService:
         view, scorers = self._scorers(now)
         outcome = RecordedOutcome(host, ratios, now)
         checked = self._monitor.check_placement(answer, outcome, view.inventory, scorers)
+        colocation, run = as_colocation(answer, host, ratios, view.inventory), run_of(recommendation_id)
         with self._write() as connection:
+            counters.hold(connection, "posted")
             if not recommendations.set_outcome(connection, recommendation_id, outcome):
                 raise NotFound(f"there is no recommendation {recommendation_id}")
             self._audit.record(connection, "outcome.put", [recommendation_id, host])
             self._monitor.keep(connection, checked, instead_of=source_of(recommendation_id))
+            known = colocations.forget(connection, run)
+            if colocation is not None:
+                colocations.add(connection, colocation, now, actor())
+            if known or colocation is not None:
+                counters.bump(connection, "posted")
 
     def record_colocation(self, colocation: Colocation) -> bool:
         """True when it is new, False when it was sent before; Conflict when it was sent with other values.

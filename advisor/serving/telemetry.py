@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from advisor.access.audit import Audit
+from advisor.access.audit import Audit, actor
 from advisor.domain import (
     Histories,
     Instance,
@@ -86,12 +86,13 @@ class TelemetryService:
         return counts
 
     def take_probes(self, reports: Sequence[ProbeReport], *, only: str | None = None) -> Mapping[str, Any]:
-        """Keep the newest result of each probe: `accepted`, `older`, and `dropped` as (position, reason) of the others.
+        """Keep the newest result of each probe, and each one about two instances of a host as a co-location that moves
+        answers: `accepted`, `older`, and `dropped` as (position, reason) of the others.
 
         `only` is the one host that the sender may speak for, None = any.
         """
         with self._write() as connection:
-            taken = probe_reports.take(connection, reports, now=self._clock(), only=only)
+            taken = probe_reports.take(connection, reports, now=self._clock(), only=only, sender=actor())
             counts = asdict(taken)
             self._audit.record(connection, "probes.add", **(counts | {"dropped": len(taken.dropped)}))
         self._stored()
@@ -108,7 +109,8 @@ class TelemetryService:
     ) -> Page[ProbeReport]:
         """The newest result of every probe, or those of one host, one instance, one kind of probe."""
         with self._read() as connection:
-            return probes.list_page(connection, host=host, instance=instance, probe=probe, cursor=cursor, limit=limit)
+            page = probes.list_page(connection, host=host, instance=instance, probe=probe, cursor=cursor, limit=limit)
+            return replace(page, items=probe_reports.with_pair_faults(connection, page.items))
 
     def take_history(
         self,

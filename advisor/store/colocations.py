@@ -30,6 +30,11 @@ def add(connection: sa.Connection, colocation: Colocation, now: datetime, sender
     return insert_new(connection, colocations, [row]) == 1
 
 
+def forget(connection: sa.Connection, run: str) -> int:
+    """Delete everything that was stored of a run; returns how much that was."""
+    return connection.execute(sa.delete(colocations).where(colocations.c.run == run)).rowcount
+
+
 def get(connection: sa.Connection, run: str, platform: str, repeat: str) -> Colocation | None:
     here = sa.and_(colocations.c.run == run, colocations.c.platform == platform, colocations.c.repeat == repeat)
     observed = connection.scalar(sa.select(colocations.c.observed).where(here))

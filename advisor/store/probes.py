@@ -80,6 +80,12 @@ def of_hosts(connection: sa.Connection, ids: Iterable[str] | None = None) -> tup
     return tuple(_read(row._mapping) for row in rows)
 
 
+def alone(connection: sa.Connection, instance_ids: Iterable[str]) -> tuple[ProbeReport, ...]:
+    """Those inside of these instances that name no peer."""
+    query = sa.select(probes).where(probes.c.peer == "")
+    return tuple(_read(row._mapping) for row in selected(connection, query, probes.c.instance, instance_ids))
+
+
 def expire(connection: sa.Connection, before: datetime) -> int:
     """Forget what was taken before a time; returns how many went. For readers their hosts have changed."""
     old = probes.c.taken_at < before

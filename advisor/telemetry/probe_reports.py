@@ -1,4 +1,5 @@
-"""Probe results on their way in: which are taken, why others are not, and what models are told of them."""
+"""Probe results on their way in: which are taken, why others are not, what models learn of hosts from them, and which
+are results of two instances as users post them."""
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from statistics import median
 
 from sqlalchemy import Connection
 
-from advisor.domain import Host, ProbeReport
+from advisor.domain import Host, Instance, ProbeReport, pair_of
 from advisor.settings import CLOCK_SKEW
-from advisor.store import changes, counters, hosts, instances, probes
+from advisor.store import changes, colocations, counters, hosts, instances, probes
 from advisor.validation import check_value
-from profiler.observed import PROBE_NAMES, PROBED_VALUES
+from profiler.observed import PROBE_NAMES, PROBED_VALUES, Colocation
 
 MOST_BY_NAME = 2_000  # hosts; of more, the results of all are read at once
 
@@ -31,9 +32,10 @@ class TakenProbes:
 
 
 def take(
-    connection: Connection, batch: Sequence[ProbeReport], *, now: datetime, only: str | None = None
+    connection: Connection, batch: Sequence[ProbeReport], *, now: datetime, only: str | None = None, sender: str = ""
 ) -> TakenProbes:
-    """Store the newest result of each probe of a host, instance or pair.
+    """Store the newest result of each probe of a host, instance or pair, and every result about two instances of a host
+    as a co-location that its `sender` posted.
 
     `only` is the one host that the sender may speak for, with the instances on it, None = any. Raises InvalidInput for
     a value that no database stores.
@@ -45,12 +47,16 @@ def take(
     places = instances.places(connection, named)
     peers = places.keys() | hosts.known(connection, named)
     newest: dict[tuple[str, str, str, str], ProbeReport] = {}
+    of_pairs: list[ProbeReport] = []
     dropped: list[tuple[int, str]] = []
     for position, report in enumerate(batch):
         reason = _fault(report, now, only, known_hosts, places, peers)
         if reason:
             dropped.append((position, reason))
-        elif report.key not in newest or newest[report.key].taken_at < report.taken_at:
+            continue
+        if report.is_of_pair:
+            of_pairs.append(report)
+        if report.key not in newest or newest[report.key].taken_at < report.taken_at:
             newest[report.key] = report
     measured = sorted({report.host for report in newest.values() if not report.instance})
     before = hosts.get_many(connection, measured)
@@ -59,6 +65,7 @@ def take(
     changed = [now.id for old, now in zip(were, with_probed(connection, before), strict=True) if old != now]
     if changed:  # else the result says nothing to a model, or is told as it was
         changes.note(connection, counters.bump(connection, "inventory"), "host", changed)
+    _post(connection, of_pairs, now, sender)
     return TakenProbes(accepted, len(batch) - len(dropped) - accepted, tuple(dropped))
 
 
@@ -77,6 +84,45 @@ def with_probed(connection: Connection, items: Sequence[Host]) -> tuple[Host, ..
         else host
         for host in items
     )
+
+
+def with_pair_faults(connection: Connection, reports: Sequence[ProbeReport]) -> tuple[ProbeReport, ...]:
+    """The same, those about two instances with why they move no answer as their hosts are now."""
+    found = iter(_pairs(connection, [report for report in reports if report.is_of_pair]))
+    return tuple(
+        replace(report, pair_fault=pair if isinstance(pair := next(found), str) else "")
+        if report.is_of_pair
+        else report
+        for report in reports
+    )
+
+
+def _post(connection: Connection, reports: Sequence[ProbeReport], now: datetime, sender: str) -> None:
+    """Keep results about two instances beside the co-locations that users post; those that are there stay."""
+    pairs = [pair for pair in _pairs(connection, reports) if isinstance(pair, Colocation)]
+    if not pairs:
+        return
+    counters.hold(connection, "posted")
+    if sum(colocations.add(connection, pair, now, sender) for pair in pairs):
+        counters.bump(connection, "posted")
+
+
+def _pairs(connection: Connection, reports: Sequence[ProbeReport]) -> list[Colocation | str]:
+    """Results about two instances as co-locations, or why they are none."""
+    if not reports:
+        return []
+    residents: dict[str, list[Instance]] = {}
+    for one in instances.on_hosts(connection, {report.host for report in reports}):
+        residents.setdefault(str(one.host), []).append(one)
+    alone = {report.key: report for report in probes.alone(connection, {report.instance for report in reports})}
+    return [
+        pair_of(
+            report,
+            residents.get(report.host, ()),
+            alone.get((report.host, report.instance, "", report.result.probe)),
+        )
+        for report in reports
+    ]
 
 
 def _fault(

@@ -32,7 +32,9 @@ class ProbeBody(Schema):
     host: Id = Field(description="the host that was measured, or that the instance is on")
     instance: Id | None = Field(default=None, description="the instance that the probe ran in; null = the host itself")
     peer: Id | None = Field(
-        default=None, description="the host or instance at its far end; null = none, or one that is in no inventory"
+        default=None,
+        description="the host or instance at its far end; of a probe without one (cpu-share, cpu-work, disk) the "
+        "instance on the same host beside which it ran inside of `instance`; null = none, or one in no inventory",
     )
     probe: Id = Field(description="its name, of `cotenant-profiler probe list`")
     values: Annotated[dict[Name, QuantityBody], Field(min_length=1, max_length=MOST_VALUES)] = Field(
@@ -96,7 +98,9 @@ class ProbeOut(AnswerBody):
 
     host: str = Field(description="the host")
     instance: str | None = Field(description="the instance that the probe ran in; null = the host itself")
-    peer: str | None = Field(description="the host or instance at its far end")
+    peer: str | None = Field(
+        description="the host or instance at its far end, or the instance beside which it ran inside of `instance`"
+    )
     probe: str = Field(description="its name")
     values: dict[str, QuantityOut] = Field(description="what it found, by name")
     main: str = Field(description="which of the values stands for the probe")
@@ -104,7 +108,8 @@ class ProbeOut(AnswerBody):
     marks: list[str] = Field(description="reasons to distrust the values")
     time: datetime = Field(description="when it was measured")
     not_counted: str | None = Field(
-        description="why no answer counts with it; null = those of models that learned from such results do"
+        description="why no answer counts with it; null = those of models that learned from such results do, and those "
+        "about `instance` beside `peer`"
     )
 
     @classmethod

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from advisor.domain import ModelCard, ProbeReport
+from advisor.domain import PAIR_VALUES, ModelCard, ProbeReport
 from api.html import picture
 from profiler.observed import INCIDENTAL
 
@@ -15,7 +15,7 @@ MOST = 100  # results on one page
 
 @dataclass(frozen=True, slots=True)
 class ProbeRow:
-    """One result: the probe with its far end, its main value, its age, and the circumstances of the measurement."""
+    """One result: the probe with its far end or neighbour, its main value, its age, its circumstances."""
 
     probe: str
     far_end: str
@@ -42,7 +42,7 @@ def _row(report: ProbeReport, now: datetime, needed: Collection[str]) -> ProbeRo
     shown = {name: text for name, text in result.circumstances.items() if name not in INCIDENTAL - {"load"}}
     return ProbeRow(
         probe=result.probe,
-        far_end=report.peer,
+        far_end=report.peer and f"{'beside' if result.probe in PAIR_VALUES else 'to'} {report.peer}",
         main=result.main.replace("_", " "),
         value=f"{value.value:.4g}",
         unit="" if value.unit == "1" else value.unit,
@@ -53,6 +53,6 @@ def _row(report: ProbeReport, now: datetime, needed: Collection[str]) -> ProbeRo
         counts=f"No: {report.why_not_counted}"
         if report.why_not_counted
         else "Yes"
-        if result.probe in needed
+        if report.instance or result.probe in needed
         else "No: the model that answers was trained without it",
     )

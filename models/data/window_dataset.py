@@ -195,7 +195,7 @@ def _posted_rows(scenes: Sequence[PostedScene]) -> Iterator[dict[str, object]]:
                     **_instance_cells(scene.host, one),
                     "run": f"posted-{number}",
                     "repeat": repeat,
-                    "workload": one.workload or one.id,
+                    "workload": colocation.probe if colocation.probe and outcome.solo else one.workload or one.id,
                     "load": one.load,
                     "outcome": outcome.outcome,
                     "solo": outcome.solo,

@@ -7,6 +7,8 @@ posterior mean, shrunk by how much was posted; its range narrows by the posterio
 results. The variances are those of the analytic model's errors on
 measured campaigns, each left out in turn (research.benchmarks.posted_results, decision 182).
 
+What a probe in the place of an instance's own work reached says less of that work (`PROBE`), however often it ran.
+
 Results come from outside. Each is clipped at `FURTHEST`; many of one sender are correlated (`ALIKE`), so that a sender
 counts as at most 1 / ALIKE results of a scene; and within a scene location and scatter are robust (Huber), so that a
 few wrong ones move little.
@@ -38,6 +40,9 @@ SURE = 1.645  # of a normal distribution, 90 %
 WIDER = 2.0  # times a normal distribution's: of the measured campaigns 90 % lie within 1.3 to 3.8 times (decision 182)
 LEAST_RATIO = 1e-3
 _AT_ONCE = 1_000  # instances that are moved at a time
+# Log scale, standard deviation of the difference between the model's error with a loop and with another program in its
+# place: the largest that a measured campaign asks for (decision 196).
+PROBE = 0.28
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +70,9 @@ MEASURED = Spreads(pair=0.20, victim=0.34, neighbour=0.22, noise=0.11, reach=0.1
 @dataclass(frozen=True, slots=True)
 class PostedRow:
     """One result: whose, beside whom, where (`places_of`), what the model expected there and what was measured (T/B
-    both), by whom it was sent. `beside` has the weight of each neighbour by its number and by whether it shares CPUs;
-    `length` is that of the vector of all neighbours' weights, known or not."""
+    both), by whom it was sent, and how far what was measured may be `apart` from what the instance itself would reach
+    (standard deviation, log scale). `beside` has the weight of each neighbour by its number and by whether it shares
+    CPUs; `length` is that of the vector of all neighbours' weights, known or not."""
 
     victim: int
     beside: Mapping[tuple[int, bool], float]
@@ -75,6 +81,7 @@ class PostedRow:
     expected: float
     measured: float
     sender: str = ""
+    apart: float = 0.0
 
 
 @lru_cache(maxsize=4096)
@@ -85,8 +92,8 @@ def number_of(subject: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PostedCell:
-    """Results of one scene: how far the model is off (log), how many independent results that rests on, and their
-    scatter (standard deviation)."""
+    """Results of one scene: how far the model is off (log), how many independent results that rests on, their scatter
+    (standard deviation), and how far they all may be `apart` from what they are taken for."""
 
     victim: int
     beside: Mapping[tuple[int, bool], float]  # of length 1 with those that are not known
@@ -96,6 +103,7 @@ class PostedCell:
     weight: float
     scatter: float
     count: int
+    apart: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,7 @@ class PostedResults:
             for (number, near), weight in one.beside.items():
                 beside[row, at[number] + (0 if near else len(numbers))] = weight
         scenes = as_scenes(cells, beside)
-        noise = np.array([one.scatter**2 / one.weight for one in cells])
+        noise = np.array([one.scatter**2 / one.weight + one.apart**2 for one in cells])
         covariance = covariance_of(spreads, scenes, scenes) + np.diag(noise)
         inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
         counts: dict[tuple[int, frozenset[int]], int] = {}
@@ -275,7 +283,7 @@ def cells_of(rows: Sequence[PostedRow], spreads: Spreads) -> tuple[PostedCell, .
         if not row.beside or not row.length or not 0 < row.expected < math.inf or not 0 <= row.measured < math.inf:
             continue
         beside = tuple(sorted((who, round(weight / row.length, 3)) for who, weight in row.beside.items()))
-        key = row.victim, beside, row.place, round(_log(row.expected), 2)
+        key = row.victim, beside, row.place, round(_log(row.expected), 2), row.apart
         if key in together or len(together) < MOST_SCENES:
             together.setdefault(key, []).append(row)
     return tuple(_cell(together[key], spreads.noise) for key in sorted(together))
@@ -297,7 +305,7 @@ def _cell(rows: Sequence[PostedRow], noise: float) -> PostedCell:
     first = min(rows, key=lambda row: (row.expected, sorted(row.beside.items())))
     beside = {who: weight / first.length for who, weight in first.beside.items()}
     expected = float(np.mean(np.sort([_log(row.expected) for row in rows])))
-    return PostedCell(first.victim, beside, first.place, expected, off, total, scatter, len(rows))
+    return PostedCell(first.victim, beside, first.place, expected, off, total, scatter, len(rows), first.apart)
 
 
 def _location(values: Floats, weights: Floats, noise: float) -> tuple[float, float]:

@@ -56,7 +56,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         probe.add_argument("--json", action="store_true", help="machine-readable output")
         probe.add_argument("--raw", type=Path, metavar="FILE", help="write the raw series as CSV (.gz: compressed)")
         probe.add_argument("--picture", type=Path, metavar="FILE", help="draw a chart of the raw series (.png or .svg)")
-        _add_push(probe, needs_peer=entry.needs_peer)
+        _add_push(probe)
         probe.set_defaults(command=_probe, name=name)
     listing = probes.add_parser("list", help="list all probes and the papers that they follow")
     listing.add_argument("--json", action="store_true", help="machine-readable output")
@@ -70,7 +70,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     serve.set_defaults(command=_serve)
 
 
-def _add_push(probe: argparse.ArgumentParser, *, needs_peer: bool) -> None:
+def _add_push(probe: argparse.ArgumentParser) -> None:
     add_push(probe, "the result, which it keeps as the newest of this probe")
     probe.add_argument(
         "--host", type=an_id("host"), metavar="ID",
@@ -80,11 +80,11 @@ def _add_push(probe: argparse.ArgumentParser, *, needs_peer: bool) -> None:
         "--inside", type=an_id("instance"), metavar="ID",
         help="with --push, the id of the instance that this runs in (default: none, it runs on the host)",
     )  # fmt: skip
-    if needs_peer:
-        probe.add_argument(
-            "--peer", dest="peer_id", type=an_id("peer"), metavar="ID",
-            help="with --push, the id of the host or instance at the far end (default: none)",
-        )  # fmt: skip
+    probe.add_argument(
+        "--peer", dest="peer_id", type=an_id("peer"), metavar="ID",
+        help="with --push, the id of the host or instance at the far end; of a probe without one, of the instance on the"
+        " same host beside which --inside ran (default: none)",
+    )  # fmt: skip
 
 
 def _address(text: str) -> tuple[str, int | None]:
@@ -130,6 +130,8 @@ def _probe(options: argparse.Namespace) -> int:
 
 def _unsendable(options: argparse.Namespace) -> str:
     """Why the result could not be sent, found out before measuring; empty where it can, or need not, be sent."""
+    if not PROBES[options.name].needs_peer and options.peer_id and not options.inside:
+        return "--peer goes with --inside: it names who ran beside that instance"
     if options.push is None:
         named = [name for name in ("host", "inside", "peer_id", "token_file") if getattr(options, name, "")]
         return f"--{named[0].removesuffix('_id').replace('_', '-')} goes with --push" if named else ""
@@ -150,7 +152,7 @@ def _push(options: argparse.Namespace, result: ProbeResult) -> None:
 
     client = HttpClient(options.push, options.token, f"cotenant-profiler/{profiler_version()}")
     try:
-        push_result(client, result, options.host, options.inside, getattr(options, "peer_id", None))
+        push_result(client, result, options.host, options.inside, options.peer_id)
     except ProbePushError as error:
         raise ProbeError(str(error)) from None
     finally:

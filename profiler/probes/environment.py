@@ -11,7 +11,7 @@ from pathlib import Path
 
 from profiler.checks.base import NOTICEABLE_PERCENT
 from profiler.checks.clocks import SLOW_SOURCES
-from profiler.observed import format_cpus
+from profiler.observed import STOLEN, format_cpus
 from profiler.parse.proc import parse_stat
 from profiler.parse.text import ParseError
 
@@ -65,7 +65,7 @@ def doubts(before: CounterReading, after: CounterReading, facts: dict[str, str])
     if before.steal_ticks is not None and after.steal_ticks is not None and seconds > 0:
         percent = 100 * max(0, after.steal_ticks - before.steal_ticks) / _HZ / seconds
         if percent > NOTICEABLE_PERCENT:
-            marks.append(f"the hypervisor below took {percent:.1f} % of a CPU meanwhile (steal)")
+            marks.append(f"the hypervisor below took {percent:.1f} {STOLEN}")
     if facts.get("clock_source") in SLOW_SOURCES:
         marks.append(f"reading the clock is slow here (clock source {facts['clock_source']})")
     return tuple(marks)

@@ -3,6 +3,8 @@
 The spreads are those under which the analytic model's errors on the measured campaigns are most likely, each campaign
 being judged by those of all others. Then results of a campaign are posted and the others predicted: of the same pairs
 (one result of each is posted), and of pairs of which nothing was posted (all results of four fifths of the pairs are).
+Probes stand in for results: what a program that always runs (LOOP) reached beside a neighbour is posted as a probe's
+result of each other program beside that neighbour, and these are predicted.
 
     python -m research.benchmarks.posted_results [datasets ...]
 """
@@ -23,6 +25,7 @@ from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.examples import measured
 from models.learning.posted_results import (
     MEASURED,
+    PROBE,
     PostedResults,
     PostedRow,
     Scenes,
@@ -40,6 +43,7 @@ LEAST_RESULTS = 40  # of a campaign
 FOLDS = 5
 MOST_CELLS = 120  # of a campaign that a fit looks at
 RESAMPLES = 1_000
+LOOP = "spin"  # of the lab's programs the one that is like the probes of CPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +153,60 @@ def judged(one: PostedCampaign, spreads: Spreads) -> dict[str, tuple[Floats, Flo
         np.concatenate([np.asarray(part[at], dtype=np.float64) for part in parts]) for at in range(3)
     )
     found["other pairs"] = before, after, held, [pair for part in parts for pair in part[3]]
+    probes, about = as_probed(one)
+    if probes:
+        found["pairs with a probe each"] = _errors(one, spreads, list(range(len(probes))), about, probes)
     return found
 
 
+def as_probed(one: PostedCampaign, apart: float = PROBE) -> tuple[list[PostedRow], list[int]]:
+    """What LOOP reached beside a neighbour, once as the result of a probe inside of each other program beside it; and
+    the rows that are about these pairs."""
+    pair = one.pair
+    loops: dict[tuple[object, ...], PostedRow] = {}
+    for row in one.rows:
+        if row.victim == number_of(LOOP) and len(row.beside) == 1:
+            loops.setdefault((row.place, *row.beside.items()), row)
+    posted: dict[tuple[object, ...], PostedRow] = {}
+    about = []
+    for at, row in enumerate(one.rows):
+        loop = loops.get((row.place, *row.beside.items()))
+        if loop is not None and row.victim != number_of(LOOP):
+            posted.setdefault(pair[at], replace(loop, victim=row.victim, apart=apart))
+            about.append(at)
+    return list(posted.values()), about
+
+
+def probe_apart(one: PostedCampaign, spreads: Spreads) -> float | None:
+    """The standard deviation PROBE by a campaign: of what the model is off with a loop that part is taken for its error
+    with another program which least squares find, less where it expects other ratios of both (`reach`). None where
+    the campaign has no loop."""
+    probes, about = as_probed(one)
+    if not about:
+        return None
+    pair, by_pair = one.pair, {(row.victim, *sorted(row.beside)): row for row in probes}
+    pairs = [(by_pair[pair[at]], one.rows[at]) for at in about]
+    rows = [(_off(loop), _off(row), np.log(row.expected / loop.expected)) for loop, row in pairs]
+    off, others, apart = np.array(rows).T
+    near = np.exp(-0.5 * (apart / spreads.reach) ** 2)
+    part = float(np.clip((near * off * others).sum() / ((near * off) ** 2).sum(), 0.01, 1.0))
+    return float(np.sqrt(spreads.total * (1 / part - 1)))
+
+
+def _off(row: PostedRow) -> float:
+    (cell,) = cells_of([row], MEASURED)
+    return cell.off
+
+
 def _errors(
-    one: PostedCampaign, spreads: Spreads, posted: Sequence[int], test: Sequence[int]
+    one: PostedCampaign,
+    spreads: Spreads,
+    posted: Sequence[int],
+    test: Sequence[int],
+    rows: Sequence[PostedRow] | None = None,
 ) -> tuple[Floats, Floats, Floats, list[tuple[object, ...]]]:
-    results = PostedResults.of([one.rows[at] for at in posted], spreads)
+    rows = one.rows if rows is None else rows
+    results = PostedResults.of([rows[at] for at in posted], spreads)
     assert results is not None
     after = results.moved(one.scenes, one.band)
     at = one.scene[list(test)], one.slot[list(test)]
@@ -194,6 +245,8 @@ def main() -> None:
     campaigns = [one for one in campaigns if len(one.rows) >= LEAST_RESULTS]
     everything = fitted(campaigns)
     print("all:", everything, flush=True)
+    for one in campaigns:
+        print(f"a probe apart, {one.name}: {probe_apart(one, everything)}", flush=True)
     for one in campaigns:
         spreads = fitted([other for other in campaigns if other is not one], everything)
         for case, (before, after, held, groups) in judged(one, spreads).items():

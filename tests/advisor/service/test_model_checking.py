@@ -11,8 +11,10 @@ import pytest
 import models.learning.artifact
 from advisor.domain import Host, Instance, Scene, WorkloadProfile
 from advisor.errors import InvalidInput
+from advisor.placement.decision import predict_scene
 from advisor.service import Advisor
 from advisor.settings import Settings
+from models.physics.prior import PriorPredictor
 from profiler.observed import Colocation, IsolationSettings, Outcome, Pinning
 from tests.advisor.service.service_clock import Clock
 from tests.advisor.service.two_models import ASKED, CLOUD, HOSTS, Sure, placed, rows_of, seen, use
@@ -138,13 +140,13 @@ def test_an_outcome_is_held_against_what_was_answered_then(advisor: Advisor) -> 
 @pytest.mark.usefixtures("two")
 def test_shadow_and_prior_are_asked_about_the_scene_of_the_answer(advisor: Advisor) -> None:
     answer = placed(advisor)
-    advisor.outcomes.record(answer.id, "h1", {"new": 0.7, "old": 0.9})
-    assert {(row.instance, row.role) for row in rows_of(advisor, "m-2")} == {("new", "shadow"), ("old", "shadow")}
     candidate = next(one for one in answer.candidates if one.host == "h1")
     settings = replace(ASKED.instance.settings, pinning=candidate.pinning)
     scene = Scene(HOSTS[0], (CLOUD.instances[0], replace(ASKED.instance, settings=settings)), CLOUD.workloads)
-    advisor.models.activate("prior")
-    wanted = {one.instance: one.throughput_ratio.expected for one in advisor.placements.predict(scene).effects}
+    effects = predict_scene(scene, PriorPredictor(), workloads=CLOUD.workloads).effects
+    wanted = {one.instance: one.throughput_ratio.expected for one in effects}
+    advisor.outcomes.record(answer.id, "h1", {"new": 0.7, "old": 0.9})
+    assert {(row.instance, row.role) for row in rows_of(advisor, "m-2")} == {("new", "shadow"), ("old", "shadow")}
     assert {row.instance: row.expected for row in rows_of(advisor, "prior")} == pytest.approx(wanted)
 
 
