@@ -82,8 +82,8 @@ def _add_push(probe: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     probe.add_argument(
         "--peer", dest="peer_id", type=an_id("peer"), metavar="ID",
-        help="with --push, the id of the host or instance at the far end; of a probe without one, of the instance on the"
-        " same host beside which --inside ran (default: none)",
+        help="with --push, the id of the host or instance at the far end; of a probe without one, of the instance on"
+        " the same host beside which --inside ran (default: none)",
     )  # fmt: skip
 
 

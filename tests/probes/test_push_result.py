@@ -85,6 +85,13 @@ def test_a_probe_of_this_machine_is_pushed(double: Double, capsys: pytest.Captur
     assert sent["values"] == shown["values"]
 
 
+def test_who_ran_beside_the_instance_is_sent_with_a_probe_that_has_no_far_end(double: Double) -> None:
+    where = ["--push", double.url, "--host", "h1", "--inside", "web-9", "--peer", "db-3"]
+    assert main(["probe", "cpu-share", "--count", "20000", "--json", *where]) == 0
+    (sent,) = double.announced[0]["probes"]
+    assert (sent["instance"], sent["peer"]) == ("web-9", "db-3")
+
+
 def test_options_that_need_a_server_are_refused_before_anything_is_measured(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,3 +102,5 @@ def test_options_that_need_a_server_are_refused_before_anything_is_measured(
     url = "http://127.0.0.1:9"
     assert main(["probe", "cpu-share", "--push", url, "--token-file", str(tmp_path / "token")]) == 2
     assert "token" in capsys.readouterr().err
+    assert main(["probe", "cpu-work", "--push", url, "--host", "h1", "--peer", "db-3"]) == 2
+    assert "--peer goes with --inside" in capsys.readouterr().err
