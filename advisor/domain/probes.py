@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from advisor.domain.questions import Objective
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from profiler.host_kinds import HostKind
 from profiler.observed import (
     HELD_BACK,
@@ -133,7 +133,7 @@ def pair_of(report: ProbeReport, residents: Sequence[Instance], alone: ProbeRepo
     reached, unit = found.value, found.unit
     if measure.is_time:
         solo, reached, unit = 1 / solo, 1 / reached, f"1/{unit}"
-    loop = {"cpu": Demand(1.0, common=0.0)} if measure.wants_cpu else {}
+    loop: dict[Resource, Demand] = {"cpu": Demand(1.0, common=0.0)} if measure.wants_cpu else {}
     inside = Instance(report.instance, demand=loop)  # what is not said of it is as the inventory has it
     key = "\n".join((report.host, report.instance, report.peer))
     return Colocation(

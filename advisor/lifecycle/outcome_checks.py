@@ -122,7 +122,7 @@ def as_colocation(
     if len(there) < 2 or not ratios.keys() & there.keys():
         return None
     reached = [
-        Outcome(one, "throughput", *((1.0, ratios[name]) if name in ratios else (None, None)), "1")
+        Outcome(one, "throughput", 1.0 if name in ratios else None, ratios.get(name), "1")
         for name, one in sorted(there.items())
     ]
     return Colocation(run_of(answer.id), host, "1", tuple(reached))

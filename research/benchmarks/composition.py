@@ -89,7 +89,8 @@ def answers(dataset: Dataset, model: Predictor, least: int) -> GroupAnswers | No
     numbers = {group: number for number, group in enumerate(dict.fromkeys(row[5] for row in rows))}
     return GroupAnswers(
         np.array([row[2] for row in rows]),
-        *(np.array([told[at, slot] for at, slot, *_ in rows]) for told in (analytic, asked)),
+        np.array([analytic[at, slot] for at, slot, *_ in rows]),
+        np.array([asked[at, slot] for at, slot, *_ in rows]),
         np.array([composed(beside_one[first : first + count]) for _, _, _, first, count, _ in rows]),
         np.array([row[4] + 1 for row in rows]),
         np.array([numbers[row[5]] for row in rows]),

@@ -20,7 +20,7 @@ from research.benchmarks.composition import GroupAnswers, answers, composed, gro
 class BySize:
     """Says of everybody 1 over how many are there."""
 
-    version, origin = "by size", "measured"
+    version, origin, metrics = "by size", "measured", ()
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         said = PriorPredictor().predict(scenes, targets)
