@@ -39,7 +39,7 @@ HUBER, OUTLIER = 1.345, 3.0  # in standard deviations
 SURE = 1.645  # of a normal distribution, 90 %
 WIDER = 2.0  # times a normal distribution's: of the measured campaigns 90 % lie within 1.3 to 3.8 times (decision 182)
 LEAST_RATIO = 1e-3
-_AT_ONCE = 1_000  # instances that are moved at a time
+_AT_ONCE = 100  # instances that are moved at a time: of more, most results are about others
 # Log scale, standard deviation of the difference between the model's error with a loop and with another program in its
 # place: the largest that a measured campaign asks for (decision 196).
 PROBE = 0.28
@@ -175,15 +175,17 @@ class PostedResults:
         self, scenes: SceneBatch, scene: Ints, slot: Ints, expected: Floats, lower: Floats, upper: Floats
     ) -> tuple[Floats, Floats, Floats]:
         """The same of single instances; all (R,)."""
-        here = np.isin(self.numbers, scenes.subject)  # of others there is nothing beside anybody here
+        here = np.isin(self.numbers, scenes.subject)
+        of_here = self.beside[:, np.concatenate([here, here])]
+        there = np.array([one.victim for one in self.cells])
+        alike = np.flatnonzero(np.isin(there, scenes.subject) | of_here.any(axis=1))  # others say nothing of these
         beside = beside_of(scenes, self.numbers[here])[scene, slot]
         was = np.log(np.maximum(expected, LEAST_RATIO))
-        cells = self.cells
+        cells = [self.cells[at] for at in alike.tolist()]
         asked = scenes.subject[scene, slot], beside, places_of(scenes)[scene], was
-        posted = as_scenes(cells, self.beside[:, np.concatenate([here, here])])
-        likeness = covariance_of(self.spreads, asked, posted)
-        shift = likeness @ self.solved
-        pull = likeness @ self.inverse
+        likeness = covariance_of(self.spreads, asked, as_scenes(cells, of_here[alike]))
+        shift = likeness @ self.solved[alike]
+        pull = likeness @ self.inverse[np.ix_(alike, alike)]
         known = np.clip((pull * likeness).sum(axis=1) / self.spreads.total, 0.0, 1.0)
         weight = np.maximum(pull, 0.0)
         scatter = weight @ np.array([one.scatter**2 for one in cells]) / np.maximum(weight.sum(axis=1), 1e-12)
@@ -218,19 +220,20 @@ def beside_of(scenes: SceneBatch, numbers: Ints) -> Floats:
 
 def posted_row(scenes: SceneBatch, scene: int, slot: int, expected: float, measured: float, sender: str) -> PostedRow:
     """A result of one instance of a scene."""
-    near, others = (one[scene, slot] for one in _weights(scenes))
+    scenes = scenes.take(np.array([scene]))
+    near, others = (one[0, slot] for one in _weights(scenes))
     beside: dict[tuple[int, bool], float] = {}
     rest = 0.0
     for at in np.flatnonzero(others).tolist():
-        number = int(scenes.subject[scene, at])
+        number = int(scenes.subject[0, at])
         for shares, weight in ((True, float(near[at])), (False, float(others[at] - near[at]))):
             if number and weight:
                 beside[number, shares] = beside.get((number, shares), 0.0) + weight
             else:
                 rest += weight**2
     length = math.sqrt(sum(weight**2 for weight in beside.values()) + rest)
-    place = int(places_of(scenes)[scene])
-    return PostedRow(int(scenes.subject[scene, slot]), beside, length, place, expected, measured, sender)
+    place = int(places_of(scenes)[0])
+    return PostedRow(int(scenes.subject[0, slot]), beside, length, place, expected, measured, sender)
 
 
 def places_of(scenes: SceneBatch) -> Ints:
