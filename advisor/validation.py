@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.domain import Host, Instance, Pinning, WorkloadProfile, listed
+from advisor.domain import Host, Instance, Pinning, WorkloadProfile, fields_of, listed
 from advisor.errors import InvalidInput, NotFound
 from profiler.observed import format_cpus
 
@@ -40,6 +40,39 @@ def check_value(value: Any, path: str = "") -> None:
         _check_text(value, path)
     elif isinstance(value, float | int) and not isinstance(value, bool):
         _check_number(value, path)
+
+
+def check_declared(question: Any, path: str = "") -> None:
+    """Refuse what is outside the limits that a question's fields declare; InvalidInput names the field."""
+    for name, field in fields_of(type(question)).items():
+        value, where = getattr(question, name), _join(path, name)
+        if value is None and field.optional:
+            continue
+        low, high = field.declared.low, field.declared.high
+        if field.parts:
+            check_declared(value, where)
+        elif field.choices:
+            check_one_of(where, value, field.choices)
+        elif field.lists:
+            if low is not None and len(value) < low:
+                raise InvalidInput(f"{where} names nothing; leave it out for {field.declared.unset}", field=where)
+        elif isinstance(value, str):
+            if not 1 <= len(value) <= field.declared.longest:
+                raise InvalidInput(f"{where} has not 1-{field.declared.longest} characters", field=where)
+        elif low is not None and high is not None and not low <= value <= high:
+            raise InvalidInput(f"{where} {value:g} is outside {low:g}-{high:.15g}", field=where)
+
+
+def check_kinds(question: Any, *kinds: str) -> None:
+    """Refuse a field that goes with other kinds than these, and one that these need and that is not given."""
+    for name, field in fields_of(type(question)).items():
+        declared = field.declared
+        is_given, matters = getattr(question, name) != field.default, field.matters_for(*kinds)
+        if declared.only and is_given and not matters:
+            message = f"{name} is only allowed for {', '.join(declared.kinds)}, not for {kinds[0]}"
+            raise InvalidInput(message, field=name)
+        if declared.needed and matters and not is_given:
+            raise InvalidInput(f"{kinds[0]} needs {name}: {declared.text.partition(';')[0]}", field=name)
 
 
 def check_name(workload: WorkloadProfile) -> None:

@@ -288,14 +288,14 @@ class BatchBody(TypedDict):
     """Where should each of these go, when the ones before it have gone where they should?"""
 
     instances: list[NewInstance]
+    order: NotRequired[Literal["given", "joint"]]
+    time_limit_s: NotRequired[float]
     hosts: NotRequired[list[str] | None]
     constraints: NotRequired[ConstraintsBody]
     objective: NotRequired[Literal["worst", "total", "pack"]]
     limit: NotRequired[int]
     explain: NotRequired[bool]
     dry_run: NotRequired[bool]
-    order: NotRequired[Literal["given", "joint"]]
-    time_limit_s: NotRequired[float]
 
 
 class Generation(TypedDict):

@@ -67,6 +67,7 @@ from advisor.domain.cloud import (
 from advisor.domain.contradictions import Contradiction, ContradictionCause
 from advisor.domain.cpu_maps import CpuMap, cpu_map
 from advisor.domain.cpu_words import latency_in_words, short_of_cpu, time_part
+from advisor.domain.declared import Declared, DeclaredField, field_at, fields_of
 from advisor.domain.dedicated import dedicated_vcpus
 from advisor.domain.duration_words import duration_in_words
 from advisor.domain.evidence import (
@@ -86,23 +87,28 @@ from advisor.domain.list_words import listed
 from advisor.domain.names import NAMES, ids_by_name, known_as, names_of, spellings, spoken
 from advisor.domain.outcomes import AnsweredAs, PostedColocation, PredictedVsObserved, RecommendationOutcome
 from advisor.domain.page import Page
-from advisor.domain.plans import (
+from advisor.domain.plan_questions import (
+    MOVING_KINDS,
     PINNING_POLICIES,
+    PLACING_KINDS,
     PLAN_FOR,
     PLAN_KINDS,
-    PLAN_LIMITS,
+    Growth,
+    NextKind,
+    PinningPolicy,
+    PlanFor,
+    PlanKind,
+    PlanRequest,
+    WhatIf,
+)
+from advisor.domain.plans import (
     Capacity,
     ClassSizing,
-    Growth,
-    PinningPolicy,
     Plan,
     PlanAction,
     PlanAge,
     PlanEnd,
     PlanEntry,
-    PlanFor,
-    PlanKind,
-    PlanRequest,
     PlanStep,
     PlanSums,
     RunwayPoint,
@@ -110,7 +116,6 @@ from advisor.domain.plans import (
     SpareCapacity,
     Usage,
     Variant,
-    WhatIf,
 )
 from advisor.domain.probes import (
     PAIR_VALUES,
@@ -127,6 +132,7 @@ from advisor.domain.probes import (
 )
 from advisor.domain.questions import (
     OBJECTIVES,
+    AskedObjective,
     Constraints,
     Inventory,
     NamedSize,

@@ -8,7 +8,8 @@ from typing import Any
 
 from advisor.domain import codec
 from advisor.domain.answers import Recommendation, SceneEffects
-from advisor.domain.plans import Plan, PlanRequest
+from advisor.domain.plan_questions import PlanRequest
+from advisor.domain.plans import Plan
 from advisor.domain.questions import PlacementRequest
 
 Json = Mapping[str, Any]

@@ -1,22 +1,15 @@
-"""Plans: what is asked of a whole cloud at once, the ordered steps that answer it, and what they are worth."""
+"""Plans: the ordered steps that answer a question about a whole cloud, and what they are worth."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal, get_args
+from typing import Literal
 
 from advisor.domain.answers import Band, Candidate, Command, Effect, Rejection
-from advisor.domain.questions import Objective
-from profiler.observed import Host, Instance, IsolationSettings
-
-PlanKind = Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
-PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
-PlanFor = Literal["hours", "mean", "p50", "p95", "p99"]
-PLAN_FOR: tuple[PlanFor, ...] = get_args(PlanFor)
-PinningPolicy = Literal["as_it_is", "unpinned", "own"]
-PINNING_POLICIES: tuple[PinningPolicy, ...] = get_args(PinningPolicy)
+from advisor.domain.plan_questions import Growth, PlanKind, PlanRequest
+from profiler.observed import IsolationSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,96 +19,6 @@ class Usage:
     cpus: float
     windows: int
     p99: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How demand grows: by how many instances of the mix a month, and by how much the load of who is there."""
-
-    instances_per_month: float = 0.0
-    load_percent_per_month: float = 0.0
-    months: int = 24  # how far is looked ahead
-    uncertain_percent: float = 0.0  # by how much of itself both may be more or less
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIf:
-    """A cloud that is only imagined. `hosts` come in addition, or instead of the one of the same id.
-
-    `pinning`: nobody has one any more (unpinned), or everybody has pCPUs of its own where they suffice (own).
-    `model` is the version that is asked instead, None = the one that answers.
-    """
-
-    hosts: tuple[Host, ...] = ()
-    remove: tuple[str, ...] = ()
-    cpu_overcommit: float | None = None
-    memory_overcommit: float | None = None
-    pinning: PinningPolicy = "as_it_is"
-    model: str | None = None
-
-
-# The least and the most of each number of a question, at every door: REST, commands and pages.
-PLAN_LIMITS: Mapping[str, tuple[float, float]] = {
-    "keep_ratio": (0.01, 1.0),
-    "max_moves": (0, 1_000_000),
-    "move_gain": (0.0, 1.0),
-    "at_once": (1, 1000),
-    "at_once_per_host": (1, 8),
-    "at_once_per_rack": (1, 1000),
-    "migration_mbit": (1.0, 1e9),
-    "rack_mbit": (1.0, 1e9),
-    "spare_hosts": (0, 100),
-    "time_limit_s": (0.1, 3600.0),
-    "seed": (0, 2**31 - 1),
-    "growth.instances_per_month": (0.0, 1e6),
-    "growth.load_percent_per_month": (0.0, 1000.0),
-    "growth.months": (1, 240),
-    "growth.uncertain_percent": (0.0, 100.0),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class PlanRequest:
-    """What should become of the whole cloud?
-
-    `kind` tune looks for better settings on each of `hosts`, where nothing moves. `instances` are those to place
-    (admit), or the mix of which more should fit (capacity). `empty` are the hosts to be emptied (evacuate), `hosts`
-    those that may be used, None = all, `movable` who may move, None = everybody without a pinning that the caller
-    made. `plan_for` is the demand that counts: as it varies over the hours, or its mean or a percentile of it all the
-    time. `keep_ratio` is the T/B that whoever has no limit of its own must keep. A move must gain more than
-    `move_gain` (`PlanStep.gain`) and more than is uncertain. `at_once` moves may run together, of them
-    `at_once_per_host` to or from one host and `at_once_per_rack` (None = any number) to or from the hosts of one value
-    of the label `rack_label`. Moves may use `migration_mbit` of each host's network (None = its label
-    `migration_mbit`, else all of it) and `rack_mbit` of each rack's (None = any). `spare_hosts` may fail together
-    (capacity), or so many groups of hosts by `spare_label`, and everybody still has a host. `what_if` is the cloud
-    that is imagined, `then` the question that is asked there (capacity, admit, consolidate, rebalance), None = only
-    what happens to everybody. After `time_limit_s` the best so far is answered.
-    """
-
-    kind: PlanKind = "admit"
-    instances: tuple[Instance, ...] = ()
-    empty: tuple[str, ...] = ()
-    hosts: tuple[str, ...] | None = None
-    movable: tuple[str, ...] | None = None
-    objective: Objective = "worst"
-    plan_for: PlanFor = "hours"
-    keep_ratio: float = 0.8
-    max_moves: int | None = None
-    move_gain: float = 0.02
-    at_once: int = 8
-    at_once_per_host: int = 4
-    at_once_per_rack: int | None = None
-    rack_label: str = "rack"
-    migration_mbit: float | None = None
-    rack_mbit: float | None = None
-    growth: Growth | None = None
-    spare_hosts: int = 0
-    spare_label: str | None = None
-    what_if: WhatIf | None = None
-    then: PlanKind | None = None
-    commands: bool = False
-    time_limit_s: float = 30.0
-    seed: int = 1
 
 
 PlanAction = Literal["place", "move", "settings", "resize", "remove", "driver_domain"]

@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
+from advisor.domain.declared import Declared
 from models.data.profile import WorkloadProfile
 from profiler.observed import Host, Instance
 
 Objective = Literal["worst", "total", "pack"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+AskedObjective = Annotated[
+    Objective,
+    Declared(
+        "what is best",
+        words=(
+            ("worst", "the best for the worst-off instance"),
+            ("total", "the best combined score"),
+            ("pack", "the fewest hosts"),
+        ),
+        kinds=("admit", "rebalance", "evacuate", "tune"),
+        label="Objective",
+        section="Limits",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,34 +41,33 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a host must satisfy: every label, not in `exclude`, beside all of `affinity`, apart from `anti_affinity`."""
+    """What a host must satisfy."""
 
-    labels: Mapping[str, str] = field(default_factory=dict)
-    exclude: tuple[str, ...] = ()
-    affinity: tuple[str, ...] = ()
-    anti_affinity: tuple[str, ...] = ()
-    kind: str | None = None
-    allow_stale: bool = False
+    labels: Annotated[Mapping[str, str], Declared("every one of these labels")] = field(default_factory=dict)
+    exclude: Annotated[tuple[str, ...], Declared("none of these hosts", names="hosts")] = ()
+    affinity: Annotated[tuple[str, ...], Declared("beside these instances", names="instances")] = ()
+    anti_affinity: Annotated[tuple[str, ...], Declared("apart from these instances", names="instances")] = ()
+    kind: Annotated[str | None, Declared("only hosts of this hypervisor", unset="any")] = None
+    allow_stale: Annotated[bool, Declared("hosts without fresh data may answer too")] = False
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementRequest:
-    """A request for the best host of an instance. `profile` may replace its workload; with neither it is unknown.
+    """A request for the best host of an instance. `profile` may replace its workload; with neither it is unknown."""
 
-    Without `mend` no settings may change: a host on which a limit is violated is rejected, whatever mitigation would
-    do.
-    """
-
-    instance: Instance
+    instance: Annotated[Instance, Declared("the instance to place")]
     profile: WorkloadProfile | None = None
-    hosts: tuple[str, ...] | None = None
-    constraints: Constraints = field(default_factory=Constraints)
-    objective: Objective = "worst"
-    limit: int = 5
-    explain: bool = True
-    commands: bool = False
-    dry_run: bool = False
-    mend: bool = True
+    hosts: Annotated[tuple[str, ...] | None, Declared("answer only these hosts", unset="all", names="hosts")] = None
+    constraints: Annotated[Constraints, Declared("what a host must satisfy")] = field(default_factory=Constraints)
+    objective: AskedObjective = "worst"
+    limit: Annotated[int, Declared("most hosts in the answer", low=1, high=1000)] = 5
+    explain: Annotated[bool, Declared("give the reasons")] = True
+    commands: Annotated[bool, Declared("give the commands that apply the settings, with their undo")] = False
+    dry_run: Annotated[bool, Declared("hold nothing: the answer reserves no host")] = False
+    mitigate: Annotated[
+        bool,
+        Declared("try other settings on hosts where a limit would break; false: such hosts are rejected"),
+    ] = True
 
 
 def like_another(instance: Instance, other: Instance, sized: Collection[str]) -> Instance:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from advisor.domain.plans import PlanFor
+from advisor.domain.plan_questions import PlanFor
 from advisor.domain.questions import Objective
 
 PolicyName = Literal["cotenant", "first fit", "best fit", "nova-like", "random", "peak oracle", "lower bound"]

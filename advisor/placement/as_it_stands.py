@@ -26,7 +26,7 @@ def as_it_stands(
     if placed is None or position is None:
         return None
     resident = next(resident for resident in snapshot.residents[position] if resident.id == placed.id)
-    same = PlacementRequest(resident, objective=request.objective, limit=1, explain=False, mend=False)
+    same = PlacementRequest(resident, objective=request.objective, limit=1, explain=False, mitigate=False)
     table, row, _ = profile_row(snapshot, same)
     question = PlacementQuestion(snapshot, same, context.active.predictor, table, row)
     held = resident.settings.pinning

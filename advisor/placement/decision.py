@@ -122,7 +122,7 @@ def _ranking(
         answer_candidates, limit_rejections, scores = _rank(question, positions, answering.remembered, detailed)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
     present = None
-    if detailed and (request.mend or request.explain):
+    if detailed and (request.mitigate or request.explain):
         present = as_it_stands(snapshot, context, request, answer_candidates)
     answer_candidates = with_counts(snapshot, request, answer_candidates)
     shown = [candidate.host for candidate in answer_candidates]
@@ -335,7 +335,7 @@ def _mitigate_hosts(
     """
     steps_by_host: dict[int, tuple[MitigationStep, ...]] = {}
     mitigated: list[RankedHost] = []
-    if not question.request.mend:
+    if not question.request.mitigate:
         return steps_by_host, mitigated
     others = [question.snapshot.hosts[ranked_host.host].id for ranked_host in ranked_hosts[: question.request.limit]]
     failed_classes: set[int] = set()  # what fails on one host of a class fails on all

@@ -399,7 +399,7 @@ def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tu
         fingerprint + question_key
         for fingerprint in snapshot.fingerprints[hosts].view(f"V{fingerprints.SIZE}").tolist()
     ]
-    changes = b"" if question.request.mend else b" as set"
+    changes = b"" if question.request.mitigate else b" as set"
     for host, slot in snapshot.where(instance.id):
         for at in np.flatnonzero(hosts == host).tolist():
             without_newcomer[at] += b"without %d%b" % (slot, changes)
@@ -421,7 +421,7 @@ def options_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> tu
     if not len(rows) or not any(option.name == FREE for option in choices):
         return choices
     (kept,) = pinning.options(base, replace(request.instance, settings=here.settings), there)
-    return pinning.with_kept(choices, kept, rows, only=not request.mend)
+    return pinning.with_kept(choices, kept, rows, only=not request.mitigate)
 
 
 def base_with(question: PlacementQuestion, hosts: Ints) -> tuple[SceneBatch, SceneBatch]:

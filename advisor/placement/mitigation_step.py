@@ -93,7 +93,7 @@ def rejections(
 def _with_outcome(
     question: PlacementQuestion, rejection: Rejection, steps: tuple[MitigationStep, ...] | None
 ) -> Rejection:
-    if not question.request.mend:
+    if not question.request.mitigate:
         return replace(
             rejection, code=NEEDS_SETTINGS, reason=f"{rejection.reason}, and settings of instances may not change"
         )

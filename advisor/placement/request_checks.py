@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from datetime import datetime
 
-from advisor.domain import OBJECTIVES, Instance, PlacementRequest, Scene
+from advisor.domain import Instance, PlacementRequest, Scene
 from advisor.errors import InvalidInput
 from advisor.render import check_labels
-from advisor.validation import check_one_of, check_unique, check_value, misfit
+from advisor.validation import check_declared, check_unique, check_value, misfit
 from profiler.host_kinds import HOST_KINDS
 from profiler.observed import MAX_CPUS
 
@@ -16,9 +16,7 @@ from profiler.observed import MAX_CPUS
 def check_request(request: PlacementRequest) -> None:
     """Refuse what the types let through; InvalidInput names the field."""
     check_value(request)
-    check_one_of("objective", request.objective, OBJECTIVES)
-    if request.limit < 1:
-        raise InvalidInput(f"limit {request.limit} is below 1", field="limit")
+    check_declared(request)
     _check_constraints(request)
     if request.commands:
         _check_labels(request.instance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -13,7 +13,6 @@ import typer
 from advisor import offline
 from advisor.domain import (
     Find,
-    Host,
     Instance,
     Inventory,
     PlacementRequest,
@@ -36,13 +35,16 @@ from advisor.validation import the_one
 from api.alike import Alike, joined
 from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, shown, times
 from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
+from api.cli.declared import NOTHING, Options, ids_of, names_of, with_options, written
 from api.cli.endings import NO_HOST
-from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, ObjectiveName, settings
+from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, settings
 from api.cli.output import print_json, print_table, say
 
+OPTIONS = ("hosts", "objective", "limit", "explain", "commands")  # reasons fill a terminal: only where asked for
 NEW = "new-instance"  # of which only is said whom it is like
 
 
+@with_options
 def where(
     inventory: InventoryUnlessServer = None,
     instance: Annotated[
@@ -61,13 +63,7 @@ def where(
             "says another, and with what is known of its demand.",
         ),
     ] = None,
-    hosts: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Rank only these hosts.", show_default="all hosts")
-    ] = None,
-    objective: ObjectiveName = "worst",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of hosts to show at most.")] = 5,
-    explain: Annotated[bool, typer.Option("--explain", help="Give the reasons.")] = False,
-    commands: Annotated[bool, typer.Option("--commands", help="Print the commands, with their undo.")] = False,
+    question: Annotated[Mapping[str, Any], Options(PlacementRequest, OPTIONS, standard={"explain": False})] = NOTHING,
     as_json: AsJson = False,
     model: ModelDir = None,
     server: Server = None,
@@ -86,19 +82,11 @@ def where(
     if service is not None:
         asked, given = _asked_of(service, instance, like)
         like = None if like is None else service.id_of("instances", like)
-        named = tuple(service.id_of("hosts", name) for name in names_of("--hosts", hosts) or ()) or None
+        named = tuple(service.id_of("hosts", name) for name in names_of("--hosts", question["hosts"]) or ()) or None
     elif inventory is not None:
         asked, cloud = _asked(offline.load_inventory(inventory), instance, like)
-        named = ids_of("--hosts", hosts, cloud.hosts)
-    request = PlacementRequest(
-        instance=asked,
-        hosts=named,
-        objective=objective,
-        limit=limit,
-        explain=explain,
-        commands=commands,
-        dry_run=True,
-    )
+        named = ids_of("--hosts", question["hosts"], cloud.hosts)
+    request = PlacementRequest(asked, dry_run=True, **{**question, "hosts": named})
     answer = (
         offline.where(cloud, request, model=model, settings=settings())
         if service is None
@@ -107,7 +95,7 @@ def where(
     if as_json:
         print_json(recommendation_as_json(answer))
     else:
-        show_answer(answer, explain=explain, commands=commands)
+        show_answer(answer, explain=request.explain, commands=request.commands)
     if not answer.candidates:
         raise typer.Exit(NO_HOST)
 
@@ -188,15 +176,7 @@ def _answer_of(
             new.setdefault("isolation", {})[name] = item["isolation"].get(name)
     if like is not None:
         new["like"] = like
-    body = {
-        "instance": new,
-        "hosts": None if request.hosts is None else list(request.hosts),
-        "objective": request.objective,
-        "limit": request.limit,
-        "explain": request.explain,
-        "commands": request.commands,
-        "dry_run": True,
-    }
+    body = {**written(request, apart=("instance", "constraints")), "instance": new}
     with service.read_as("recommendation"):
         return recommendation_from_json(service.post("placements", body=body), request)
 
@@ -273,24 +253,3 @@ def instance_of(cloud: Inventory, name: str, option: str = "--instance") -> Inst
         raise InvalidInput(f"{option} {name}: {no_file} instance of that name", field=option.strip("-"))
     known = the_one(ids, "instance", name, option.strip("-"))
     return next(instance for instance in cloud.instances if instance.id == known)
-
-
-def ids_of(option: str, given: str | None, there: Sequence[Host] | Sequence[Instance]) -> tuple[str, ...] | None:
-    """The ids of the names in a list such as a,b; what has no such name stays as it is, for the answer to say so."""
-    names = names_of(option, given)
-    if names is None:
-        return None
-    what = "instance" if option == "--movable" else "host"
-    known = [(name, known_as(there, name)) for name in names]
-    return tuple(the_one(ids, what, name, option.strip("-")) if ids else name for name, ids in known)
-
-
-def names_of(option: str, given: str | None) -> tuple[str, ...] | None:
-    """The names of a list such as a,b, None = it was not given; InvalidInput when it names nothing."""
-    if given is None:
-        return None
-    names = tuple(name.strip() for name in given.split(",") if name.strip())
-    if not names:
-        what = {"--movable": "instance", "--namespaces": "namespace"}.get(option, "host")
-        raise InvalidInput(f"{option} names no {what}; write {option} a,b")
-    return names

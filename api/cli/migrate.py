@@ -16,19 +16,19 @@ from advisor import service
 from advisor.domain import Instance, Inventory, Plan, PlanRequest, PlanStep
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import MoveOutcome, Mover
-from api.cli.ask import names_of
 from api.cli.asking import SERVER, Server, Service, TokenFile
+from api.cli.declared import NOTHING, Options, names_of, with_options
 from api.cli.endings import FAILED, stop_event
-from api.cli.options import AsJson, CloudName, KeepRatio, MoveGain, ObjectiveName
+from api.cli.options import AsJson, CloudName
 from api.cli.output import print_json, say
 from api.cli.plan import cloud_of, planned_by
 from api.schemas.commands import MigrationOut, MoveOut
 
-STANDARD = PlanRequest(kind="rebalance")
 REST_S = 3600.0  # for which who could not be moved is left alone
 MOST_TOLD = 10  # instances that stay; --json has all
 
 
+@with_options
 def migrate(
     system: Annotated[str, typer.Argument(metavar="|".join(sorted(service.MOVERS)), help="Where the instances run.")],
     apply: Annotated[
@@ -46,9 +46,7 @@ def migrate(
         typer.Option(metavar="TIME", help="Repeat at this interval, such as 15m, until SIGTERM.", show_default="once"),
     ] = None,
     max_moves: Annotated[int, typer.Option(min=1, max=1000, help="Number of moves at most.")] = 10,
-    move_gain: MoveGain = STANDARD.move_gain,
-    keep_ratio: KeepRatio = STANDARD.keep_ratio,
-    objective: ObjectiveName = "worst",
+    asked: Annotated[Mapping[str, Any], Options(PlanRequest, ("move_gain", "keep_ratio", "objective"))] = NOTHING,
     patience: Annotated[
         str, typer.Option(metavar="TIME", help="Call a move off that is not done after this time.")
     ] = "15m",
@@ -69,10 +67,7 @@ def migrate(
     pause_s = service.every_s(every) if every is not None else None
     names = names_of("--namespaces", namespaces) or ()
     mover = service.open_mover(system, cloud=cloud, evict=evict, namespaces=names, patience_s=_patience_s(patience))
-    request = PlanRequest(
-        kind="rebalance", objective=objective, keep_ratio=keep_ratio, max_moves=max_moves, move_gain=move_gain,
-        at_once=1, at_once_per_host=1,
-    )  # fmt: skip
+    request = PlanRequest(kind="rebalance", max_moves=max_moves, at_once=1, at_once_per_host=1, **asked)
     planner = Service.of(url, token_file, patience_s=request.time_limit_s)
     stop = stop_event() if apply or pause_s is not None else threading.Event()
     rounds = _Rounds(planner, mover, request, apply=apply, stop=stop)

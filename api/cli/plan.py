@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from advisor import offline
-from advisor.domain import Growth, Inventory, Plan, PlanFor, PlanKind, PlanRequest, found_in, plan_from_json
+from advisor.domain import Inventory, Plan, PlanKind, PlanRequest, WhatIf, fields_of, found_in, plan_from_json
 from advisor.errors import InvalidInput
 from api.cli import plan_words
 from api.cli.answers import sizes_only
-from api.cli.ask import ids_of
 from api.cli.asking import Server, Service, TokenFile, asked_service
+from api.cli.declared import NOTHING, Options, asked_of, by_option, with_options
 from api.cli.endings import NO_HOST
-from api.cli.options import (
-    AsJson,
-    GrowthUncertain,
-    InstanceGrowth,
-    InventoryUnlessServer,
-    KeepRatio,
-    LoadGrowth,
-    ModelDir,
-    Months,
-    MoveGain,
-    ObjectiveName,
-    ReportOut,
-    Seed,
-    SpareHosts,
-    SpareLabel,
-    TimeLimit,
-    bounded,
-    settings,
-)
+from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, ReportOut, settings
 from api.cli.output import print_json, progress, say
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
 from api.schemas.plans import PlanAnswer, PlanBody
 
-STANDARD = PlanRequest()
-# Options that are not called as their fields are.
-OPTIONS = {
-    "instances": "--add", "what_if": "--what-if", "growth.instances_per_month": "--growth",
-    "growth.load_percent_per_month": "--load-growth", "growth.months": "--months",
-    "growth.uncertain_percent": "--growth-uncertain",
-    "time_limit_s": "--time-limit",
-}  # fmt: skip
 
-
+@with_options
 def plan(
     inventory: InventoryUnlessServer = None,
     kind: Annotated[
@@ -63,81 +38,12 @@ def plan(
             metavar="FILE", help="YAML file with the instances to place, or the mix of which more are to fit."
         ),
     ] = None,
-    empty: Annotated[str | None, typer.Option(metavar="A,B", help="Hosts to be emptied (evacuate).")] = None,
-    hosts: Annotated[str | None, typer.Option(metavar="A,B", help="Use only these hosts.", show_default="all")] = None,
-    movable: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Instances that may move.", show_default="all without a pinning")
-    ] = None,
-    growth: InstanceGrowth = None,
-    load_growth: LoadGrowth = 0.0,
-    months: Months = None,
-    growth_uncertain: GrowthUncertain = 0.0,
-    spare_hosts: SpareHosts = STANDARD.spare_hosts,
-    spare_label: SpareLabel = None,
     what_if: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="YAML file with what is different: hosts, remove, cpu_overcommit, memory_overcommit, pinning, model.",
-        ),
+        typer.Option(metavar="FILE", help=f"YAML file with what is different: {', '.join(fields_of(WhatIf))}."),
     ] = None,
-    then: Annotated[
-        PlanKind | None,
-        typer.Option(
-            help="Which question to answer for the imagined cloud: admit, rebalance, consolidate or capacity."
-        ),
-    ] = None,
-    objective: ObjectiveName = "worst",
-    plan_for: Annotated[
-        PlanFor,
-        typer.Option(
-            help="Which demand counts: as it varies over the hours, or of each its mean or a percentile all the time."
-        ),
-    ] = STANDARD.plan_for,
-    keep_ratio: KeepRatio = STANDARD.keep_ratio,
-    max_moves: Annotated[
-        int | None,
-        bounded("max_moves", help="Number of moves at most.", show_default="any number"),
-    ] = None,
-    move_gain: MoveGain = STANDARD.move_gain,
-    at_once: Annotated[int, bounded("at_once", help="Number of moves in one stage at most.")] = STANDARD.at_once,
-    at_once_per_host: Annotated[
-        int,
-        bounded("at_once_per_host", help="Number of moves in one stage to or from one host at most."),
-    ] = STANDARD.at_once_per_host,
-    at_once_per_rack: Annotated[
-        int | None,
-        bounded(
-            "at_once_per_rack",
-            help="Number of moves in one stage to or from the hosts of one rack at most.",
-            show_default="any number",
-        ),
-    ] = None,
-    rack_label: Annotated[
-        str, typer.Option(metavar="LABEL", help="The label of hosts that names their rack.")
-    ] = STANDARD.rack_label,
-    migration_mbit: Annotated[
-        float | None,
-        bounded(
-            "migration_mbit",
-            metavar="MBIT/S",
-            help="How much of each host's network its moves may use.",
-            show_default="its label migration_mbit, else all of it",
-        ),
-    ] = None,
-    rack_mbit: Annotated[
-        float | None,
-        bounded(
-            "rack_mbit",
-            metavar="MBIT/S",
-            help="How much all moves together may send out of a rack, or into it.",
-            show_default="any amount",
-        ),
-    ] = None,
-    commands: Annotated[bool, typer.Option("--commands", help="Print the commands of every step.")] = False,
+    asked: Annotated[Mapping[str, Any], Options(PlanRequest, apart=("kind", "instances", "what_if"))] = NOTHING,
     undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
-    time_limit: TimeLimit = STANDARD.time_limit_s,
-    seed: Seed = STANDARD.seed,
     report: ReportOut = None,
     as_json: AsJson = False,
     model: ModelDir = None,
@@ -151,38 +57,17 @@ def plan(
     sizes and caps to what is used (right_size), or finds better settings on hosts as they stand (tune). With a file no
     server and no database are needed. Nothing is carried out. The exit code is 3 where somebody finds no host.
     """
-    service = asked_service(server, token_file, inventory, model=model, patience_s=time_limit)
+    service = asked_service(server, token_file, inventory, model=model, patience_s=asked["time_limit_s"])
     if service is not None:
         cloud = cloud_of(service)
     elif inventory is not None:
         cloud = offline.load_inventory(inventory)
-    grows = growth_of(growth, load_growth, months, growth_uncertain)
-    wanted = _kind(kind, empty, grows, what_if)
+    question = asked_of(PlanRequest, asked, cloud)
     request = PlanRequest(
-        kind=wanted,
+        kind=kind or _kind(question, what_if),
         instances=offline.load_instances(add, found_in(cloud.instances)) if add else (),
-        empty=ids_of("--empty", empty, cloud.hosts) or (),
-        hosts=ids_of("--hosts", hosts, cloud.hosts),
-        movable=ids_of("--movable", movable, cloud.instances),
-        objective=objective,
-        plan_for=plan_for,
-        keep_ratio=keep_ratio,
-        max_moves=max_moves,
-        move_gain=move_gain,
-        at_once=at_once,
-        at_once_per_host=at_once_per_host,
-        at_once_per_rack=at_once_per_rack,
-        rack_label=rack_label,
-        migration_mbit=migration_mbit,
-        rack_mbit=rack_mbit,
-        growth=grows,
-        spare_hosts=spare_hosts,
-        spare_label=spare_label,
         what_if=offline.load_what_if(what_if) if what_if else None,
-        then=then,
-        commands=commands,
-        time_limit_s=time_limit,
-        seed=seed,
+        **question,
     )
     show_plan(service, cloud, request, undo=undo, report=report, as_json=as_json, model=model)
 
@@ -208,7 +93,7 @@ def show_plan(
                 else planned_by(service, request)
             )
     except InvalidInput as error:
-        raise by_option(error) from error
+        raise by_option(PlanRequest, error) from error
     if report:
         offline.write_plan_report(cloud, answer, report, model=model, settings=settings() if service is None else None)
     if as_json:
@@ -248,31 +133,8 @@ def planned_by(service: Service, request: PlanRequest) -> Plan:
         return plan_from_json(service.post("plans", body=body), request)
 
 
-def by_option(error: InvalidInput) -> InvalidInput:
-    """The same refusal with the option that the field is given by."""
-    field = error.field or ""
-    option = OPTIONS.get(field) or OPTIONS.get(field.partition(".")[0]) or f"--{field.replace('_', '-')}"
-    known = field in OPTIONS or field.partition(".")[0] in {*OPTIONS, *PlanRequest.__dataclass_fields__}
-    return InvalidInput(f"{option}: {error.message}", field=field) if known else error
-
-
-def _kind(given: PlanKind | None, empty: str | None, growth: Growth | None, what_if: Path | None) -> PlanKind:
-    if given is not None:
-        return given
+def _kind(question: Mapping[str, Any], what_if: Path | None) -> PlanKind:
+    """The kind that goes with what was given."""
     if what_if is not None:
         return "what_if"
-    if empty is not None:
-        return "evacuate"
-    return "capacity" if growth is not None else "admit"
-
-
-def growth_of(instances: float | None, load: float, months: int | None = None, uncertain: float = 0.0) -> Growth | None:
-    """How demand grows as the options say it; None = it does not."""
-    if instances is not None or load:
-        return Growth(instances or 0.0, load, months or Growth().months, uncertain)
-    if uncertain:
-        message = "--growth-uncertain is about growth; name it with --growth or --load-growth"
-        raise InvalidInput(message, field="growth")
-    if months is not None:
-        raise InvalidInput("--months is about growth; name it with --growth or --load-growth", field="growth")
-    return None
+    return "evacuate" if "empty" in question else "capacity" if "growth" in question else "admit"

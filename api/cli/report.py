@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,26 +14,16 @@ from advisor.domain import Find, PlanKind, PlanRequest, found_in
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, Reported
 from api.cli.asking import Server, TokenFile, asked_service, service_or_database
-from api.cli.options import (
-    Database,
-    GrowthUncertain,
-    InstanceGrowth,
-    KeepRatio,
-    LoadGrowth,
-    ModelDir,
-    Months,
-    SpareHosts,
-    SpareLabel,
-    TimeLimit,
-    settings,
-)
+from api.cli.declared import NOTHING, Options, asked_of, with_options
+from api.cli.options import Database, ModelDir, settings
 from api.cli.output import print_json, progress, say
-from api.cli.plan import cloud_of, growth_of, planned_by
+from api.cli.plan import cloud_of, planned_by
 from api.schemas.commands import ReportOut
 
 KEEP = 30
 
 
+@with_options
 def report(
     out: Annotated[
         Path,
@@ -53,17 +44,13 @@ def report(
     add: Annotated[
         Path | None, typer.Option(metavar="FILE", help="YAML file with the mix of which more should fit (capacity).")
     ] = None,
-    growth: InstanceGrowth = None,
-    load_growth: LoadGrowth = 0.0,
-    months: Months = None,
-    growth_uncertain: GrowthUncertain = 0.0,
-    spare_hosts: SpareHosts = 0,
-    spare_label: SpareLabel = None,
-    keep_ratio: KeepRatio = PlanRequest().keep_ratio,
+    asked: Annotated[
+        Mapping[str, Any],
+        Options(PlanRequest, ("growth", "spare_hosts", "spare_label", "keep_ratio", "time_limit_s")),
+    ] = NOTHING,
     keep: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many of the newest reports in the folder to keep.")
     ] = KEEP,
-    time_limit: TimeLimit = PlanRequest().time_limit_s,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report's path as JSON.")] = False,
     model: ModelDir = None,
     server: Server = None,
@@ -85,20 +72,12 @@ def report(
     if inventory is not None:
         service_asked = asked_service(server, token_file, inventory, model=model)
     else:
-        service_asked = service_or_database(server, token_file, database, patience_s=time_limit)
+        service_asked = service_or_database(server, token_file, database, patience_s=asked["time_limit_s"])
     chosen = settings(database=database)
-    asked = PlanRequest(
-        kind=kind,
-        growth=growth_of(growth, load_growth, months, growth_uncertain),
-        spare_hosts=spare_hosts,
-        spare_label=spare_label,
-        keep_ratio=keep_ratio,
-        commands=True,
-        time_limit_s=time_limit,
-    )
+    question = PlanRequest(kind=kind, commands=True, **asked_of(PlanRequest, asked))
 
     def request(find: Find) -> PlanRequest:
-        return replace(asked, instances=offline.load_instances(add, find) if add else ())
+        return replace(question, instances=offline.load_instances(add, find) if add else ())
 
     with progress() as advance:
         if inventory is not None:

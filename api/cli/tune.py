@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from advisor import offline
 from advisor.domain import PlanRequest
 from advisor.errors import InvalidInput
-from api.cli.ask import ids_of
 from api.cli.asking import SERVER, Server, TokenFile, asked_service
-from api.cli.options import AsJson, ModelDir, ObjectiveName, ReportOut, Seed, TimeLimit
+from api.cli.declared import NOTHING, Options, ids_of, with_options
+from api.cli.options import AsJson, ModelDir, ReportOut
 from api.cli.plan import cloud_of, show_plan
 
-STANDARD = PlanRequest(kind="tune")
 
-
+@with_options
 def tune(
     inventory: Annotated[
         Path | None,
@@ -26,11 +26,10 @@ def tune(
     ] = None,
     host: Annotated[str | None, typer.Argument(metavar="[HOST]", help="The host; several as A,B.")] = None,
     every: Annotated[bool, typer.Option("--all", help="The whole cloud, worst hosts first.")] = False,
-    objective: ObjectiveName = "worst",
-    commands: Annotated[bool, typer.Option("--commands", help="Print the commands of every step.")] = False,
+    asked: Annotated[
+        Mapping[str, Any], Options(PlanRequest, ("objective", "commands", "time_limit_s", "seed"))
+    ] = NOTHING,
     undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
-    time_limit: TimeLimit = STANDARD.time_limit_s,
-    seed: Seed = STANDARD.seed,
     report: ReportOut = None,
     as_json: AsJson = False,
     model: ModelDir = None,
@@ -48,7 +47,7 @@ def tune(
         inventory, host = None, str(inventory)
     if (host is None) != every:
         raise InvalidInput("name a host, or give --all for the whole cloud", field="host")
-    service = asked_service(server, token_file, inventory, model=model, patience_s=time_limit)
+    service = asked_service(server, token_file, inventory, model=model, patience_s=asked["time_limit_s"])
     if service is not None:
         cloud = cloud_of(service)
     elif inventory is not None:
@@ -56,12 +55,5 @@ def tune(
     named = ids_of("HOST", host, cloud.hosts)
     if missing := sorted(set(named or ()) - {one.id for one in cloud.hosts}):
         raise InvalidInput(f"HOST: there is no host {missing[0]}")
-    request = PlanRequest(
-        kind="tune",
-        hosts=named,
-        objective=objective,
-        commands=commands,
-        time_limit_s=time_limit,
-        seed=seed,
-    )
+    request = PlanRequest(kind="tune", hosts=named, **asked)
     show_plan(service, cloud, request, undo=undo, report=report, as_json=as_json, model=model)

@@ -70,7 +70,7 @@ def place_batch(
         require(request, "write")
 
     def work() -> Response:
-        requests, hold = body.to_domain(inventory.instance), not body.dry_run
+        requests, hold = body.requests(inventory.instance), not body.dry_run
         search: Any = None
         if body.order == "joint":
             joint = placements.jointly(requests, hold=hold, time_limit_s=body.time_limit_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field
 
@@ -18,7 +18,6 @@ from advisor.domain import (
     Find,
     Instance,
     MitigationAction,
-    Objective,
     PlacementRequest,
     ReasonKind,
     Recommendation,
@@ -29,10 +28,8 @@ from advisor.domain import (
 from advisor.errors import InvalidInput
 from api.schemas.asked import Asked
 from api.schemas.base import (
-    WHOLE,
     AnswerBody,
     Figure,
-    Flag,
     Id,
     Known,
     Labels,
@@ -44,11 +41,11 @@ from api.schemas.base import (
     as_input,
     examples,
 )
+from api.schemas.declared import QuestionBody, asks
 from api.schemas.effects import CPU, CROWDED, JITTER, LATENCY, BandOut, BasisOut, CpuOut, EffectOut, ModelRef
 from api.schemas.settings import Isolation, SettingsOut
 from profiler.host_kinds import HostKind
 
-Ids = Annotated[list[Id], Field(max_length=10_000)]
 MOST_SEARCHED_S = 60  # seconds for a joint search: it uses a CPU, and no request lasts longer
 MOST_AT_ONCE = 200  # instances of one batch: each of them is ranked on the cloud with those before it
 
@@ -94,32 +91,13 @@ class NewInstance(Asked):
         return None if self.profile is None else WorkloadProfile(name=self.id, metrics=self.profile)
 
 
-class ConstraintsBody(Schema):
+@asks(Constraints, labels=Labels, kind=HostKind)
+class ConstraintsBody(QuestionBody):
     """What a candidate host must satisfy."""
 
-    labels: Labels = Field(default={}, description="every one of these labels")
-    exclude: Ids = Field(default=[], description="none of these hosts")
-    affinity: Ids = Field(default=[], description="beside these instances")
-    anti_affinity: Ids = Field(default=[], description="apart from these instances")
-    kind: HostKind | None = Field(default=None, description="only hosts of this hypervisor")
-    allow_stale: Flag = Field(default=False, description="hosts without fresh data may answer too")
 
-    def to_domain(self) -> Constraints:
-        """The domain's Constraints."""
-        lists = {name: tuple(getattr(self, name)) for name in ("exclude", "affinity", "anti_affinity")}
-        return Constraints(labels=self.labels, kind=self.kind, allow_stale=self.allow_stale, **lists)
-
-
-# Fields that one question and a batch share; each stands where a reader of the reference looks for it.
-AnsweredHosts = Annotated[Ids | None, Field(description="answer only these hosts; null = all")]
-Constraining = Annotated[ConstraintsBody, Field(description="what a host must satisfy")]
-AskedObjective = Annotated[
-    Objective, Field(description="worst: best worst-off instance; total: combined score; pack: fewest hosts")
-]
-MostCandidates = Annotated[int, Field(strict=True, ge=1, le=1000), WHOLE]
-
-
-class PlacementBody(Schema):
+@asks(PlacementRequest, instance=NewInstance, constraints=ConstraintsBody)
+class PlacementBody(QuestionBody):
     """Where should this instance go?"""
 
     model_config = examples(
@@ -139,37 +117,21 @@ class PlacementBody(Schema):
         }
     )
 
-    instance: NewInstance = Field(description="the instance to place")
-    hosts: AnsweredHosts = None
-    constraints: Constraining = ConstraintsBody()
-    objective: AskedObjective = "worst"
-    limit: MostCandidates = Field(default=5, description="most candidates given")
-    explain: Flag = Field(default=True, description="give reasons")
-    commands: Flag = Field(default=False, description="give the commands that apply each candidate's settings")
-    dry_run: Flag = Field(default=False, description="hold nothing: the answer reserves no host")
-    mitigate: Flag = Field(
-        default=True,
-        description="try other settings on hosts where a limit would break; false: such hosts are rejected",
-    )
+    if TYPE_CHECKING:
+        instance: NewInstance
+        dry_run: bool = False
 
     def to_domain(self, find: Find = found_in(())) -> PlacementRequest:
         """The domain's request; `find` looks up an instance of the inventory."""
         instance, profile = self.instance.to_domain(find)
-        return PlacementRequest(
-            instance=instance,
-            profile=profile,
-            hosts=None if self.hosts is None else tuple(self.hosts),
-            constraints=self.constraints.to_domain(),
-            objective=self.objective,
-            limit=self.limit,
-            explain=self.explain,
-            commands=self.commands,
-            dry_run=self.dry_run,
-            mend=self.mitigate,
-        )
+        return PlacementRequest(**{**self.converted(), "instance": instance, "profile": profile})
 
 
-class BatchBody(Schema):
+@asks(
+    PlacementRequest, "hosts", "constraints", "objective", "limit", "explain", "dry_run",
+    defaults={"limit": 1, "explain": False}, constraints=ConstraintsBody,
+)  # fmt: skip
+class BatchBody(QuestionBody):
     """Where should each of these go, when the ones before it have gone where they should?"""
 
     model_config = examples(
@@ -186,12 +148,6 @@ class BatchBody(Schema):
     instances: Annotated[list[NewInstance], Field(min_length=1, max_length=MOST_AT_ONCE)] = Field(
         description="the instances to place, in the order in which they are answered"
     )
-    hosts: AnsweredHosts = None
-    constraints: Constraining = ConstraintsBody()
-    objective: AskedObjective = "worst"
-    limit: MostCandidates = Field(default=1, description="most candidates given for each")
-    explain: Flag = Field(default=False, description="give reasons")
-    dry_run: Flag = Field(default=False, description="hold nothing and store nothing")
     order: BatchOrder = Field(
         default="given",
         description="given: each counts in for the next, as they stand; joint: other orders and plans are tried, and "
@@ -201,7 +157,11 @@ class BatchBody(Schema):
         default=5.0, description="after it a joint search tries nothing more; the request's own deadline ends it sooner"
     )
 
-    def to_domain(self, find: Find) -> list[PlacementRequest]:
+    if TYPE_CHECKING:
+        limit: int = 1
+        dry_run: bool = False
+
+    def requests(self, find: Find) -> list[PlacementRequest]:
         """The domain's requests, in their order; `find` looks up an instance of the inventory.
 
         InvalidInput where an instance stands twice, and where a joint answer should have several candidates.
@@ -211,11 +171,9 @@ class BatchBody(Schema):
             raise InvalidInput(f"instance {twice[0]} stands twice", field="instances")
         if self.order == "joint" and self.limit > 1:
             raise InvalidInput("a joint answer has one candidate for each instance; leave limit out", field="limit")
-        shared = self.model_dump(include={"hosts", "objective", "limit", "explain", "dry_run"})
-        return [
-            PlacementBody(instance=instance, constraints=self.constraints, **shared).to_domain(find)
-            for instance in self.instances
-        ]
+        shared = self.converted()
+        asked = [instance.to_domain(find) for instance in self.instances]
+        return [PlacementRequest(instance, profile, **shared) for instance, profile in asked]
 
 
 class ReasonOut(AnswerBody):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from advisor.domain import OBJECTIVES, Instance, Objective, PlacementRequest
+from advisor.domain import OBJECTIVES, Instance, Objective, PlacementRequest, fields_of
 from advisor.errors import InvalidInput
 from api.web import one_line, typed
 
+_OBJECTIVE = fields_of(PlacementRequest)["objective"]
+OBJECTIVE_WORDS: Mapping[str, str] = dict(_OBJECTIVE.declared.words)
 DEFAULTS: Mapping[str, str] = {
     "ask": "",
     "instance": "",
@@ -22,7 +24,7 @@ DEFAULTS: Mapping[str, str] = {
     "max_time_short": "",
     "exclusive": "no",
     "service": "throughput",
-    "objective": "worst",
+    "objective": _OBJECTIVE.default,
 }
 _RANGES = {
     "vcpus": (1, 4096),

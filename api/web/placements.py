@@ -12,6 +12,7 @@ from api.html import picture
 from api.html.render import page
 from api.routes.common import Cursor, OutcomeDep, PathId
 from api.web.answer import answer
+from api.web.form import OBJECTIVE_WORDS
 
 _ROWS = 25
 _LAST = 100  # answers with an outcome, of which the share inside is taken
@@ -44,6 +45,7 @@ def show(request: Request, placement: PathId, outcomes: OutcomeDep) -> HTMLRespo
         "placement.html",
         outcome=outcome,
         answer=answer(recommendation, instance, {}),
+        objective=OBJECTIVE_WORDS[recommendation.request.objective],
         beside=[picture.beside(row, limit=limit.get(row.instance)) for row in outcome.beside],
         share=_share([outcome]),
     )

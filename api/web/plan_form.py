@@ -7,32 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from advisor.domain import (
-    OBJECTIVES,
-    PINNING_POLICIES,
-    PLAN_FOR,
-    PLAN_KINDS,
-    Growth,
-    Host,
-    Instance,
-    PlanKind,
-    PlanRequest,
-    WhatIf,
-)
+from advisor.domain import PLACING_KINDS, PLAN_KINDS, Growth, Host, Instance, PlanKind, PlanRequest, WhatIf
 from advisor.errors import InvalidInput, NotFound
 from api.web import typed
-from api.web.plan_fields import FIELDS, KINDS, MIX_ROWS, FormField
+from api.web.plan_fields import DECLARED, FIELDS, KINDS, MIX_ROWS, PATHS, FormField
 
 Choice = TypeVar("Choice", bound=str)
 _LONGEST = 20_000  # characters in one field: a thousand hosts by name
-# The form's names of fields that the advisor calls otherwise.
-_FORM_NAMES = {
-    "instances": "count_1", "growth": "per_month", "growth.months": "months",
-    "growth.uncertain_percent": "uncertain_percent",
-    "what_if": "like", "what_if.hosts": "like", "what_if.remove": "remove",
-    "what_if.model": "model", "what_if.pinning": "pinning",
-    "what_if.cpu_overcommit": "cpu_overcommit", "what_if.memory_overcommit": "memory_overcommit",
-}  # fmt: skip
+# The form's names of what the advisor names otherwise than by a field of the form.
+_FORM_NAMES = {"instances": "count_1", "what_if": "like", "what_if.hosts": "like", "growth": "instances_per_month"}
 
 
 @dataclass(slots=True)
@@ -75,41 +58,31 @@ class PlanForm:
         asked = self.values.get("then") or self.kind
         numbers = {name: self._number(name) for name in self.values if FIELDS[name].shape in {"number", "whole"}}
         names = {name: self._listed(name) for name in self.values if FIELDS[name].shape == "names"}
-        instances = self._mix(numbers) if asked in {"admit", "capacity"} else ()
-        imagined = self._imagined(numbers, names, host) if self.kind == "what_if" else None
+        values: dict[str, dict[str, Any]] = {"": {}, "growth": {}, "what_if": {}}
+        for name in self.values:
+            if name in DECLARED:
+                value = numbers[name] if name in numbers else names[name] if name in names else self._text(name)
+                whole, _, part = PATHS[name].rpartition(".")
+                values[whole][part] = DECLARED[name].kind(value) if name in numbers and value is not None else value
+        instances = self._mix(numbers) if asked in PLACING_KINDS else ()
+        hosts = self._imagined_hosts(numbers, names, host) if self.kind == "what_if" else ()
+        try:
+            growth = Growth.given(**{part: value or None for part, value in values["growth"].items()})
+        except InvalidInput as error:
+            self.blame(error)
         if self.errors:
             return None
-        standard = PlanRequest()
         return PlanRequest(
             kind=self.kind,
             instances=instances,
-            empty=names.get("empty", ()),
-            hosts=names.get("hosts") or None,
-            movable=names.get("movable") or None,
-            objective=_one_of(OBJECTIVES, self.values.get("objective")) or standard.objective,
-            plan_for=_one_of(PLAN_FOR, self.values.get("plan_for")) or standard.plan_for,
-            keep_ratio=_or(numbers.get("keep_ratio"), standard.keep_ratio),
-            max_moves=_whole(numbers.get("max_moves")),
-            move_gain=_or(numbers.get("move_gain"), standard.move_gain),
-            at_once=int(_or(numbers.get("at_once"), standard.at_once)),
-            at_once_per_host=int(_or(numbers.get("at_once_per_host"), standard.at_once_per_host)),
-            at_once_per_rack=_whole(numbers.get("at_once_per_rack")),
-            rack_label=self.values.get("rack_label") or standard.rack_label,
-            migration_mbit=numbers.get("migration_mbit"),
-            rack_mbit=numbers.get("rack_mbit"),
-            growth=self._growth(numbers),
-            spare_hosts=int(_or(numbers.get("spare_hosts"), 0)),
-            spare_label=self.values.get("spare_label") or None,
-            what_if=imagined,
-            then=_one_of(PLAN_KINDS, self.values.get("then")),
-            commands=self.values["commands"] == "yes",
-            time_limit_s=_or(numbers.get("time_limit_s"), standard.time_limit_s),
-            seed=int(_or(numbers.get("seed"), standard.seed)),
+            growth=growth,
+            what_if=WhatIf(hosts=hosts, **_typed(values["what_if"])) if self.kind == "what_if" else None,
+            **_typed(values[""]),
         )
 
     def blame(self, error: InvalidInput) -> None:
         """Put the advisor's refusal beside the field that it speaks of, else on top."""
-        name = _FORM_NAMES.get(error.field or "", error.field or "")
+        name = _FORM_NAMES.get(error.field or "") or (error.field or "").rpartition(".")[2]
         self.errors[name if name in self.values else ""] = error.message
 
     def _mix(self, numbers: Mapping[str, float | None]) -> tuple[Instance, ...]:
@@ -138,37 +111,23 @@ class PlanForm:
             return []
         return [replace(first, id=f"{begin}{number}") for number in range(1, count + 1)]
 
-    def _growth(self, numbers: Mapping[str, float | None]) -> Growth | None:
-        per_month, load = numbers.get("per_month"), numbers.get("load_percent")
-        if not per_month and not load:
-            return None
-        months = int(_or(numbers.get("months"), Growth().months))
-        return Growth(_or(per_month, 0), _or(load, 0), months, _or(numbers.get("uncertain_percent"), 0))
-
-    def _imagined(
+    def _imagined_hosts(
         self, numbers: Mapping[str, float | None], names: Mapping[str, tuple[str, ...]], host: Callable[[str], Host]
-    ) -> WhatIf:
+    ) -> tuple[Host, ...]:
         hosts: list[Host] = []
         like = self._id("like")
         model_host = self._look_up("like", like, host) if like else None
         if model_host:
-            added = range(1, int(_or(numbers["add"], 1)) + 1)
+            added = range(1, int(numbers["add"] or 0) + 1)
             hosts += [self._changed("like", model_host, id=f"{like}-more-{number}") for number in added]
         for name in names["change"]:
             former = self._look_up("change", name, host)
             if former:
-                pcpus = _whole(numbers["pcpus"]) or former.pcpus
+                pcpus = int(numbers["pcpus"] or former.pcpus)
                 memory = numbers["host_memory_mb"] or former.memory_mb
                 anew: dict[str, Any] = {} if pcpus == former.pcpus else {"numa": (), "cpu_ids": (), "isolated_cpus": ()}
                 hosts.append(self._changed("pcpus", former, pcpus=pcpus, memory_mb=memory, **anew))
-        return WhatIf(
-            hosts=tuple(hosts),
-            remove=names["remove"],
-            cpu_overcommit=numbers["cpu_overcommit"],
-            memory_overcommit=numbers["memory_overcommit"],
-            pinning=_one_of(PINNING_POLICIES, self.values["pinning"]) or "as_it_is",
-            model=self._id("model"),
-        )
+        return tuple(hosts)
 
     def _changed(self, name: str, host: Host, **changes: Any) -> Host:
         try:
@@ -183,6 +142,13 @@ class PlanForm:
         except NotFound as error:
             self.errors[name] = error.message
             return None
+
+    def _text(self, name: str) -> str | bool | None:
+        """A text, a choice, or whether a box is ticked; None where nothing was typed."""
+        field = DECLARED[name]
+        if field.kind is bool:
+            return self.values[name] == "yes"
+        return self._id(name) if field.declared.names else self.values[name] or None
 
     def _id(self, name: str, check: Callable[[str], str] = typed.name) -> str | None:
         value = self.values.get(name, "")
@@ -229,9 +195,6 @@ def _one_of(choices: Iterable[Choice], text: str | None) -> Choice | None:
     return next((choice for choice in choices if choice == text), None)
 
 
-def _or(value: float | None, standard: float) -> float:
-    return standard if value is None else value
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
+def _typed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields in which something stands; of all others the question has its own default."""
+    return {name: value for name, value in values.items() if value not in (None, ())}

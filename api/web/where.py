@@ -7,7 +7,7 @@ from collections.abc import Collection
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import OBJECTIVES, Instance, asked_about, like_another
+from advisor.domain import Instance, asked_about, like_another
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import InventoryService, PlacementService
 from api.html.render import page
@@ -15,7 +15,7 @@ from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.web import one_line, strip
 from api.web.answer import RecommendationView, answer
 from api.web.cloud import known_demand, worst_off
-from api.web.form import Form
+from api.web.form import OBJECTIVE_WORDS, Form
 
 _OFFERED = 500  # instances and workloads in the pick lists; any other name can be typed
 
@@ -37,7 +37,7 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
         state=state,
         instances=[(item.id, item.host) for item in inventory.instances(limit=_OFFERED).items],
         workloads=[item.name for item in inventory.workloads(limit=_OFFERED).items],
-        objectives=OBJECTIVES,
+        objectives=OBJECTIVE_WORDS,
         cells=cells,
         counts=strip.counts(cells),
         worst=worst_off(now.hosts) if now else (),

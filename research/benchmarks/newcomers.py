@@ -115,7 +115,7 @@ def product(objective: Objective, predictor: Predictor, arrivals: NewcomerCluste
     chosen = []
     for one in arrivals.newcomers:
         newcomer = replace(one, host=None, demand={})
-        request = PlacementRequest(newcomer, objective=objective, limit=1, explain=False, mend=False)
+        request = PlacementRequest(newcomer, objective=objective, limit=1, explain=False, mitigate=False)
         best = recommend(snapshot, context, request).candidates[0].host
         chosen.append(position[best])
         came = replace(newcomer if arrivals.never_known else one, host=best)

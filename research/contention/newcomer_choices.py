@@ -85,7 +85,7 @@ class Product:
             if not self.newcomer_known:
                 snapshot = snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=self._came(world, placed))
             newcomer = self._instance(one, known=self.newcomer_known)
-            request = PlacementRequest(newcomer, limit=1, explain=False, commands=False, mend=False)
+            request = PlacementRequest(newcomer, limit=1, explain=False, commands=False, mitigate=False)
             best = recommend(snapshot, QuestionContext(self.predictor, NOW, 1e9), request).candidates[0].host
             placed.append(int(best[1:]))
             there = {newcomer.id: replace(newcomer, host=best)}

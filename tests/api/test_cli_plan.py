@@ -110,14 +110,14 @@ def test_capacity_and_an_imagined_cloud_are_told_side_by_side() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "--add: admit needs the instances to place"),
-        (("--kind", "capacity"), "--add: capacity needs the instances of the mix"),
+        ((), "--add: admit needs instances: instances to place"),
+        (("--kind", "capacity"), "--add: capacity needs instances: "),
         (("--add", "nope.yaml"), "there is no file nope.yaml"),
         (("--empty", "h9"), "there is no host h9"),
         (("--empty", " , "), "--empty names no host; write --empty a,b"),
         (("--kind", "rebalance", "--movable", "x"), "there is no instance on a host x"),
         (("--kind", "rebalance", "--growth", "1"), "growth is only allowed for capacity, not for rebalance"),
-        (("--kind", "capacity", "--add", "mix.yaml", "--months", "3"), "--months is about growth"),
+        (("--kind", "capacity", "--add", "mix.yaml", "--months", "3"), "--months: months is about growth"),
         (("--empty", "h1,h1"), "host h1 stands twice"),
         (("--what-if", "broken.yaml"), "broken.yaml, line 1, field pinning"),
         (("--what-if", "none.yaml"), "what_if needs at least one change"),

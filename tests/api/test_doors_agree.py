@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,78 +11,177 @@ import pytest
 import typer
 from pydantic import ValidationError
 
-from advisor.domain import PLAN_LIMITS, Growth, PlanRequest
+from advisor import offline
+from advisor.domain import (
+    PLAN_KINDS,
+    DeclaredField,
+    Growth,
+    Host,
+    Instance,
+    PlacementRequest,
+    PlanKind,
+    PlanRequest,
+    WhatIf,
+    fields_of,
+)
+from advisor.errors import InvalidInput
+from advisor.validation import check_declared, check_kinds
 from api.cli import app
+from api.cli.ask import OPTIONS
+from api.cli.declared import asked_of, option_of
 from api.schemas.inventory import InstanceItem
-from api.schemas.placements import PlacementBody
-from api.schemas.plan_questions import GrowthBody, PlanBody
-from api.web.plan_fields import FIELDS, KINDS
+from api.schemas.placements import BatchBody, PlacementBody
+from api.schemas.plan_questions import GrowthBody, PlanBody, WhatIfBody
+from api.web.plan_fields import FIELDS as FORM
+from api.web.plan_fields import KINDS
+from api.web.plan_form import PlanForm
 from profiler.observed import Pinning
 from tests.api.cli_runs import run
 from tests.servers.fixtures import sqlite_with_cloud
 
-OPTIONS = {
-    "growth.instances_per_month": "growth", "growth.load_percent_per_month": "load_growth", "growth.months": "months",
-    "growth.uncertain_percent": "growth_uncertain", "time_limit_s": "time_limit", "instances": "add",
-}  # fmt: skip
-FORM = {"growth.instances_per_month": "per_month", "growth.load_percent_per_month": "load_percent"}
-NOT_TYPED = {"kind", "instances", "what_if", "growth"}  # on the page: the address, rows of the mix, fields of their own
+OWN_OPTIONS = {"kind", "instances", "what_if"}  # a command reads files for them, or guesses the kind
+APART = {"kind", "instances", "what_if.hosts"}  # on the page: the address, and rows and hosts of several fields each
 
 
-def standard(name: str) -> Any:
-    asked, _, part = name.rpartition(".")
-    return getattr(Growth() if asked else PlanRequest(), part)
+def paths(question: type, begin: str = "") -> Iterator[tuple[str, DeclaredField]]:
+    for name, each in fields_of(question).items():
+        yield begin + name, each
+        yield from paths(each.kind, f"{begin}{name}.") if each.parts else ()
 
 
-def option(name: str) -> Any:
+FIELDS_OF_A_PLAN = dict(paths(PlanRequest))
+NUMBERS = [path for path, each in FIELDS_OF_A_PLAN.items() if each.kind in (int, float)]
+
+
+def option(path: str) -> Any:
     command: Any = typer.main.get_command(app)
-    wanted = OPTIONS.get(name, name)
-    return next(each for each in command.load("plan").params if each.name == wanted)
+    return next(each for each in command.load("plan").params if option_of(PlanRequest, path) in each.opts)
 
 
-def field_of_form(name: str) -> str:
-    return FORM.get(name, name.rpartition(".")[2])
+def body_with(path: str, value: Any) -> PlanBody:
+    whole, _, part = path.rpartition(".")
+    return PlanBody.model_validate({whole: {part: value}} if whole else {part: value})
 
 
-def taken_over_rest(name: str, value: float) -> bool:
-    asked, _, part = name.rpartition(".")
-    number = int(value) if isinstance(standard(name), int) or float(value).is_integer() else value
-    try:
-        (GrowthBody if asked else PlanBody).model_validate({part: number})
-    except ValidationError:
-        return False
-    return True
+def question_with(path: str, value: Any) -> PlanRequest:
+    whole, _, part = path.rpartition(".")
+    known: dict[str, Any] = {"growth": Growth(), "what_if": WhatIf()}
+    inner = replace(known[whole], **{part: value}) if whole else None
+    return replace(PlanRequest(), **({whole: inner} if whole else {part: value}))
 
 
-@pytest.mark.parametrize("name", PLAN_LIMITS)
-def test_every_door_has_the_limits_and_the_default(name: str) -> None:
-    least, most = PLAN_LIMITS[name]
-    beyond = 1 if name != "keep_ratio" else 0.001
-    assert [taken_over_rest(name, value) for value in (least, most)] == [True, True]
-    assert [taken_over_rest(name, value) for value in (least - beyond, most + beyond)] == [False, False]
-    asked = option(name)
-    assert (asked.min, asked.max) == (least, most)
-    typed = FIELDS[field_of_form(name)]
+def test_every_field_of_the_question_is_declared_and_every_declaration_has_its_field() -> None:
+    for question in (PlanRequest, Growth, WhatIf):
+        assert list(fields_of(question)) == [field.name for field in fields(question)]
+    assert list(PlanBody.model_fields) == list(fields_of(PlanRequest))
+
+
+@pytest.mark.parametrize("path", NUMBERS)
+def test_every_door_has_the_same_limits(path: str) -> None:
+    each = FIELDS_OF_A_PLAN[path]
+    least, most = each.declared.low, each.declared.high
+    assert least is not None
+    assert most is not None
+    beyond = 1 if each.kind is int else 0.001
+    for value in (least, most):
+        body_with(path, value)
+        check_declared(question_with(path, value))
+    for value in (least - beyond, most + (max(1, int(most) // 1000) if each.kind is int else most / 1000)):
+        with pytest.raises(ValidationError):
+            body_with(path, value)
+        with pytest.raises(InvalidInput) as refused:
+            check_declared(question_with(path, value))
+        assert refused.value.field == path
+    typed = FORM[each.name]
     assert (typed.low, typed.high) == (least, most)
-    default = standard(name)
-    assert typed.default == ("" if default is None else f"{default:g}")
-    in_rest = (GrowthBody if "." in name else PlanBody).model_fields[name.rpartition(".")[2]].default
-    assert in_rest == default
-    assert asked.default in {default, None}
+    if not path.startswith("what_if."):  # a command reads it from a file
+        asked = option(path)
+        assert (asked.min, asked.max) == (least, most)
 
 
-@pytest.mark.parametrize("name", sorted(set(PlanBody.model_fields) - {"growth"}))
-def test_every_field_of_rest_is_an_option_and_on_the_page(name: str) -> None:
-    assert name in PlanRequest.__slots__
-    assert option(name) is not None
+@pytest.mark.parametrize("path", ["what_if.cpu_overcommit", "what_if.memory_overcommit"])
+def test_a_file_with_an_imagined_cloud_has_the_same_limits(path: str, tmp_path: Path) -> None:
+    declared, file = FIELDS_OF_A_PLAN[path].declared, tmp_path / "imagined.yaml"
+    name = path.rpartition(".")[2]
+    for value in (declared.low, declared.high):
+        file.write_text(f"{name}: {value:.15g}")
+        assert getattr(offline.load_what_if(file), name) == value
+    for value in (0.009, 1000.1):
+        file.write_text(f"{name}: {value}")
+        with pytest.raises(InvalidInput):
+            offline.load_what_if(file)
+
+
+@pytest.mark.parametrize("path", FIELDS_OF_A_PLAN)
+def test_every_field_is_in_rest_an_option_and_on_the_page(path: str) -> None:
+    whole, _, part = path.rpartition(".")
+    bodies: dict[str, Any] = {"growth": GrowthBody, "what_if": WhatIfBody}
+    assert part in bodies.get(whole, PlanBody).model_fields
+    assert option(whole if whole == "what_if" else path) is not None or path == "growth"
     on_page = {field for _, _, sections in KINDS.values() for _, names in sections for field in names}
-    assert name in NOT_TYPED or name in on_page
+    assert path in APART or part in on_page or FIELDS_OF_A_PLAN[path].parts
 
 
-@pytest.mark.parametrize("name", sorted(set(PlanBody.model_fields) - {"growth", "instances"}))
-def test_defaults_of_rest_are_those_of_the_domain(name: str) -> None:
-    default = getattr(PlanBody(), name)
-    assert (tuple(default) if isinstance(default, list) else default) == getattr(PlanRequest(), name)
+def test_every_door_has_the_same_defaults() -> None:
+    assert PlanBody().to_domain() == PlanRequest()
+    assert GrowthBody().to_domain() == Growth()
+    assert WhatIfBody().to_domain() == WhatIf()
+    given = {path: option(path).default for path in FIELDS_OF_A_PLAN if path.partition(".")[0] not in OWN_OPTIONS}
+    given.pop("growth")
+    assert PlanRequest(**asked_of(PlanRequest, given)) == PlanRequest()
+
+
+@pytest.mark.parametrize("kind", PLAN_KINDS)
+def test_a_form_on_which_nothing_is_typed_asks_with_the_defaults(kind: PlanKind) -> None:
+    needed = {"empty": "h1"} if kind == "evacuate" else {}
+    asked = PlanForm.read({"kind": kind, **needed}, sent=False).request(lambda name: Host(name, "kvm", 4, 1024))
+    assert asked is not None
+    for name, each in fields_of(PlanRequest).items():
+        if name not in {"kind", "instances", "empty", "what_if"}:
+            assert getattr(asked, name) == each.default
+
+
+@pytest.mark.parametrize("path", [path for path, each in FIELDS_OF_A_PLAN.items() if each.choices])
+def test_every_choice_has_words(path: str) -> None:
+    each = FIELDS_OF_A_PLAN[path]
+    assert path == "kind" or {value for value, _ in each.declared.words} == set(each.choices)
+
+
+@pytest.mark.parametrize("name", [name for name, each in fields_of(PlanRequest).items() if each.declared.only])
+def test_a_field_of_some_kinds_is_refused_for_the_others(name: str) -> None:
+    given: dict[str, Any] = {
+        "instances": (Instance("n", 1),), "empty": ("h1",), "movable": ("a",), "max_moves": 3, "growth": Growth(1),
+        "spare_hosts": 1, "spare_label": "rack", "what_if": WhatIf(remove=("h1",)), "then": "admit",
+    }  # fmt: skip
+    for kind in PLAN_KINDS:
+        others = {other: given[other] for other, each in fields_of(PlanRequest).items() if each.declared.needed}
+        needed = {other: value for other, value in others.items() if fields_of(PlanRequest)[other].matters_for(kind)}
+        request = PlanRequest(kind, **{**needed, name: given[name]})
+        if fields_of(PlanRequest)[name].matters_for(kind):
+            check_kinds(request, kind)
+        else:
+            with pytest.raises(InvalidInput, match=name):
+                check_kinds(request, kind)
+
+
+def test_a_placement_has_the_same_limits_and_defaults_at_every_door() -> None:
+    body = PlacementBody.model_validate({"instance": {"id": "n", "vcpus": 1}})
+    assert body.to_domain() == PlacementRequest(Instance("n", 1))
+    declared = fields_of(PlacementRequest)
+    assert list(PlacementBody.model_fields) == list(declared)
+    assert set(BatchBody.model_fields) - {"instances", "order", "time_limit_s"} < set(declared)
+    command: Any = typer.main.get_command(app)
+    options = {parameter.name: parameter for parameter in command.load("where").params}
+    for name in OPTIONS:
+        standard = False if name == "explain" else declared[name].default  # reasons fill a terminal
+        assert options[name].default == standard
+    limit = declared["limit"].declared
+    assert (options["limit"].min, options["limit"].max) == (limit.low, limit.high)
+    for value in (0, 1001):
+        with pytest.raises(ValidationError):
+            PlacementBody.model_validate({"instance": {"id": "n", "vcpus": 1}, "limit": value})
+        with pytest.raises(InvalidInput):
+            check_declared(PlacementRequest(Instance("n", 1), limit=value))
 
 
 def test_an_instance_is_written_over_rest_as_in_files() -> None:

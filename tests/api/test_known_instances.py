@@ -69,7 +69,7 @@ def test_an_unknown_id_without_a_size_is_refused(given: dict[str, Any]) -> None:
         PlacementBody.model_validate({"instance": {"id": "new", **given}}).to_domain(FIND)
     assert refused.value.field == "instance.vcpus"
     with pytest.raises(InvalidInput):
-        BatchBody.model_validate({"instances": [{"id": "new", **given}]}).to_domain(FIND)
+        BatchBody.model_validate({"instances": [{"id": "new", **given}]}).requests(FIND)
     assert asked_about("new", {}, FIND, vcpus=1) == Instance("new", vcpus=1)
 
 

@@ -61,7 +61,7 @@ def read(**typed: str) -> PlanForm:
             PlanRequest("rebalance", movable=("a", "b"), move_gain=0.0, **ASKED),
         ),
         (
-            {"kind": "capacity", "per_month": "3", "months": "6"},
+            {"kind": "capacity", "instances_per_month": "3", "months": "6"},
             PlanRequest("capacity", (NEW,), growth=Growth(3.0, 0.0, 6), **ASKED),
         ),
         ({"kind": "capacity"}, PlanRequest("capacity", (NEW,), **ASKED)),

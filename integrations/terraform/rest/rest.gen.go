@@ -1,4 +1,4 @@
-// Description: sha256 7278b30f9b062fed422829a725ad56a66f6df2b2d87dea664ca3bff3e764194d
+// Description: sha256 24993feb5ad36f4b6c4b8edfce355469cfe851d4b757a543191c2aac776a85c6
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -29,7 +29,7 @@ type BatchBody struct {
 	// Constraints what a host must satisfy
 	Constraints *ConstraintsBody `json:"constraints,omitempty" tfsdk:"constraints"`
 
-	// DryRun hold nothing and store nothing
+	// DryRun hold nothing: the answer reserves no host
 	DryRun *bool `json:"dry_run,omitempty" tfsdk:"dry_run"`
 
 	// Hosts answer only these hosts; null = all
@@ -38,10 +38,10 @@ type BatchBody struct {
 	// Instances the instances to place, in the order in which they are answered
 	Instances []NewInstance `json:"instances" tfsdk:"instances"`
 
-	// Limit most candidates given for each
+	// Limit most hosts in the answer
 	Limit *int64 `json:"limit,omitempty" tfsdk:"limit"`
 
-	// Objective worst: best worst-off instance; total: combined score; pack: fewest hosts
+	// Objective what is best; worst: the best for the worst-off instance; total: the best combined score; pack: the fewest hosts
 	Objective *string `json:"objective,omitempty" tfsdk:"objective"`
 
 	// Order given: each counts in for the next, as they stand; joint: other orders and plans are tried, and the answers that harm least together are kept
@@ -86,7 +86,7 @@ type ConstraintsBody struct {
 	// Exclude none of these hosts
 	Exclude []string `json:"exclude,omitempty" tfsdk:"exclude"`
 
-	// Kind only hosts of this hypervisor
+	// Kind only hosts of this hypervisor; null = any
 	Kind *string `json:"kind,omitempty" tfsdk:"kind"`
 
 	// Labels every one of these labels

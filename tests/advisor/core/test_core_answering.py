@@ -91,7 +91,7 @@ def test_another_name_is_told_without_deciding_anew_in_every_text() -> None:
     [
         request(vm("n", load=0.5)),
         request(vm("n"), limit=1),
-        request(vm("n"), mend=False),
+        request(vm("n"), mitigate=False),
         request(vm("n"), explain=False),
         request(vm("n"), exclude=("a",)),
         replace(request(vm("n")), profile=WorkloadProfile("n", {"cpu": 50.0})),

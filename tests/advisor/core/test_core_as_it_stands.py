@@ -73,7 +73,7 @@ def test_a_move_has_its_commands_and_their_undo() -> None:
 def test_a_scheduler_that_changes_no_settings_sees_it_pinned_on_its_own_host_only() -> None:
     snapshot = crowded("m1", "m2")
     find = found_in(snapshot.residents[0])
-    request = PlacementRequest(asked_about("north", {}, find), mend=False, explain=False)
+    request = PlacementRequest(asked_about("north", {}, find), mitigate=False, explain=False)
     scores = rank_hosts(snapshot, CONTEXT, request, detailed=0).scores
     present = ask(snapshot, "north").present
     assert present is not None

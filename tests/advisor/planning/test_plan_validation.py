@@ -51,7 +51,7 @@ from tests.advisor.planning.planning_cases import cloud, host, vm
         ("plan_for", PlanRequest(kind="right_size", plan_for="p95")),
         ("plan_for", PlanRequest(instances=(vm("n"),), plan_for="p42")),  # type: ignore[arg-type]
         ("then", PlanRequest(kind="rebalance", then="admit")),
-        ("then", PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",)), then="evacuate")),
+        ("then", PlanRequest(kind="what_if", what_if=WhatIf(remove=("h1",)), then="evacuate")),  # type: ignore[arg-type]
         ("what_if", PlanRequest(kind="what_if")),
         ("what_if", PlanRequest(kind="what_if", what_if=WhatIf())),
         ("what_if", PlanRequest(kind="rebalance", what_if=WhatIf(remove=("h1",)))),
