@@ -6,13 +6,15 @@ ARG BASE=docker.io/library/python:3.11-slim-bookworm
 FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /source
-COPY requirements.lock ./
-# Everything that is locked is fetched and its hashes are checked; below, what the service imports is taken from there.
+# What else than answers and plans the image can do: pyproject.toml says what each extra is for.
+ARG EXTRAS=all
+COPY packaging/locked locked
+# Everything that is locked for the service is fetched and its hashes are checked; below it is taken from there.
 # A package index of your own: --secret id=pip.conf,src=..., and where its certificate is your own, too, --secret id=ca.pem,src=...
 # with `cert = /run/secrets/ca.pem` in that pip.conf. Both are there for this step and in no layer.
 RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.pem \
     python3 -m venv /opt/cotenant \
- && /opt/cotenant/bin/pip wheel --no-deps --require-hashes --wheel-dir /wheels --requirement requirements.lock
+ && /opt/cotenant/bin/pip wheel --no-deps --require-hashes --wheel-dir /wheels $(printf -- '--requirement %s ' locked/*.txt)
 # What is compiled of Cotenant itself; nothing of this stage but the environment gets into the image.
 # hadolint ignore=DL3008
 RUN apt-get update \
@@ -24,13 +26,11 @@ COPY packaging/completions packaging/completions
 COPY packaging/profiler packaging/profiler
 COPY cotenant_client cotenant_client
 COPY profiler profiler
-COPY lab lab
 COPY models models
 COPY advisor advisor
-COPY research research
 COPY api api
 RUN /opt/cotenant/bin/pip wheel --no-index --find-links /wheels --no-deps --wheel-dir /wheels ./packaging/client ./packaging/profiler . \
- && /opt/cotenant/bin/pip install --no-index --find-links /wheels /wheels/cotenant-*.whl \
+ && /opt/cotenant/bin/pip install --no-index --find-links /wheels "$(echo /wheels/cotenant-[0-9]*.whl)[$EXTRAS]" \
  && /opt/cotenant/bin/pip uninstall --yes pip
 
 FROM ${BASE}

@@ -28,7 +28,7 @@ class Settings(BaseSettings):
         Path("var"), description="folder for model artifacts and other files that the service writes"
     )
     datasets_dir: Path = Field(
-        Path("datasets"), description="folder of the datasets that `cotenant train` and `cotenant findings` read"
+        Path("datasets"), description="folder of the datasets that training and `cotenant-research findings` read"
     )
     listen: str = Field("127.0.0.1:8080", description="address and port of the REST service")
     fresh_s: float = Field(

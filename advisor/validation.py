@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from advisor.domain import Host, Instance, Pinning, WorkloadProfile, fields_of, listed
 from advisor.errors import InvalidInput, NotFound
+from advisor.extras import require
 from profiler.observed import format_cpus
 
 MAX_WHOLE = 2**31 - 1  # what an integer column holds on every database
@@ -137,7 +138,8 @@ def the_one(ids: Sequence[str], what: str, name: str, field: str | None = None) 
 
 
 def picture_kind(path: Path) -> Literal["png", "svg"]:
-    """What a picture's ending says it is to be; InvalidInput for one that is not drawn."""
+    """What a picture's ending says it is to be; InvalidInput for one that is not drawn, and without matplotlib."""
+    require("plots", "a picture")
     match path.suffix.lower():
         case ".png":
             return "png"

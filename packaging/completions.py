@@ -1,8 +1,9 @@
 """Writes packaging/completions: what bash, zsh and fish complete of the commands, which the wheels install.
 
-`python packaging/completions.py` writes it anew. Of `cotenant` they are Typer's own scripts, which ask the command
-itself, so that they never are old. The agent and the lab, which have only the standard library, are written out by
-shtab from their parsers (bash and zsh; shtab knows no fish), so that no Python starts at each press of the key.
+`python packaging/completions.py` writes it anew. Of `cotenant` and `cotenant-research` they are Typer's own scripts,
+which ask the command itself, so that they never are old. The agent and the lab, which have only the standard library,
+are written out by shtab from their parsers (bash and zsh; shtab knows no fish), so that no Python starts at each press
+of the key.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -17,13 +19,16 @@ TARGET = ROOT / "packaging" / "completions"
 
 
 def asking_scripts() -> Iterator[tuple[str, str]]:
-    """File and text of each shell's script for `cotenant`."""
+    """File and text of each shell's script for `cotenant` and `cotenant-research`."""
     from typer._completion_shared import get_completion_script
 
-    for shell, file in (("bash", "cotenant"), ("zsh", "_cotenant"), ("fish", "cotenant.fish")):
-        text = get_completion_script(prog_name="cotenant", complete_var="_COTENANT_COMPLETE", shell=shell)
+    for program, (shell, form) in product(
+        ("cotenant", "cotenant-research"), (("bash", "{}"), ("zsh", "_{}"), ("fish", "{}.fish"))
+    ):
+        name, file = program.replace("-", "_"), form.format(program)
+        text = get_completion_script(prog_name=program, complete_var=f"_{name.upper()}_COMPLETE", shell=shell)
         if shell == "zsh":  # a file that zsh loads by itself is the first call, too
-            text += '\n\n_cotenant_completion "$@"'
+            text += f'\n\n_{name}_completion "$@"'
         yield f"{shell}/{file}", text + "\n"
 
 

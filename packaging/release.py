@@ -14,7 +14,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "Unreleased"
-PARTS = ("client", "profiler")  # distributions beside the server, which requires them
+PARTS = ("client", "profiler", "lab", "research")  # distributions beside the server
 
 
 class ReleaseError(Exception):
@@ -22,19 +22,20 @@ class ReleaseError(Exception):
 
 
 def agreed_version(root: Path) -> str:
-    """The version of all distributions, of the server's requirements of the others, and of the changelog."""
-    server = _project(root / "pyproject.toml")
+    """The version of all distributions, of what each requires of the others, and of the changelog."""
     versions = {
-        "pyproject.toml": server["version"],
         "CHANGELOG.md": next((title for title, _ in changelog(root) if title != UNRELEASED), "no version"),
     }
-    for name in PARTS:
-        path = f"packaging/{name}/pyproject.toml"
-        versions[path] = _project(root / path)["version"]
-        versions[f"the requirement of cotenant-{name}"] = _required(f"cotenant-{name}", server["dependencies"])
+    for path in ("pyproject.toml", *(f"packaging/{name}/pyproject.toml" for name in PARTS)):
+        project = _project(root / path)
+        versions[path] = project["version"]
+        for required in project.get("dependencies", ()):
+            if required.startswith("cotenant"):
+                name, _, version = required.partition("==")
+                versions[f"the requirement of {name} in {path}"] = version
     if len(set(versions.values())) > 1:
         raise ReleaseError("versions differ: " + ", ".join(f"{where} has {one}" for where, one in versions.items()))
-    return str(server["version"])
+    return str(versions["pyproject.toml"])
 
 
 def changelog(root: Path) -> list[tuple[str, str]]:
@@ -60,10 +61,6 @@ def make_tag(root: Path) -> str:
 
 def _project(path: Path) -> dict[str, Any]:
     return dict(tomllib.loads(path.read_text(encoding="utf-8"))["project"])
-
-
-def _required(name: str, requirements: list[str]) -> str:
-    return next(required.partition("==")[2] for required in requirements if required.startswith(f"{name}=="))
 
 
 def _git(root: Path, *words: str) -> str:

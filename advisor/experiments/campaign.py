@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 
@@ -12,10 +13,6 @@ from advisor.domain import ProbePair, ProbePlan
 from advisor.errors import InvalidInput
 from advisor.experiments.probe_planning import WARMUP_S
 from advisor.files import write_whole
-from lab.campaign import read_campaign
-from lab.errors import CampaignError
-from lab.fields import Fields
-from lab.workloads import KINDS
 from profiler.host_kinds import TRAITS
 from profiler.limited import MEGABYTE, load_yaml
 from profiler.observed import check_id
@@ -26,18 +23,29 @@ PINNINGS: Mapping[str, Mapping[str, Any]] = {
     "different": {"cpus": ["0", "1"], "clients": "own"},
     "shared": {"cpus": ["0-1"], "clients": ["0-1"]},
 }
+PLUGINS = "cotenant.campaigns"  # the group of entry points
 Definitions = Mapping[str, Mapping[str, Any]]
+
+
+class CampaignFormat(Protocol):
+    """What runs campaigns, an entry point of PLUGINS."""
+
+    def runnable_kinds(self) -> Sequence[str]:
+        """The kinds of workloads that need no parameters."""
+
+    def check(self, path: Path) -> None:
+        """ValueError, in one sentence, where a file is no campaign."""
 
 
 def definitions(file: Path | None) -> Definitions:
     """How workloads are run, by name: from a campaign file, else each lab workload by its own name.
 
-    InvalidInput when the lab does not accept the campaign file.
+    InvalidInput when the lab does not accept the campaign file, or is not installed.
     """
     if file is not None:
         _read(file)
         return dict(load_yaml(file, MEGABYTE)["workloads"])
-    return {kind: {"kind": kind} for kind in KINDS if _runs_as_is(kind)}
+    return {kind: {"kind": kind} for kind in _format().runnable_kinds()}
 
 
 def write_campaign(plan: ProbePlan, path: Path, runnable: Definitions) -> tuple[str, ...]:
@@ -105,15 +113,13 @@ def _write(path: Path, document: Mapping[str, Any]) -> None:
 
 def _read(file: Path) -> None:
     try:
-        read_campaign(file)
-    except CampaignError as error:
+        _format().check(file)
+    except ValueError as error:
         raise InvalidInput(f"{error}; a campaign file that the lab accepts is needed", field="workloads") from error
 
 
-def _runs_as_is(kind: str) -> bool:
-    """Whether a kind of workload needs no parameters."""
-    try:
-        KINDS[kind].of(Fields("", kind, {}))
-    except CampaignError:
-        return False
-    return True
+def _format() -> CampaignFormat:
+    for plugin in entry_points(group=PLUGINS):
+        found: CampaignFormat = plugin.load()
+        return found
+    raise InvalidInput("a campaign needs the lab: pip install cotenant-lab", field="campaign")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from advisor.extras import require
 from profiler.limited import MEGABYTE, open_limited
 from profiler.secret_file import check_private
 
@@ -16,7 +17,9 @@ def read_settings() -> Any:
     """openstacksdk's OpenStackConfig of `clouds.yaml`, `secure.yaml` and `OS_*`. ValueError names a file that is open.
 
     A `clouds.yaml` without secrets may be read by all, as is common, and changed by nobody else: it says whom to trust.
+    InvalidInput where openstacksdk is not installed.
     """
+    require("openstack", "OpenStack")
     from openstack.config import OpenStackConfig
 
     settings = OpenStackConfig()

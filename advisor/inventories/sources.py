@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from advisor.errors import InvalidInput
+from advisor.extras import require
 from advisor.inventories.reading import InventorySource
 
 
@@ -63,6 +64,8 @@ def open_source(
         if getattr(chosen, option) and option not in system.takes:
             known = ", ".join(sorted(_WRITTEN[taken_option] for taken_option in system.takes))
             raise InvalidInput(f"{written} does not go with {name}, which takes {known}", field=option)
+    if name == "openstack":
+        require(name, "OpenStack")
     # Only what is asked for is imported: openstacksdk takes a second.
     reader = getattr(import_module(f"advisor.inventories.{name}"), system.reader)
     source: InventorySource = reader(

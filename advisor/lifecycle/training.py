@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.domain import ModelCard
 from advisor.errors import BrokenArtifact, InvalidInput, OutOfSpace, StorageUnavailable
+from advisor.extras import require
 from advisor.parallel import of_workers
 from advisor.prediction import active
 from advisor.progress import Progress
@@ -29,9 +30,11 @@ def train(
 ) -> Path:
     """Fit a model on dataset directories and write its artifact below `model_dir`; returns the artifact's folder.
 
-    InvalidInput when a dataset breaks a rule, and where the address of the Dask `cluster` is none; ProcessLost where
+    InvalidInput when a dataset breaks a rule, where the address of the Dask `cluster` is none, and where the libraries
+    that train are not installed; ProcessLost where
     that cannot be reached or is lost; OutOfSpace or StorageUnavailable when the artifact cannot be written.
     """
+    require("train", "training")
     from models import training
 
     _check_datasets(datasets, "training")
@@ -52,6 +55,7 @@ def evaluate(
 
     InvalidInput when a dataset breaks a rule and for a protocol or model that does not exist.
     """
+    require("train", "an evaluation")
     from models.evaluation.protocols import DEFAULT_PROTOCOLS
     from models.evaluation.run import examine
 

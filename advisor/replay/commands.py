@@ -10,6 +10,7 @@ from typing import Any
 
 from advisor.domain import Host, Inventory, Replay, ReplayRequest
 from advisor.errors import InvalidInput
+from advisor.extras import require
 from advisor.inventories.static import load_inventory
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
@@ -38,7 +39,9 @@ def replay_trace(
     `host_type` is an inventory file with one host, the type of all hosts, and with the workloads and datasets that
     instances may run. InvalidInput names file and field.
     """
-    from advisor import replay  # imports readers, solver and predictors, so it is imported on use
+    require("traces", "a replay")
+    from advisor.replay.coordinator import replay  # imports readers and predictors, so it is imported on use
+    from advisor.replay.traces import load_trace
 
     cloud = Inventory((HOST_TYPE,)) if host_type is None else load_inventory(host_type)
     if len(cloud.hosts) != 1:
@@ -49,8 +52,8 @@ def replay_trace(
             f"{host_type}: host {cloud.hosts[0].id} is disabled; no policy could use it", field="host_type"
         )
     chosen = active.newest(settings.model_dir) if model is None else ActivePredictor(active.load(model))
-    trace, unsaid = replay.load_trace(path, form=form, interval_s=interval_s, most_instances=most_instances)
-    return replay.replay(
+    trace, unsaid = load_trace(path, form=form, interval_s=interval_s, most_instances=most_instances)
+    return replay(
         trace,
         unsaid,
         request,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from advisor.reports import evaluation_pictures as pictures
 from advisor.reports import evaluation_sentences as words
 from advisor.reports.number_format import count
 from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table
 from models.evaluation.results_table import average_ranks
-from models.evaluation.run import Evaluation, ScatterPoints
+
+if TYPE_CHECKING:
+    from models.evaluation.run import Evaluation, ScatterPoints
 
 OURS = frozenset({words.OURS})
 MOST_POINTS = 50  # rows on the page

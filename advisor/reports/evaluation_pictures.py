@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
 
-from models.evaluation.run import ScatterPoints
+from advisor.reports.parts import drawn
 from profiler.look import AFTER, BAD, BEFORE, inline, short
 from profiler.pictures import LINE, diagonal, interval, label, line_at, named_rows, new_figure
+
+if TYPE_CHECKING:
+    from models.evaluation.run import ScatterPoints
 
 MOST_ROWS = 18  # bars of one picture
 MAX_NAME = 22
@@ -21,6 +24,7 @@ _SMALL: Mapping[str, Any] = {"markersize": 4, "linewidth": 1.4, "markeredgewidth
 _SCALE = 100  # T/B is shown in percentage points
 
 
+@drawn
 def scatter(points: ScatterPoints, *, salt: str) -> Markup:
     """Predicted against measured T/B; rows whose interval missed are marked."""
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
@@ -33,6 +37,7 @@ def scatter(points: ScatterPoints, *, salt: str) -> Markup:
     return inline(figure, salt, "Predicted against measured T/B; red points are rows that the interval missed")
 
 
+@drawn
 def coverage(bins: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
     """Interval coverage by predicted value."""
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)
@@ -43,6 +48,7 @@ def coverage(bins: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
     return inline(figure, salt, "Share of rows whose interval held, by predicted T/B; the table has every figure")
 
 
+@drawn
 def platforms(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
     """Interval coverage of the platforms with most rows."""
     shown = rows[:MOST_ROWS]
@@ -54,6 +60,7 @@ def platforms(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
     return inline(figure, salt, "Share of rows whose interval held, by platform; the table has every figure")
 
 
+@drawn
 def resources(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
     """Mean error by limiting resource, the model's beside the prior's."""
     figure, axes = _rows([row["label"].replace("_", " ") for row in rows])
@@ -66,6 +73,7 @@ def resources(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
     return inline(figure, salt, "Mean error by the resource that limits, grey: the prior's; the table has every figure")
 
 
+@drawn
 def errors(models: Mapping[str, Mapping[str, Any]], *, salt: str) -> Markup:
     """The mean error of every model with its interval, the smallest on top."""
     order = sorted(models, key=lambda name: models[name]["mae"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from advisor import extras
 from advisor.reports import number_format
 from advisor.reports.parts import Column, ReportDocument
 from profiler import look
@@ -31,6 +32,9 @@ def page(report: ReportDocument, *, beside: bool) -> str:
 
     It opens with the headline, two sentences and the first picture that stands alone in its section.
     """
+    undrawn = ""
+    if libraries := extras.missing("plots"):
+        undrawn = f"Pictures are left out: {', '.join(libraries)} is not installed ({extras.how_to_install('plots')})."
     where = " beside this page" if beside else ", which is written when the report is asked for as a folder"
     lead = next((section for section in report.sections if len(section.pictures) == 1), None)
     sections = [replace(section, pictures=()) if section is lead else section for section in report.sections]
@@ -39,4 +43,5 @@ def page(report: ReportDocument, *, beside: bool) -> str:
         lead=lead and lead.pictures[0],
         sections=[section for section in sections if section],
         beside=where,
+        undrawn=undrawn,
     )

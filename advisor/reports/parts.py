@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec
 
 from markupsafe import Markup
+
+from advisor import extras
 
 Kind = Literal[
     "name", "text", "prose", "listed", "sentences", "argv", "when",
     "count", "number", "figure", "ratio", "band", "points", "times", "latest", "share", "time_share", "duration",
     "figure_between", "share_between", "pressure", "harm",
 ]  # fmt: skip
+Given = ParamSpec("Given")
 MOST_ROWS = 200  # of one table on the page; its CSV has all
 
 
@@ -79,6 +83,16 @@ class Picture:
     broad: bool = False
 
 
+def drawn(draw: Callable[Given, Markup]) -> Callable[Given, Markup]:
+    """Make a function that draws a picture return an empty one where matplotlib is not installed."""
+
+    @wraps(draw)
+    def picture(*args: Given.args, **kwargs: Given.kwargs) -> Markup:
+        return Markup() if extras.missing("plots") else draw(*args, **kwargs)
+
+    return picture
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A section; `key` names the colours of its cells from best to worst, () = none. Empty parts are left out."""
@@ -92,6 +106,9 @@ class Section:
     key: Sequence[tuple[str, str]] = ()
     matrices: Sequence[HeatMap] = ()
     tables: Sequence[Table] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pictures", [picture for picture in self.pictures if picture.svg])
 
     def __bool__(self) -> bool:
         return bool(

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from advisor.domain import Band, Capacity, ClassSizing, Variant
 from advisor.reports.number_format import PRESSED, percent, scale
+from advisor.reports.parts import drawn
 from advisor.reports.plan_view import HostRows
 from profiler import pictures
 from profiler.look import AFTER, BAD, BEFORE, NEW, SHADES, inline, short
@@ -22,6 +23,7 @@ _ROW = 0.27
 RANGES = tuple(words for _, words in scale(PRESSED, percent))
 
 
+@drawn
 def throughput(host: HostRows, salt: str) -> Markup:
     """The instances of a host with their T/B before and after, and their limits."""
     rows = host.rows[:MAX_ROWS]
@@ -53,6 +55,7 @@ def _band(axes: Any, band: Band, y: float, colour: str, *, hollow: bool) -> None
     )  # fmt: skip
 
 
+@drawn
 def distribution(lines: Mapping[str, tuple[Sequence[float], str]], salt: str, x: str) -> Markup:
     """The number of instances at or below each T/B, one line per name: (values, colour)."""
     figure, (axes,) = pictures.new_figure(width=_WIDTH, height=_HEIGHT)
@@ -67,6 +70,7 @@ def distribution(lines: Mapping[str, tuple[Sequence[float], str]], salt: str, x:
     return inline(figure, f"{salt} distribution", f"Share of instances up to each T/B: {', '.join(lines)}")
 
 
+@drawn
 def pressure(counts: Mapping[str, Sequence[int]], salt: str) -> Markup:
     """The number of hosts in use in each band of pressure, one bar per name, from idle to overloaded."""
     figure, (axes,) = pictures.new_figure(width=2.1 * _WIDTH, height=0.95 + 0.24 * len(counts))
@@ -99,6 +103,7 @@ def by_band(values: Sequence[float | None]) -> list[int]:
     return counts
 
 
+@drawn
 def runway(capacity: Capacity, salt: str) -> Markup:
     """By month: the worst-off instance, and the number below their limit, until the cloud is full."""
     points = capacity.runway
@@ -124,6 +129,7 @@ def runway(capacity: Capacity, salt: str) -> Markup:
     return inline(figure, f"{salt} runway", "The cloud month by month; the table has every figure")
 
 
+@drawn
 def variants(shown: Sequence[Variant], salt: str) -> Markup:
     """The worst-off and the mean T/B of each variant."""
     rows = [(variant.name, variant.sums.mean, variant.sums.worst) for variant in shown]
@@ -133,6 +139,7 @@ def variants(shown: Sequence[Variant], salt: str) -> Markup:
     return inline(figure, f"{salt} variants", "Worst-off and mean T/B of each variant; the table has every figure")
 
 
+@drawn
 def sizes(shown: Sequence[ClassSizing], salt: str) -> Markup:
     """The vCPUs of each class now and with the new sizes."""
     figure, axes = _pairs([(row.name, row.vcpus, row.vcpus_then) for row in shown], ("now", "then"))

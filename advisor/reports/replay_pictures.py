@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from advisor.reports.parts import drawn
 from profiler.look import AFTER, inline, short
 from profiler.pictures import INK, LINE, SOFT, label, legend_below, line_at, new_figure, series_style
 
@@ -17,6 +18,7 @@ _NAME_WIDE, _NAME_HIGH = 0.4, 0.1  # of a name, as a share of how far the points
 _OURS, _BOUND = "cotenant", "lower bound"
 
 
+@drawn
 def panels(
     hours: Sequence[float], lines: Mapping[str, Sequence[float]], words: str, salt: str, *, step: float
 ) -> Markup:
@@ -44,6 +46,7 @@ def _peaks(hours: Sequence[float], values: Sequence[float]) -> tuple[list[float]
     return [hours[at] for at in starts], [max(values[at : at + size]) for at in starts]
 
 
+@drawn
 def spread(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], keep: float, salt: str) -> Markup:
     """The share of instance-moments at or below each T/B, one line per policy: (shares, ratios)."""
     figure, (axes,) = new_figure(width=2.2 * _WIDTH, height=_HEIGHT)
@@ -63,6 +66,7 @@ def spread(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], keep: f
     )
 
 
+@drawn
 def against(points: Mapping[str, tuple[float, float]], salt: str) -> Markup:
     """Mean hosts in use against the share of instance-moments below the limit; lower left is better."""
     figure, (axes,) = new_figure(width=_WIDTH, height=_HEIGHT)

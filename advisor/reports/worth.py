@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from advisor.domain import AdviceWorth, Band, PlacementWorth, ToldAndObserved
-from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table
+from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table, drawn
 from profiler.look import AFTER, inline
 from profiler.pictures import SOFT, diagonal, label, new_figure
 
@@ -132,6 +132,7 @@ def _alternatives(worth: AdviceWorth) -> Section:
     )
 
 
+@drawn
 def told_and_observed(points: Sequence[tuple[float, float]]) -> Markup:
     """One point for each placement: the share that was predicted, and that which was measured."""
     figure, (axes,) = new_figure(width=_SIDE, height=_SIDE)

@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import sqlalchemy as sa
 from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
 
 from advisor.domain import codec
 from advisor.errors import Conflict, InvalidInput, OutOfSpace, StorageDamaged, StorageLocked, StorageUnavailable
+from advisor.extras import require
 from advisor.settings import DATABASE
 
 BUSY_S = 10.0  # how long a writer waits for another one before it gives up
@@ -39,6 +39,7 @@ class Database:
     def __init__(self, url: str, *, busy_s: float = BUSY_S) -> None:
         self.url = _checked(url)
         self._turn, self._busy_s = threading.Lock(), busy_s
+        self._away: tuple[type[Exception], ...] = (exc.DBAPIError, exc.TimeoutError)
         if self.is_sqlite:
             _check_folder(self.url, make=url == DATABASE)
         options = _sqlite_options(busy_s) if self.is_sqlite else _postgresql_options(self.url, busy_s)
@@ -54,7 +55,11 @@ class Database:
             sa.event.listen(self._engine, "connect", _prepare_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
             self._reader = self._engine
-        else:  # a read of several tables sees one moment, as it does on SQLite
+        else:
+            import psycopg
+
+            self._away = (*self._away, psycopg.OperationalError)  # from a COPY
+            # a read of several tables sees one moment, as it does on SQLite
             self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
         self._writers = {
             synced: self._engine.execution_options(
@@ -145,7 +150,7 @@ class Database:
             raise self._damaged(error) from error
         except (exc.DataError, exc.NotSupportedError):
             raise
-        except (exc.DBAPIError, exc.TimeoutError, psycopg.OperationalError) as error:  # the last from a COPY
+        except self._away as error:
             raise self._unavailable(error) from error
 
     def _damaged(self, cause: object) -> StorageDamaged:
@@ -155,7 +160,7 @@ class Database:
         )
         return StorageDamaged(message)
 
-    def _unavailable(self, error: exc.SQLAlchemyError | psycopg.Error) -> StorageUnavailable:
+    def _unavailable(self, error: Exception) -> StorageUnavailable:
         cause = getattr(error, "orig", None) or error
         code = getattr(cause, "sqlite_errorname", None) or getattr(cause, "sqlstate", None) or ""
         if code in _DAMAGED or code.startswith("SQLITE_CORRUPT") or str(cause).startswith(_GARBLED):
@@ -211,6 +216,8 @@ def _checked(url: str) -> URL:
     if parsed.get_backend_name() not in {"sqlite", "postgresql"}:
         message = f"database {parsed.get_backend_name()!r} is not supported; use sqlite or postgresql"
         raise InvalidInput(message, field="database")
+    if parsed.get_backend_name() == "postgresql":
+        require("postgresql", "PostgreSQL")
     if parsed.get_backend_name() == "sqlite" and parsed.database in {None, "", ":memory:"}:
         raise InvalidInput("a database in memory is not shared by threads; name a file", field="database")
     if parsed.get_backend_name() == "sqlite" and "uri" in parsed.query:

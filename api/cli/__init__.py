@@ -6,8 +6,9 @@ import errno
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -16,7 +17,7 @@ from api.cli.endings import FAILED, WRONG_USAGE
 from api.cli.lazy import LazyGroup, Listed
 from api.messages import own_words
 
-__all__ = ["app", "main"]
+__all__ = ["Cotenant", "app", "main", "run_program"]
 
 # The order of the help. Each text is the first line of the command's own help, which a test compares.
 COMMANDS = (
@@ -54,7 +55,6 @@ COMMANDS = (
     ),
     Listed("train", "api.cli.learn:train", "Fit, calibrate, evaluate and store a model."),
     Listed("evaluate", "api.cli.evaluate:evaluate", "Errors of the model and of every baseline on unseen data."),
-    Listed("findings", "api.cli.learn:findings", "The papers' findings: paper, measured, predicted."),
     Listed("sync", "api.cli.sync:sync", "Bring the inventory in the database to what a file or another system says."),
     Listed("migrate", "api.cli.migrate:migrate", "Move instances in another system as a rebalancing plan says."),
     Listed(
@@ -79,14 +79,15 @@ COMMANDS = (
 class Cotenant(LazyGroup):
     """The root of all commands; what the advisor refuses is told in one sentence."""
 
-    listed = COMMANDS
+    listed: ClassVar[Sequence[Listed]] = COMMANDS
+    program: ClassVar[str] = "cotenant"
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
         except AdvisorError as error:
-            typer.echo(f"cotenant: {one_line(error.message)}", err=True)
+            typer.echo(f"{self.program}: {one_line(error.message)}", err=True)
             raise typer.Exit(WRONG_USAGE if isinstance(error, InvalidInput) else FAILED) from error
         except typer.BadParameter as error:
             error.message = own_words(error.message)
@@ -122,10 +123,15 @@ def _root(
 
 
 def main() -> None:
-    """Entry point. Also the last resort for what nobody foresaw, and for a reader that closed the pipe."""
+    """Entry point."""
+    run_program(app, Cotenant.program)
+
+
+def run_program(commands: typer.Typer, program: str) -> None:
+    """Run a program. Also the last resort for errors that were not foreseen, and for a reader that closed the pipe."""
     try:
         try:
-            app()
+            commands()
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -133,22 +139,22 @@ def main() -> None:
         sys.exit(FAILED)
     except OSError as error:
         if error.errno != errno.ENOSPC:
-            _report(error)
+            _report(error, program)
         else:
-            typer.echo("cotenant: cannot write the output: no space is left where it goes", err=True)
+            typer.echo(f"{program}: cannot write the output: no space is left where it goes", err=True)
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except Exception as error:  # noqa: BLE001 - the last resort
-        _report(error)
+        _report(error, program)
         sys.exit(FAILED)
 
 
-def _report(error: Exception) -> None:
+def _report(error: Exception, program: str) -> None:
     """Say in one sentence what nobody foresaw."""
     if os.environ.get("COTENANT_LOG_LEVEL", "").lower() == "debug":
         traceback.print_exc()
     hint = "set COTENANT_LOG_LEVEL=debug to see where, and report it"
-    typer.echo(f"cotenant: internal error, {type(error).__name__}: {one_line(str(error))} ({hint})", err=True)
+    typer.echo(f"{program}: internal error, {type(error).__name__}: {one_line(str(error))} ({hint})", err=True)
 
 
 def one_line(text: str) -> str:

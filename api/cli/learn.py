@@ -1,11 +1,10 @@
-"""Learning: train, evaluate, findings."""
+"""`cotenant train`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,15 +14,9 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.cli.cards import print_verdict
 from api.cli.endings import stop_event
-from api.cli.options import AsJson, Cluster, Database, ModelDir, settings
-from api.cli.output import clean, figure, print_json, print_table, progress, say
+from api.cli.options import AsJson, Cluster, Database, settings
+from api.cli.output import print_json, progress, say
 from api.schemas.commands import TrainingOut
-
-FINDING_COLUMNS = (
-    "situation", "paper", "measured (range, how often it holds)", "verdict", "measured in", "predicted", "verdict",
-    "left out", "verdict",
-)  # fmt: skip
-MOST_PRINTED = 4  # printed figures per finding in the table; --json has all
 
 
 def train(
@@ -131,53 +124,6 @@ def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as
         return
     force = "" if verdict is None or verdict["passed"] else " --force"
     say(f"It answers after: cotenant models activate {artifact.name}{force}")
-
-
-def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
-    """The papers' findings: paper, measured, predicted.
-
-    Without --model all papers are predicted by a model that was trained without any paper's co-locations. A prediction
-    is "fitted" where its finding fixed a constant of the queueing prior; "left out" is what the prior says when it did
-    not. Verdicts are agrees, disagrees and undetermined.
-    """
-    with progress() as advance:
-        # reads all datasets and trains: only who asks waits
-        from research.findings import findings as rows_of_findings
-        from research.findings.tally import tally
-
-        rows = rows_of_findings(settings(), model, advance)
-    if as_json:
-        print_json(rows)
-        return
-    for finding, group in groupby(rows, key=lambda row: str(row["finding"])):
-        of_finding = list(group)
-        shown = [row for row in of_finding if row["kind"] == "prediction" or row["rounds"]]
-        say(f"{finding}  {clean(of_finding[0]['title'])}")
-        if shown:
-            print_table(FINDING_COLUMNS, [_finding(row) for row in shown])
-        else:
-            plain = [[figure(row[name]) for name in ("situation", "quantity", "paper")] for row in of_finding]
-            print_table(("printed", "quantity", "paper"), plain[:MOST_PRINTED])
-        hidden = len(of_finding) - (len(shown) or MOST_PRINTED)
-        if hidden > 0:
-            say(f"   and {hidden} more printed figures: --json")
-        if of_finding[0]["remark"]:
-            say(f"   {clean(of_finding[0]['remark'])}")
-        say()
-    for line in tally(rows):
-        say(line)
-
-
-def _finding(row: Mapping[str, Any]) -> list[str]:
-    """Cells of FINDING_COLUMNS."""
-    fitted = str(row["basis"] or "").startswith("fitted")
-    predicted = f"{figure(row['predicted'])} (fitted)" if fitted else row["predicted"]
-    left_out = (row["left_out"], row["left_out_verdict"]) if fitted else ("", "")
-    cells = [
-        row["situation"], row["paper"], row["measured"], row["measured_verdict"], row["source"], predicted,
-        row["predicted_verdict"], *left_out,
-    ]  # fmt: skip
-    return [figure(cell) for cell in cells]
 
 
 def _shipped(folder: Path, *, needed: bool) -> Sequence[Path]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
@@ -295,6 +296,9 @@ def _containers() -> Iterator[DayOfLines | str]:
         return
     if os.geteuid() != 0:
         yield "they need root"
+        return
+    if find_spec("lab") is None:
+        yield "they need the lab (pip install cotenant-lab)"
         return
     command = [sys.executable, "-P", "-m", "lab.living_cloud", "--begin-hour", f"{_LIVE_BEGINS_H:g}"]
     with TemporaryFile("w+", errors="replace") as errors, subprocess.Popen(  # a pipe that nobody reads would fill up

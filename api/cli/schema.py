@@ -44,7 +44,6 @@ def shapes() -> dict[str, Any]:
         "obtained": obtained.InstanceObtained,
         "train": commands.TrainingOut,
         "evaluate": commands.EvaluationOut | commands.EvaluationsOut,
-        "findings": list[commands.FindingOut],
         "sync": commands.SyncOut | commands.LoadedOut,
         "migrate": commands.MigrationOut,
         "history": commands.HistoryOut,

@@ -207,34 +207,6 @@ class BackupOut(AnswerBody):
     rows: dict[str, int] = Field(description="rows of each table")
 
 
-class FindingOut(AnswerBody):
-    """One figure or ordering of a paper beside what was measured and predicted."""
-
-    finding: str = Field(description="its key, as in docs/findings.md")
-    title: str = Field(description="what it is about")
-    kind: Literal["prediction", "statement", "method"] = Field(
-        description="whether a model predicts it, a paper prints that it was found, or how it was measured"
-    )
-    situation: str = Field(description="what ran, and how")
-    quantity: str = Field(description="what was measured of it")
-    paper: float | str | None = Field(description="what the paper says")
-    measured: str = Field(description="what our own runs say")
-    measured_value: float | None = Field(description="mean over rounds")
-    measured_lower: float | None = Field(description="lower end of the rounds' range")
-    measured_upper: float | None = Field(description="upper end of it")
-    measured_unit: str | None = Field(description="unit of these three")
-    measured_coverage: float | None = Field(description="part of the rounds in which the claim holds")
-    rounds: int = Field(description="rounds that were measured")
-    source: str | None = Field(description="datasets that they are from")
-    measured_verdict: str | None = Field(description="agrees, disagrees or undetermined")
-    predicted: float | str | None = Field(description="what the model says")
-    predicted_verdict: str | None = Field(description="agrees, disagrees or undetermined")
-    basis: str | None = Field(description="where the prior's constants came from the finding itself")
-    left_out: float | str | None = Field(description="what the prior says when they did not")
-    left_out_verdict: str | None = Field(description="agrees, disagrees or undetermined")
-    remark: str | None = Field(description="what else to know")
-
-
 class ProtocolOut(AnswerBody):
     """Errors of models on rows that they did not learn from; only `models` is there where it was skipped."""
 

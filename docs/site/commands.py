@@ -1,4 +1,4 @@
-"""The page of commands: every command of the three programs with its arguments and options, from their parsers."""
+"""The page of commands: every command of the programs with its arguments and options, from their parsers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from docs.site.tables import capital, code, made_by, prose, table
 from lab import cli as lab_cli
 from profiler import cli as profiler_cli
 from profiler.probes import load
+from research.cli import app as research
 
 PROGRAMS = {
     "cotenant": "The server side: questions, plans, models, the service and its database.",
     "cotenant-profiler": "The host side: reads and measures what runs on a host.",
-    "cotenant-lab": "Campaigns that measure workloads alone and together.",
+    "cotenant-lab": "Campaigns that measure workloads alone and together: `pip install cotenant-lab`.",
+    "cotenant-research": "What papers found, beside what was measured and predicted: `pip install cotenant-research`.",
 }
 
 # A default within a help text: `(default: ...)`, a number, an address, a path, or a word that stands for a choice.
@@ -47,11 +49,12 @@ class Command:
 
 
 def commands() -> list[Command]:
-    """Every command of the three programs, in the order of their help."""
+    """Every command of all programs, in the order of their help."""
     return [
         *_of_click(typer.main.get_command(cotenant), "cotenant"),
         *_of_argparse(profiler_cli._parser(), "cotenant-profiler", ""),
         *_of_argparse(lab_cli._parser(), "cotenant-lab", ""),
+        *_of_click(typer.main.get_command(research), "cotenant-research"),
     ]
 
 

@@ -182,9 +182,12 @@ def _check_size(path: Path, table: ParquetFile, most_bytes: int) -> None:
 
 
 def _parquet_rows(path: Path, most_bytes: int) -> Iterator[TableRow]:
-    import pyarrow
-    from pyarrow import parquet
-
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        message = f"{path.name} is a Parquet table, which needs pyarrow: pip install 'cotenant[traces]'"
+        raise DatasetError(message) from None
     try:
         table = parquet.ParquetFile(path)
         _check_size(path, table, most_bytes)

@@ -70,10 +70,10 @@ def _falling(levels: Floats, measured: Floats) -> Floats:
     there = np.isfinite(measured)
     if there.sum() <= LEAST_LEVELS:
         return np.full(len(levels), np.nan)
-    from sklearn.isotonic import IsotonicRegression  # half of every command's start; only who has sweeps waits for it
+    from scipy.optimize import isotonic_regression  # slow to import, and few datasets have sweeps
 
-    fitted = IsotonicRegression(y_max=1.0, increasing=False, out_of_bounds="clip").fit(levels[there], measured[there])
-    return np.asarray(fitted.predict(levels))
+    fitted = isotonic_regression(measured[there], increasing=False).x
+    return np.asarray(np.interp(levels, levels[there], np.minimum(fitted, 1.0)))
 
 
 def curve_columns(scenes: SceneBatch) -> tuple[tuple[str, ...], Floats]:

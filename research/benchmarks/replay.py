@@ -18,12 +18,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor import replay
 from advisor.domain import Replay, ReplayRequest
 from advisor.errors import AdvisorError
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.replay.commands import HOST_TYPE, replay_as_json
+from advisor.replay.coordinator import replay
+from advisor.replay.traces import load_trace
 from models.physics.prior import PriorPredictor
 
 TRACES = Path("../shared/data/traces")
@@ -69,12 +70,12 @@ def replayed(
     small, decent, pcpus, memory_mb = SIZES.get(path.name, OTHERS)
     instances, interval_s = small if quick else decent
     begin = time.perf_counter()
-    trace, unsaid = replay.load_trace(path, interval_s=interval_s, most_instances=instances)
+    trace, unsaid = load_trace(path, interval_s=interval_s, most_instances=instances)
     request = ReplayRequest(rebalance_s=rebalance_s)
     if rebalance_s is not None:  # the others are the same again
         request = replace(request, policies=("cotenant", "lower bound"))
     host = replace(HOST_TYPE, pcpus=pcpus, memory_mb=memory_mb, cpu_overcommit=overcommit)
-    found = replay.replay(trace, unsaid, request, chosen, host=host, now=datetime.now(UTC))
+    found = replay(trace, unsaid, request, chosen, host=host, now=datetime.now(UTC))
     return found, time.perf_counter() - begin
 
 

@@ -26,7 +26,7 @@ from tests.servers.service import Service as ForkedService
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 PROGRAM = (sys.executable, "-W", "error", "-c", "from api.cli import main; main()")
-COMMANDS = ("serve", "where", "predict", "plan", "train", "evaluate", "findings", "sync", "models", "db")
+COMMANDS = ("serve", "where", "predict", "plan", "train", "evaluate", "sync", "models", "db")
 
 
 def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

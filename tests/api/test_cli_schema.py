@@ -65,7 +65,6 @@ PRINTED = (
 # What else `run` holds against its schema: these need agents, a registered model, a plan or another system.
 ELSEWHERE = {
     "db restore": "test_cli_database.py",
-    "findings": "test_cli_state.py",
     "history": "../advisor/short_history.py",
     "migrate": "test_cli_migrate.py",
     "models rollback": "test_cli_registry.py",

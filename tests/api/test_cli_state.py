@@ -1,4 +1,4 @@
-"""`sync`, `db`, `models`, `train` and `findings`: what is kept, and how it is shown."""
+"""`sync`, `db`, `models` and `train`: what is kept, and how it is shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut
 from advisor.service import Advisor
 from advisor.settings import Settings
-from research.findings.paper_statements import row
 from tests.api.cli_runs import run
 
 pytestmark = pytest.mark.usefixtures("_empty_folder")
@@ -281,24 +280,3 @@ def test_a_model_in_the_state_folder_is_registered_when_it_is_activated(monkeypa
     assert result.exit_code == 1
     assert "m-1" in result.stderr
     assert "not a model artifact" in result.stderr
-
-
-def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, Any] = {"title": "t", "measured": "x", "measured_verdict": "disagrees", "source": "lab"}
-    told |= {"predicted_verdict": "agrees", "left_out": 1.2, "left_out_verdict": "disagrees", "remark": "It differs."}
-    rows = [{**row("N3", "s", "q", 1.58, 1.512345), **told, "basis": "fitted: a constant"}]
-    rows += [{**row("E1", "s", "q", "> 1 ms", None), **told, "kind": "statement"} for _ in range(6)]
-    monkeypatch.setattr("research.findings.findings", lambda *_, **__: rows)
-    lines = run("findings").stdout.splitlines()
-    assert lines[0].split() == ["N3", "t"]
-    assert [word for word in lines[1].split() if word != "measured"][:2] == ["situation", "paper"]
-    assert lines[2].split() == ["s", "1.58", "x", "disagrees", "lab", "1.512", "(fitted)", "agrees", "1.2", "disagrees"]
-    assert "   and 2 more printed figures: --json" in lines
-    assert "   It differs." in lines
-    assert (
-        "Measured, of 6 printed statements: none, 0 shown and not judged, 6 not measured; "
-        "0 more say how the papers measured." in lines
-    )
-    assert "Fitted, so that agreement proves nothing: 1 agree; mean error 0.068 of 1 figures." in lines
-    assert "The same without their finding: 1 disagree; mean error 0.380 of 1 figures." in lines
-    assert json.loads(run("findings", "--json").stdout) == rows

@@ -57,7 +57,7 @@ def shown() -> Iterator[tuple[str, str]]:
         text = page.read_text(encoding="utf-8")
         for block in re.findall(r"^ *```(?:console|sh|bash)?\n(.*?)^ *```", text, flags=re.MULTILINE | re.DOTALL):
             for line in block.replace("\\\n", " ").splitlines():
-                match = re.match(r"\s*(?:\$ )?(?:sudo )?((?:cotenant|cotenant-profiler|cotenant-lab) [a-z].*)", line)
+                match = re.match(r"\s*(?:\$ )?(?:sudo )?(cotenant(?:-profiler|-lab|-research)? [a-z].*)", line)
                 if match:
                     yield name_of(page), re.split(r"\s[|>&]|\s#\s", match[1])[0]
 

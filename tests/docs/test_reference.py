@@ -21,6 +21,7 @@ from lab import cli as lab_cli
 from profiler import cli as profiler_cli
 from profiler.metrics import ADDITIONAL, EIGHT
 from profiler.probes import PROBES
+from research.cli import app as research
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -59,6 +60,7 @@ def test_the_generator_of_the_page_of_commands_leaves_none_out() -> None:
         *_commands(typer.main.get_command(cotenant), "cotenant"),
         *_argparse_commands(profiler_cli._parser(), "cotenant-profiler"),
         *_argparse_commands(lab_cli._parser(), "cotenant-lab"),
+        *_commands(typer.main.get_command(research), "cotenant-research"),
     ]
     assert len(names) > 40
     assert [name for name in names if f"### {name}\n" not in page("reference/commands.md")] == []

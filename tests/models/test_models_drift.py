@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,28 @@ def test_a_shift_by_one_half_width_is_found_within_20_scenes(direction: float) -
         assert found["adwin"] - 100 <= 60
     assert np.median(delays) <= 15
     assert sorted(delays)[-2] <= 20
+
+
+# Where river 0.26 reported a shift after 100 windows first: its Page-Hinkley, and its ADWIN, which looks at the borders
+# of its buckets alone (None = never).
+BY_RIVER: Mapping[tuple[float, int], tuple[int, int | None]] = {
+    (0.5, 0): (173, None), (0.5, 1): (150, None), (0.5, 2): (136, None), (0.5, 3): (126, 171), (0.5, 4): (123, 150),
+    (0.5, 5): (129, 142), (0.5, 6): (140, 176), (0.5, 7): (142, 199), (0.5, 8): (160, None), (0.5, 9): (122, 167),
+    (-1.0, 0): (108, 124), (-1.0, 1): (114, 126), (-1.0, 2): (113, 128), (-1.0, 3): (116, 144), (-1.0, 4): (117, 144),
+    (-1.0, 5): (115, 129), (-1.0, 6): (108, 119), (-1.0, 7): (113, 123), (-1.0, 8): (110, 128), (-1.0, 9): (117, 129),
+    (2.0, 0): (106, 113), (2.0, 1): (104, 111), (2.0, 2): (105, 111), (2.0, 3): (105, 111), (2.0, 4): (104, 111),
+    (2.0, 5): (105, 111), (2.0, 6): (106, 114), (2.0, 7): (105, 111), (2.0, 8): (106, 113), (2.0, 9): (103, 110),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shift", "seed"), BY_RIVER)
+def test_a_shift_is_found_where_river_finds_it_and_by_adwin_no_later(shift: float, seed: int) -> None:
+    offs = honest(WINDOW, seed)
+    offs[100:] += shift
+    found, (page_hinkley, adwin) = detect(offs), BY_RIVER[shift, seed]
+    assert found["page_hinkley"] == page_hinkley
+    if adwin is not None:
+        assert adwin - 40 <= found["adwin"] <= adwin
 
 
 def test_an_alarm_tells_since_when_and_how_far() -> None:

@@ -123,10 +123,10 @@ def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def test_each_script_goes_into_the_wheel_of_its_program_and_where_its_shell_looks() -> None:
     installed: dict[str, str] = {}
-    for project in (ROOT / "pyproject.toml", ROOT / "packaging" / "profiler" / "pyproject.toml"):
+    for project in (ROOT / "pyproject.toml", *sorted((ROOT / "packaging").glob("*/pyproject.toml"))):
         read = tomllib.loads(project.read_text(encoding="utf-8"))
-        programs = set(read["project"]["scripts"])
-        for folder, files in read["tool"]["setuptools"]["data-files"].items():
+        programs = set(read["project"].get("scripts", ()))
+        for folder, files in read["tool"]["setuptools"].get("data-files", {}).items():
             for file in files:
                 path = (project.parent / file).resolve()
                 assert path.name.removeprefix("_").removesuffix(".fish") in programs

@@ -27,7 +27,7 @@ DOCKERFILE = ROOT / "Dockerfile"  # where `docker build .` looks for it
 READ_ONLY = Path(__file__).with_name("read_only.py")
 SOURCES = (
     "pyproject.toml", "README.md", "LICENSE", "packaging/client", "packaging/completions", "packaging/profiler",
-    "cotenant_client", "profiler", "lab", "models", "advisor", "research", "api",
+    "cotenant_client", "profiler", "models", "advisor", "api",
 )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def test_the_wheels_have_every_file_that_is_no_source(wheels: list[Path]) -> None:
     names = {name for wheel in wheels for name in zipfile.ZipFile(wheel).namelist()}
-    packages = ("cotenant_client", "profiler", "lab", "models", "advisor", "research", "api")
+    packages = ("cotenant_client", "profiler", "models", "advisor", "api")
     wanted = {
         path.relative_to(ROOT).as_posix()
         for package in packages

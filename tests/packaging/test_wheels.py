@@ -18,11 +18,19 @@ from typing import Any
 
 import pytest
 
+from tests.models.synthetic import World
 from tests.packaging.test_completions import INTO, completed
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PARTS = ("client", "profiler")  # distributions that the server requires
+PARTS = ("client", "profiler", "lab", "research")  # distributions beside the service
+OF_THE_SERVICE = ("cotenant", "cotenant_client", "cotenant_profiler")
+MOST_BYTES = 500_000_000  # of an installed service with all that it requires, pip included
+# What only extras and other distributions bring.
+NOT_THERE = (
+    "lab", "research", "lightgbm", "matplotlib", "numba", "openstack", "ortools", "pandas", "psycopg", "pyarrow",
+    "river", "sklearn",
+)  # fmt: skip
 OF_THE_SERVER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
 Ask = Callable[..., dict[str, Any]]
 Wheels = dict[str, Path]  # by distribution
@@ -31,7 +39,7 @@ installed = pytest.mark.skipif(os.environ.get("COTENANT_TEST_WHEELS") != "1", re
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
-    """The wheels of server, profiler and client, built from a copy of what git keeps: nothing else may be needed."""
+    """All wheels, built from a copy of what git keeps: nothing else may be needed."""
     source, made = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheels")
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     files = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout
@@ -41,11 +49,11 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
     subprocess.run(["tar", "--extract"], cwd=source, input=tar.stdout, check=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
     subprocess.run([*pip, made, *(source / "packaging" / part for part in PARTS), source], check=True)
-    return {name: next(made.glob(f"{name}-*.whl")) for name in ("cotenant", "cotenant_client", "cotenant_profiler")}
+    return {name: next(made.glob(f"{name}-*.whl")) for name in (*OF_THE_SERVICE, "cotenant_lab", "cotenant_research")}
 
 
-def environment(folder: Path, constraints: Path, *wheels: Path) -> Path:
-    """A new virtual environment with these wheels and what they require, as locked; returns its programs' folder."""
+def environment(folder: Path, constraints: Path, *wheels: Path | str) -> Path:
+    """A new environment with these wheels or extras of them and what they require, as locked; its programs' folder."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     subprocess.run([*pip, "install", "--quiet", "--constraint", constraints, *wheels], check=True)
@@ -64,7 +72,18 @@ def constraints(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels: Wheels) -> Path:
-    return environment(tmp_path_factory.mktemp("server") / "venv", constraints, *wheels.values())
+    """The service without any extra."""
+    return environment(
+        tmp_path_factory.mktemp("server") / "venv", constraints, *(wheels[name] for name in OF_THE_SERVICE)
+    )
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels: Wheels) -> Path:
+    """All distributions with all extras."""
+    extras = f"{wheels['cotenant']}[all]"
+    others = [wheel for name, wheel in wheels.items() if name != "cotenant"]
+    return environment(tmp_path_factory.mktemp("everything") / "venv", constraints, extras, *others)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +91,7 @@ def profiler(tmp_path_factory: pytest.TempPathFactory, constraints: Path, wheels
     return environment(tmp_path_factory.mktemp("profiler") / "venv", constraints, wheels["cotenant_profiler"])
 
 
-def run(program: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def run(program: Path, *arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run it outside of the repository, without a Python path."""
     return subprocess.run([program, *arguments], cwd=cwd, env=bare(), capture_output=True, text=True, check=False)
 
@@ -101,9 +120,9 @@ def test_the_wheels_carry_what_the_tree_has_beside_python(wheels: Wheels) -> Non
 
 
 @installed
-@pytest.mark.parametrize("program", ["cotenant", "cotenant-lab", "cotenant-profiler"])
-def test_every_program_helps(server: Path, program: str, tmp_path: Path) -> None:
-    done = run(server / program, "--help", cwd=tmp_path)
+@pytest.mark.parametrize("program", ["cotenant", "cotenant-lab", "cotenant-profiler", "cotenant-research"])
+def test_every_program_helps(everything: Path, program: str, tmp_path: Path) -> None:
+    done = run(everything / program, "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -114,12 +133,13 @@ def test_every_program_helps(server: Path, program: str, tmp_path: Path) -> None
         *((shell, "cotenant", "pl", {"plan", "plans"}) for shell in INTO),
         *((shell, "cotenant-profiler", "pro", {"probe"}) for shell in ("bash", "zsh")),
         *((shell, "cotenant-lab", "sh", {"show"}) for shell in ("bash", "zsh")),
+        *((shell, "cotenant-research", "fi", {"findings"}) for shell in INTO),
     ],
 )
 def test_a_shell_completes_what_a_wheel_has_installed(
-    server: Path, shell: str, program: str, begun: str, offered: set[str]
+    everything: Path, shell: str, program: str, begun: str, offered: set[str]
 ) -> None:
-    assert completed(shell, server.parent / INTO[shell], program, begun, programs=server) == offered
+    assert completed(shell, everything.parent / INTO[shell], program, begun, programs=everything) == offered
 
 
 @installed
@@ -127,6 +147,80 @@ def test_a_shell_completes_what_a_wheel_has_installed(
 def test_a_shell_completes_the_agent_where_it_is_alone(profiler: Path, shell: str) -> None:
     offered = completed(shell, profiler.parent / INTO[shell], "cotenant-profiler", "pro", programs=profiler)
     assert offered == {"probe"}
+
+
+@installed
+def test_an_installed_service_is_small_and_has_no_library_that_only_extras_need(server: Path, tmp_path: Path) -> None:
+    there = "import sys; from importlib.util import find_spec; print([x for x in sys.argv[1:] if find_spec(x)])"
+    assert run(server / "python", "-c", there, *NOT_THERE, cwd=tmp_path).stdout == "[]\n"
+    files = [path for path in server.parent.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert sum(path.stat().st_size for path in files) < MOST_BYTES
+
+
+@pytest.fixture(scope="module")
+def cloud(server: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the files of the demo."""
+    folder = tmp_path_factory.mktemp("cloud")
+    assert run(server / "cotenant", "demo", "--out", "demo", cwd=folder).returncode == 0
+    return folder / "demo"
+
+
+@installed
+def test_a_plan_is_made_and_its_report_says_why_it_has_no_pictures(server: Path, cloud: Path, tmp_path: Path) -> None:
+    words = ("plan", cloud / "cloud.yaml", "--add", cloud / "newcomer.yaml", "--json", "--report", "plan.html")
+    done = run(server / "cotenant", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"][0]["host"].startswith("kvm")
+    page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert "<svg" not in page
+    assert "matplotlib is not installed (pip install &#39;cotenant[plots]&#39;)" in page
+
+
+@installed
+def test_a_report_has_pictures_where_matplotlib_is_installed(everything: Path, cloud: Path, tmp_path: Path) -> None:
+    words = ("plan", cloud / "cloud.yaml", "--add", cloud / "newcomer.yaml", "--report", "plan.html")
+    assert run(everything / "cotenant", *words, cwd=tmp_path).returncode == 0
+    page = (tmp_path / "plan.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "cotenant[plots]" not in page
+
+
+@installed
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        (("train", "--no-register", "--dataset", "."), "cotenant[train]"),
+        (("evaluate", "--dataset", "."), "cotenant[train]"),
+        (("replay", "cloud.yaml"), "cotenant[traces]"),
+        (("sync", "openstack"), "cotenant[openstack]"),
+        (("history", "gnocchi"), "cotenant[openstack]"),
+        (("db", "upgrade", "--database", "postgresql://db/cotenant"), "cotenant[postgresql]"),
+        (("profile", "a", "--samples", "cloud.yaml", "--picture", "a.png"), "cotenant[plots]"),
+        (("probe-plan", "cloud.yaml", "--campaign", "next.yaml"), "cotenant-lab"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, tuple) else one,
+)
+def test_what_is_not_installed_is_named_in_one_sentence(
+    server: Path, cloud: Path, words: tuple[str, ...], extra: str
+) -> None:
+    done = run(server / "cotenant", *words, cwd=cloud)
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert re.search(rf" needs .*: pip install '?{re.escape(extra)}'?$", done.stderr.strip())
+
+
+@installed
+def test_a_model_answers_the_same_where_nothing_is_installed_that_trains(
+    server: Path, everything: Path, cloud: Path, tmp_path: Path
+) -> None:
+    dataset = World(workloads=4, repeats=1).write(tmp_path / "world")
+    trained = run(everything / "cotenant", "train", "--no-register", "--dataset", dataset, "--json", cwd=tmp_path)
+    assert trained.returncode == 0, trained.stderr
+    model = tmp_path / json.loads(trained.stdout)["artifact"]
+    words = ("where", cloud / "cloud.yaml", "--instance", cloud / "newcomer.yaml", "--model", model, "--json")
+    answers = [json.loads(run(where / "cotenant", *words, cwd=tmp_path).stdout) for where in (server, everything)]
+    assert answers[0]["model"]["version"] == model.name
+    assert answers[0]["candidates"] == answers[1]["candidates"]
 
 
 @installed

@@ -40,7 +40,7 @@ def assign(
 
     Limits and `keep_ratio` are checked on expected values, as in a placement. No instance falls below a limit unless it
     was below that limit before. Objectives are risk-averse: they subtract the ranking's CAUTION half widths. The full
-    model predicts every host that is considered; losses of workload pairs only order the hosts of a large cloud. CP-SAT
+    model predicts every host that is considered; losses of workload pairs only order the hosts of a large cloud. HiGHS
     solves small clouds over all patterns that a host can hold; local search solves the others.
 
     Where newcomers are few, they are also placed one after another with the settings that a placement advises, and the

@@ -71,11 +71,7 @@ def _by_solver(state: SearchState, goal: Goal, clock: SearchClock) -> float:
     if pattern_set is None:
         return 0.0
     before = list(state.movers)
-    solved = solver.solve(
-        pattern_set, levels(goal), before, most_moves=goal.max_moves, seconds=clock.left_s / 2, seed=goal.seed
-    )
-    if solved is None:
-        return 0.0
+    solved = solver.solve(pattern_set, levels(goal), before, most_moves=goal.max_moves, seconds=clock.left_s / 2)
     state.place_all(solved.movers)
     undo_unworthy(state, goal)
     if sum(len(state.pattern(host).below) for host in range(state.problem.hosts)) >= below:

@@ -1,25 +1,29 @@
-"""The exact solver: CP-SAT chooses one pattern per host, minimizing one level after another."""
+"""The exact solver: HiGHS chooses one pattern per host, minimizing one level after another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from advisor.planning.assignment.objectives import Level, pattern_costs
 from advisor.planning.assignment.packing_problem import Kinds
 from advisor.planning.assignment.pattern_sets import PatternSet
+from models.arrays import Floats, Ints
 
 if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
+    from scipy.sparse import csr_array
 
-
-UNITS_PER_RATIO = 1_000_000  # the solver knows integers only
-# CP-SAT measures its work in deterministic units that are the same on every machine; a unit takes about a second.
-WORK_PER_SECOND = 0.5
+UNITS_PER_RATIO = 1_000_000  # costs are whole numbers of these, so that equal plans compare as equal
+# Nodes of branch and bound, which are the same on every machine, so that a slower one finds the same plan.
+NODES_PER_SECOND = 200
+SHORTEST_S = 0.01  # HiGHS takes no limit of 0
+ROUNDING = 1.5 / UNITS_PER_RATIO  # HiGHS keeps constraints within 1e-6
+INFEASIBLE = 2  # of scipy.optimize.milp
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,114 +39,170 @@ class SolverResult:
 
 
 def solve(
-    pattern_set: PatternSet,
-    levels: Sequence[Level],
-    start: Sequence[Kinds],
-    *,
-    most_moves: int | None,
-    seconds: float,
-    seed: int,
-) -> SolverResult | None:
-    """The best choice of patterns, level by level; None where none was found in time.
+    pattern_set: PatternSet, levels: Sequence[Level], start: Sequence[Kinds], *, most_moves: int | None, seconds: float
+) -> SolverResult:
+    """The best choice of patterns, level by level, and never a worse one than `start` (H,).
 
-    `start` (H,) is an initial choice. One worker and CP-SAT's deterministic time give the same result for the same seed
-    unless `seconds` of the wall clock run out first.
+    The result is the same on every machine unless `seconds` of the wall clock run out first.
     """
-    from ortools.sat.python import cp_model  # takes half a second to import, so only a plan imports it
-
-    model = cp_model.CpModel()
-    sizes = [len(hosts) for hosts in pattern_set.hosts]
-    used = [model.new_int_var(0, sizes[group], "") for group in pattern_set.group.tolist()]
-    for group, size in enumerate(sizes):
-        model.add(sum(used[index] for index in np.flatnonzero(pattern_set.group == group).tolist()) == size)
-    holders: dict[int, list[tuple[int, int]]] = {kind: [] for kind in pattern_set.supply}
-    for index, movers in enumerate(pattern_set.movers):
-        for kind in dict.fromkeys(movers):
-            holders[kind].append((index, movers.count(kind)))
-    left_out = {kind: model.new_int_var(0, count, "") for kind, count in pattern_set.optional.items()}
-    for kind, count in pattern_set.supply.items():
-        model.add(sum(used[index] * times for index, times in holders[kind]) + left_out.get(kind, 0) == count)
-    if most_moves is not None:
-        model.add(
-            sum(used[index] * int(times) for index, times in enumerate(pattern_set.arrivals) if times) <= most_moves
-        )
-    _hint(model, pattern_set, start, used, left_out)
+    program = _Program.of(pattern_set, start, most_moves)
     bounds: list[float] = []
-    proven, values = True, None
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
-    solver.parameters.random_seed = seed
+    proven = True
     for level in levels:
-        cost = np.round(pattern_costs(level, pattern_set) * UNITS_PER_RATIO).astype(np.int64)
-        goal = _greatest(model, used, sizes, pattern_set, cost) if level == "greatest" else sum(
-            int(unit_cost) * variable for unit_cost, variable in zip(cost.tolist(), used, strict=True) if unit_cost
-        ) + sum(UNITS_PER_RATIO * variable for variable in left_out.values() if level == "unplaced")  # fmt: skip
-        if isinstance(goal, int):  # this level costs nothing whatever is chosen
-            bounds.append(0.0 if proven else np.nan)
-            continue
-        model.minimize(goal)
-        share = seconds / len(levels)
-        solver.parameters.max_time_in_seconds = share
-        solver.parameters.max_deterministic_time = share * WORK_PER_SECOND
-        status = solver.solve(model)
-        if status not in {cp_model.OPTIMAL, cp_model.FEASIBLE}:
-            break
-        values = [solver.value(variable) for variable in used]
-        bounds.append(solver.best_objective_bound / UNITS_PER_RATIO if proven else np.nan)
-        proven = proven and status == cp_model.OPTIMAL
-        model.add(goal <= round(solver.objective_value))
-        model.clear_hints()  # type: ignore[no-untyped-call]
-        for variable, value in zip(used, values, strict=True):
-            model.add_hint(variable, value)
-    if values is None:
-        return None
-    missing = len(levels) - len(bounds)
-    return SolverResult(_by_host(pattern_set, values), (*bounds, *(np.nan,) * missing), proven and not missing)
+        limits = _Limits(time.monotonic() + seconds / len(levels), max(round(NODES_PER_SECOND * seconds), 1))
+        cost = program.cost(level, pattern_set)
+        bound, optimal = (program.least_greatest if level == "greatest" else program.least_sum)(cost, limits)
+        bounds.append(bound / UNITS_PER_RATIO if proven else np.nan)
+        proven = proven and optimal
+    return SolverResult(_by_host(pattern_set, program.chosen), tuple(bounds), proven)
 
 
-def _greatest(
-    model: cp_model.CpModel,
-    used: list[cp_model.IntVar],
-    sizes: list[int],
-    pattern_set: PatternSet,
-    cost: NDArray[np.int64],
-) -> cp_model.IntVar:
-    """The greatest cost of a used pattern."""
-    least = int(cost.min())
-    greatest = model.new_int_var(least, int(cost.max()), "")
-    for index, (unit_cost, variable) in enumerate(zip(cost.tolist(), used, strict=True)):
-        if unit_cost > least:
-            is_used = model.new_bool_var("")
-            model.add(variable <= sizes[pattern_set.group[index]] * is_used)
-            model.add(greatest >= unit_cost).only_enforce_if(is_used)
-    return greatest
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """The end of one level by the monotonic clock, and how many nodes one call of HiGHS may take."""
+
+    until: float
+    nodes: int
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() > self.until
+
+    def options(self) -> Mapping[str, float]:
+        left_s = max(self.until - time.monotonic(), SHORTEST_S)
+        return {"time_limit": left_s, "node_limit": self.nodes, "mip_rel_gap": 0.0}
 
 
-def _hint(
-    model: cp_model.CpModel,
-    pattern_set: PatternSet,
-    start: Sequence[Kinds],
-    used: list[cp_model.IntVar],
-    out: dict[int, cp_model.IntVar],
-) -> None:
-    count: dict[tuple[int, Kinds], int] = {}
-    left = dict(pattern_set.supply)
+@dataclass(slots=True)
+class _Program:
+    """An integer program: how often each of J patterns is used, then how many of each optional kind are left out.
+
+    `matrix` (R, V) times the variables lies between `lower` and `upper` (R,); no variable is above `most` (V,).
+    `chosen` (V,) is the best that is known. Each level that was minimized leaves a constraint for the later ones.
+    """
+
+    matrix: csr_array[Any]
+    lower: Floats
+    upper: Floats
+    most: Ints
+    patterns: int
+    chosen: Ints
+
+    @classmethod
+    def of(cls, pattern_set: PatternSet, start: Sequence[Kinds], most_moves: int | None) -> _Program:
+        """Each host has one pattern, each instance is on a host or left out, and not more than `most_moves` move."""
+        from scipy.sparse import csr_array
+
+        count, groups = len(pattern_set.movers), len(pattern_set.hosts)
+        optional = list(pattern_set.optional)
+        row_of = {kind: groups + at for at, kind in enumerate(pattern_set.supply)}
+        entries = [(group, index, 1) for index, group in enumerate(pattern_set.group.tolist())]
+        for index, movers in enumerate(pattern_set.movers):
+            entries += [(row_of[kind], index, times) for kind, times in Counter(movers).items()]
+        entries += [(row_of[kind], count + at, 1) for at, kind in enumerate(optional)]
+        exactly = [*map(len, pattern_set.hosts), *pattern_set.supply.values()]
+        lower, upper = np.array([*exactly, -np.inf]), np.array([*exactly, np.inf if most_moves is None else most_moves])
+        entries += [(len(exactly), index, int(times)) for index, times in enumerate(pattern_set.arrivals) if times]
+        rows, columns, values = np.array(entries).T
+        matrix = csr_array((values.astype(float), (rows, columns)), shape=(len(lower), count + len(optional)))
+        sizes = np.array([len(hosts) for hosts in pattern_set.hosts])
+        most = np.array([*sizes[pattern_set.group], *(pattern_set.optional[kind] for kind in optional)], dtype=np.int64)
+        return cls(matrix, lower, upper, most, count, _as_counts(pattern_set, start, optional))
+
+    def cost(self, level: Level, pattern_set: PatternSet) -> Ints:
+        """What one of each variable costs at a level, in units, (V,)."""
+        cost = np.zeros(len(self.most), dtype=np.int64)
+        cost[: self.patterns] = np.round(pattern_costs(level, pattern_set) * UNITS_PER_RATIO)
+        if level == "unplaced":
+            cost[self.patterns :] = UNITS_PER_RATIO
+        return cost
+
+    def least_sum(self, cost: Ints, limits: _Limits) -> tuple[float, bool]:
+        """Minimize a sum of costs; a lower bound in units, and whether it is reached."""
+        if not cost.any():
+            return 0.0, True
+        found = self._solved(cost, limits)
+        self._take(found.x, cost)
+        now = int(cost @ self.chosen)
+        from scipy.sparse import csr_array, vstack
+
+        self.matrix = vstack([self.matrix, csr_array(cost[None, :] / UNITS_PER_RATIO)], format="csr")
+        self.lower, self.upper = np.append(self.lower, -np.inf), np.append(self.upper, now / UNITS_PER_RATIO)
+        dual = found.get("mip_dual_bound")
+        return (-np.inf if dual is None else min(dual * UNITS_PER_RATIO, now)), found.status == 0
+
+    def least_greatest(self, cost: Ints, limits: _Limits) -> tuple[float, bool]:
+        """Minimize the greatest cost of a used pattern; a lower bound in units, and whether it is reached.
+
+        By halving over the costs: patterns up to one are enough or not. The relaxation, which takes less time, excludes
+        most of them.
+        """
+        values = np.unique(cost[: self.patterns])
+        best = int(np.searchsorted(values, cost[self.chosen > 0].max()))
+        excluded = 0  # how many of the values are known to be too low
+        for integer in (False, True):
+            low, high = excluded, best
+            while low < high and not limits.over:
+                middle = (low + high) // 2
+                most = np.where(cost <= values[middle], self.most, 0)
+                found = self._solved(np.zeros_like(cost), limits, most, integer=integer)
+                if found.status == INFEASIBLE:
+                    low = excluded = middle + 1
+                elif found.x is None:  # not known in this time
+                    low = middle + 1
+                else:
+                    high = middle
+                    if integer and self._take(found.x, cost, greatest=True):
+                        high = best = int(np.searchsorted(values, cost[self.chosen > 0].max()))
+        self.most = np.where(cost <= values[best], self.most, 0)
+        return float(values[min(excluded, best)]), excluded >= best
+
+    def _solved(self, cost: Ints, limits: _Limits, most: Ints | None = None, *, integer: bool = True) -> Any:
+        """What HiGHS says: scipy's result, `x` None where it found nothing."""
+        from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
+
+        most = self.most if most is None else most
+        return milp(
+            cost / UNITS_PER_RATIO,
+            integrality=np.full(len(most), int(integer)),
+            bounds=Bounds(0, most),
+            constraints=LinearConstraint(self.matrix, self.lower, self.upper),
+            options=dict(limits.options()),
+        )
+
+    def _take(self, x: Floats | None, cost: Ints, *, greatest: bool = False) -> bool:
+        """Keep a found choice where it is allowed and better than the one before."""
+        if x is None:
+            return False
+        counts = np.round(x).astype(np.int64)
+        rows = self.matrix @ counts
+        if (rows < self.lower - ROUNDING).any() or (rows > self.upper + ROUNDING).any() or (counts > self.most).any():
+            return False
+        values = [int(cost[each > 0].max()) if greatest else int(cost @ each) for each in (counts, self.chosen)]
+        if values[0] < values[1]:
+            self.chosen = counts
+        return values[0] < values[1]
+
+
+def _as_counts(pattern_set: PatternSet, start: Sequence[Kinds], optional: Sequence[int]) -> Ints:
+    """The variables of a choice of patterns, (V,)."""
+    groups = pattern_set.group.tolist()
+    position = {(group, movers): at for at, (group, movers) in enumerate(zip(groups, pattern_set.movers, strict=True))}
+    counts = np.zeros(len(position) + len(optional), dtype=np.int64)
+    left = Counter(pattern_set.supply)
     for group, hosts in enumerate(pattern_set.hosts):
         for host in hosts:
-            count[group, start[host]] = count.get((group, start[host]), 0) + 1
-            for kind in start[host]:
-                left[kind] -= 1
-    for index, variable in enumerate(used):
-        model.add_hint(variable, count.get((int(pattern_set.group[index]), pattern_set.movers[index]), 0))
-    for kind, variable in out.items():
-        model.add_hint(variable, left[kind])
+            counts[position[group, start[host]]] += 1
+            left.subtract(start[host])
+    counts[len(position) :] = [left[kind] for kind in optional]
+    return counts
 
 
-def _by_host(pattern_set: PatternSet, values: Sequence[int]) -> tuple[Kinds, ...]:
+def _by_host(pattern_set: PatternSet, counts: Ints) -> tuple[Kinds, ...]:
     """Assign the chosen patterns to the hosts of their groups in order."""
     dealt: dict[int, Kinds] = {}
     queues = [list(hosts) for hosts in pattern_set.hosts]
-    for index, times in enumerate(values):
+    for index, times in enumerate(counts[: len(pattern_set.movers)].tolist()):
         for _ in range(times):
             dealt[queues[pattern_set.group[index]].pop(0)] = pattern_set.movers[index]
     return tuple(dealt[host] for host in range(len(dealt)))

@@ -149,13 +149,10 @@ def _solved(state: SearchState, goal: Goal, clock: SearchClock, most_moves: int 
     if pattern_set is None or clock.over:
         return None
     before, value_before = list(state.movers), objective_values(goal, state, _unplaced(state))
-    result = solver.solve(
-        pattern_set, levels(goal), before, most_moves=most_moves, seconds=clock.left_s * SOLVER_SHARE, seed=goal.seed
-    )
-    if result is not None:
-        state.place_all(result.movers)
-        if not lexicographically_less(objective_values(goal, state, _unplaced(state)), value_before):
-            state.place_all(before)
+    result = solver.solve(pattern_set, levels(goal), before, most_moves=most_moves, seconds=clock.left_s * SOLVER_SHARE)
+    state.place_all(result.movers)
+    if not lexicographically_less(objective_values(goal, state, _unplaced(state)), value_before):
+        state.place_all(before)
     return result
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.errors import InvalidInput, SeriesUnavailable
+from advisor.extras import require
 from advisor.telemetry.series_store import MOST_BYTES
 
 _SETTINGS = "name a cloud of clouds.yaml by --cloud, or set OS_AUTH_URL and what belongs to it"
@@ -23,6 +24,7 @@ class CloudEndpoint:
     @classmethod
     def of(cls, cloud: str | None, service_type: str, name: str) -> CloudEndpoint:
         """Of clouds.yaml or the environment (OS_*); nothing is asked yet. InvalidInput where those do not fit."""
+        require("openstack", "a service of OpenStack")
         from keystoneauth1.adapter import Adapter
 
         from advisor.inventories.openstack.listings import connect  # openstacksdk takes a second to import

@@ -1,0 +1,1 @@
+complete --command cotenant-research --no-files --arguments "(env _COTENANT_RESEARCH_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS=(commandline -cp) cotenant-research)" --condition "env _COTENANT_RESEARCH_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) cotenant-research"
