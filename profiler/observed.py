@@ -19,6 +19,10 @@ NET_MODES: tuple[NetMode, ...] = ("none", "shared", "dedicated")
 DEFAULT_WEIGHT = 256  # Xen's default scheduler weight; renderers convert it to each hypervisor's own scale
 MAX_WEIGHT = 65_535  # xl(1), sched-credit
 ANTI_AFFINITY_LABEL = "anti_affinity"  # names the group of which no two instances share a host
+ANTI_AFFINITY_MOST_LABEL = "anti_affinity_most"  # how many of that group may share one, where it is not one
+AFFINITY_LABEL = "affinity"  # names the group whose instances share one host
+NEVER_MOVE_LABEL = "never_move"  # "true" = no plan moves the instance
+REQUIRE_LABEL = "require."  # before the name of a host's label that must have the same value
 MAX_CPUS = 4096  # what the parsers accept, against absurd ranges in input
 # Where nothing is limited, tools write 0, -1, or a number that no machine reaches, and each its own one: 2^44-1 µs as a
 # quota (libvirt since 7.0), 2^64/1000 before, 2^63 rounded to pages, 2^53. What is as large as this is no limit.
@@ -341,6 +345,29 @@ class Instance:
     def anti_affinity_group(self) -> str | None:
         """The group of which no two instances share a host, from the label `anti_affinity`; None = it is in none."""
         return self.labels.get(ANTI_AFFINITY_LABEL) or None
+
+    @property
+    def anti_affinity_most(self) -> int:
+        """How many instances of its anti-affinity group may share a host, from the label `anti_affinity_most`; 1 where
+        that is not a whole number above 0."""
+        most = self.labels.get(ANTI_AFFINITY_MOST_LABEL, "")
+        return max(int(most), 1) if most.isascii() and most.isdecimal() and len(most) < 6 else 1
+
+    @property
+    def affinity_group(self) -> str | None:
+        """The group whose instances share one host, from the label `affinity`; None = it is in none."""
+        return self.labels.get(AFFINITY_LABEL) or None
+
+    @property
+    def never_moves(self) -> bool:
+        """Whether no plan may move it, from the label `never_move`."""
+        return self.labels.get(NEVER_MOVE_LABEL) == "true"
+
+    @property
+    def required_labels(self) -> dict[str, str]:
+        """Labels that its host must have, with their values, from its labels that begin with `require.`."""
+        start = len(REQUIRE_LABEL)
+        return {name[start:]: value for name, value in sorted(self.labels.items()) if name.startswith(REQUIRE_LABEL)}
 
     @property
     def demand_key(self) -> tuple[Demand, ...]:

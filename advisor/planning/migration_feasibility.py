@@ -120,4 +120,9 @@ class FeasibilityChecker:
 
 def _shared_groups(residents: Sequence[Instance]) -> frozenset[str]:
     groups = Counter(instance.anti_affinity_group for instance in residents)
-    return frozenset(group for group, count in groups.items() if group is not None and count > 1)
+    most = {
+        group: min(one.anti_affinity_most for one in residents if one.anti_affinity_group == group)
+        for group, count in groups.items()
+        if group is not None and count > 1
+    }
+    return frozenset(group for group, some in most.items() if groups[group] > some)

@@ -39,6 +39,16 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
 
 def _check_instances(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     check_unique((instance.id for instance in request.instances), "instance", "instances")
+    groups: dict[str, str] = {}
+    for instance in request.instances:
+        if instance.affinity_group is not None:
+            other = groups.setdefault(instance.affinity_group, instance.id)
+            if other != instance.id:
+                message = (
+                    f"{other} and {instance.id} are both of the affinity group {instance.affinity_group}; ask for "
+                    "their placements one after the other"
+                )
+                raise InvalidInput(message, field="instances")
     for instance in request.instances:
         resident = snapshot.names.placed.get(instance.id)
         if instance.host is not None and (resident is None or instance.host != resident.host):

@@ -81,15 +81,25 @@ class FilterInput:
         return hosts_with
 
     def members_of_group(self) -> dict[int, str]:
-        """Host position → another instance there of the newcomer's anti-affinity group."""
+        """Host position → an instance there of the instance's anti-affinity group, where no more of it may come."""
         group, own_id = self.instance.anti_affinity_group, self.instance.id
         if group is None:
             return {}
+        full = {}
+        for host, residents in enumerate(self.snapshot.residents):
+            members = [one for one in residents if one.anti_affinity_group == group and one.id != own_id]
+            if len(members) >= min(one.anti_affinity_most for one in (self.instance, *members)) and members:
+                full[host] = members[0].id
+        return full
+
+    def companions(self) -> dict[int, str]:
+        """Host position → another instance there of the instance's affinity group."""
+        group, own_id = self.instance.affinity_group, self.instance.id
         return {
             host: resident.id
-            for host, residents in enumerate(self.snapshot.residents)
+            for host, residents in enumerate(self.snapshot.residents if group else ())
             for resident in residents
-            if resident.anti_affinity_group == group and resident.id != own_id
+            if resident.affinity_group == group and resident.id != own_id
         }
 
     def nowhere(self) -> Bools:
@@ -113,7 +123,9 @@ def _kind(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
 
 
 def _labels(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
-    wanted, hosts = inputs.request.constraints.labels, inputs.snapshot.hosts
+    wanted = inputs.instance.required_labels | dict(inputs.request.constraints.labels)
+    hosts = inputs.snapshot.hosts
+    both = [name for name, value in inputs.instance.required_labels.items() if wanted[name] != value]
 
     def says(host: int) -> str:
         labels = hosts[host].labels
@@ -122,6 +134,10 @@ def _labels(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
 
     if not wanted:
         return inputs.nowhere(), says
+    if both:
+        needs = inputs.instance.required_labels[both[0]]
+        needed = f"{inputs.instance.id} requires the label {both[0]}={needs}, the question asks for {wanted[both[0]]}"
+        return ~inputs.nowhere(), lambda _: needed
     return np.array([not wanted.items() <= host.labels.items() for host in hosts], dtype=bool), says
 
 
@@ -134,7 +150,19 @@ def _affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
     refused = inputs.nowhere()
     for has_it in beside.values():
         refused |= ~has_it
-    return refused, lambda host: f"{next(name for name in beside if not beside[name][host])} is not on this host"
+    companions = inputs.companions()
+    if companions:
+        refused |= ~inputs.at(inputs.snapshot.hosts[host].id for host in companions)
+
+    def says(host: int) -> str:
+        missing = next((name for name in beside if not beside[name][host]), None)
+        if missing is not None:
+            return f"{missing} is not on this host"
+        first = min(companions)
+        where = inputs.snapshot.hosts[first].id
+        return f"{companions[first]} of the same affinity group {inputs.instance.affinity_group} is on {where}"
+
+    return refused, says
 
 
 def _anti_affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:

@@ -144,7 +144,8 @@ class Oracle:
         """The value of each layout by what is expected (`worth`).
 
         A limit that does not hold costs BROKEN and what is lacking, and each cap, rate or disk limit that is set or
-        lowered PIN_GAIN: for less, no tenant is throttled. With `in_time` layouts that the clock leaves no time for are worth -inf.
+        lowered PIN_GAIN: for less, no tenant is throttled. With `in_time` layouts that the clock leaves no time for are
+        worth -inf.
         """
         step = max(CELLS // max(self.scene.affinity[0].size, 1), 1)
         parts = []
@@ -165,8 +166,9 @@ class Oracle:
         lacking = _lacking(self.limits.least, kept) + _lacking(-self.limits.short, -short)
         if not np.isnan(self.limits.latency).all():
             lacking += _lacking(1 / self.limits.latency, 1 / result.latency)
-        harsh = scoring.PIN_GAIN * sum((getattr(scenes, name) < getattr(self.scene, name)).sum(axis=1) for name in HELD_BY)
-        return Valued(worth(kept, self.objective) - BROKEN * lacking.sum(axis=1) - harsh, kept)
+        held = sum((getattr(scenes, name) < getattr(self.scene, name)).sum(axis=1) for name in HELD_BY)
+        value = worth(kept, self.objective) - BROKEN * lacking.sum(axis=1) - scoring.PIN_GAIN * held
+        return Valued(value, kept)
 
 
 def worth(kept: Floats, objective: Objective) -> Floats:

@@ -231,7 +231,7 @@ class InstanceNeeds(Schema):
     )
     labels: Labels = Field(
         default={},
-        description="free texts; anti_affinity names a group of which no two share a host; some name domains or taps",
+        description="free texts; some are rules: anti_affinity, affinity, require.NAME, never_move; some name domains or taps",
     )
     demand: Demands = Field(default={}, description=DEMAND)
 

@@ -11,14 +11,27 @@ from advisor.inventories.openstack.flavors import cpu_shares, described
 from advisor.inventories.openstack.listings import Row
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from profiler.host_kinds import HostKind
-from profiler.observed import ANTI_AFFINITY_LABEL, MAX_CPUS, NetworkSettings
+from profiler.observed import (
+    AFFINITY_LABEL,
+    ANTI_AFFINITY_LABEL,
+    ANTI_AFFINITY_MOST_LABEL,
+    MAX_CPUS,
+    REQUIRE_LABEL,
+    NetworkSettings,
+)
 
 KINDS: Mapping[str, HostKind] = {"QEMU": "kvm", "KVM": "kvm", "XEN": "xen", "LXC": "lxc"}  # nova's hypervisor_type
 STOPPED = (3, 4, 6, 7)  # nova's power states paused, shutdown, crashed, suspended: the server holds its place only
 OWN_LABELS = frozenset(
-    {"source", "render", "zone", "aggregate.", "disabled_reason", "name", "domain", "project", "flavor_name"}
-)
+    {
+        "source", "render", "zone", "aggregate.", "metadata.", "disabled_reason", "name", "domain", "project",
+        "flavor_name", f"{REQUIRE_LABEL}zone", f"{REQUIRE_LABEL}metadata.",
+    }
+)  # fmt: skip
 LABEL_LENGTH = 255
+ASKS_METADATA = "aggregate_instance_extra_specs:"  # of Nova's filter of aggregates by extra specs of flavors
+OPERATORS = ("=", "!", "<", ">", "s=", "s!", "s<", "s>")  # with which such a value begins that compares: not read
+GROUP_LABELS = frozenset({AFFINITY_LABEL, ANTI_AFFINITY_LABEL, ANTI_AFFINITY_MOST_LABEL})
 ASSUMED = "assumed"  # label: what is not told and was chosen here
 
 
@@ -35,16 +48,26 @@ def _names(told: object) -> list[str]:
     return [name for name in told if isinstance(name, str)] if isinstance(told, list | dict) else []
 
 
-def anti_affinity_of(groups: Sequence[Row]) -> dict[str, str]:
-    """Server → its group, of server groups of the policy anti-affinity that let one member run on a host."""
-    apart = [
-        group for group in groups if group.get("policy") == "anti-affinity" and _most_on_a_host(group.get("rules")) == 1
-    ]
-    return {str(member): str(group["id"]) for group in apart for member in _names(group.get("members"))}
+def group_labels(groups: Sequence[Row]) -> dict[str, dict[str, str]]:
+    """Server → its labels, of server groups of Nova's hard policies; soft ones set none."""
+    found: dict[str, dict[str, str]] = {}
+    for group in groups:
+        name, policy = str(group["id"]), group.get("policy")
+        if policy == "anti-affinity":
+            most = _most_on_a_host(group.get("rules"))
+            labels = {ANTI_AFFINITY_LABEL: name} | ({ANTI_AFFINITY_MOST_LABEL: str(most)} if most > 1 else {})
+        elif policy == "affinity":
+            labels = {AFFINITY_LABEL: name}
+        else:
+            continue
+        for member in _names(group.get("members")):
+            found[str(member)] = labels
+    return found
 
 
-def _most_on_a_host(rules: object) -> object:
-    return rules.get("max_server_per_host", 1) if isinstance(rules, Mapping) else 1
+def _most_on_a_host(rules: object) -> int:
+    most = rules.get("max_server_per_host", 1) if isinstance(rules, Mapping) else 1
+    return int(most) if isinstance(most, int | str) and str(most).isdecimal() else 1
 
 
 def not_modelled(row: Row) -> str:
@@ -77,6 +100,14 @@ def host_facts(
     labels |= {
         f"aggregate.{aggregate['name']}": "true" for aggregate in aggregates if host in _names(aggregate.get("hosts"))
     }
+    labels |= {
+        f"metadata.{key}.{value.strip()}": "true"
+        for aggregate in aggregates
+        if host in _names(aggregate.get("hosts"))
+        for key, values in (aggregate.get("metadata") or {}).items()
+        if key != "availability_zone"
+        for value in str(values).split(",")  # as Nova reads several values
+    }
     reason = _disabled(row, service)
     if reason:
         labels["disabled_reason"] = reason
@@ -99,12 +130,13 @@ def instance_facts(
     *,
     source: str,
     current_specs: Mapping[str, Mapping[str, str]],
-    anti_affinity: Mapping[str, str],
+    groups: Mapping[str, Mapping[str, str]],
+    zoned: bool = False,
     cpu_policies: Mapping[str, str] | None = None,
 ) -> Facts:
     """A server as facts of an Instance; `current_specs` are the extra specs of flavors by name, as they are now, and
-    `anti_affinity` are servers with their group, `cpu_policies` images with theirs, None = not
-    known.
+    `groups` are servers with their `group_labels`, `cpu_policies` images with theirs, None = not known. With `zoned` a
+    server stays in its availability zone: Nova does not say here whether its user asked for that zone.
 
     Nova keeps a copy of the flavor as it was when the server was made: its limits are those that hold. What stands
     under `cotenant:` is about Cotenant alone, so the flavor as it is now counts.
@@ -133,7 +165,14 @@ def instance_facts(
         "domain": str(row.get("OS-EXT-SRV-ATTR:instance_name") or ""),  # as libvirt and its exporters know it
         "project": str(row.get("tenant_id", "")),
         "flavor_name": name,
-        ANTI_AFFINITY_LABEL: anti_affinity.get(str(row["id"]), ""),
+        **groups.get(str(row["id"]), {}),
+    }
+    if zoned:
+        labels[f"{REQUIRE_LABEL}zone"] = str(row.get("OS-EXT-AZ:availability_zone") or "")
+    labels |= {
+        f"{REQUIRE_LABEL}metadata.{key.removeprefix(ASKS_METADATA)}.{value}": "true"
+        for key, value in specs.items()
+        if key.startswith(ASKS_METADATA) and value and not str(value).startswith(OPERATORS)
     }
     return {
         "id": str(row["id"]),

@@ -8,9 +8,10 @@ from typing import Any
 
 from advisor.inventories.openstack.facts import (
     ASSUMED,
+    GROUP_LABELS,
     OWN_LABELS,
-    anti_affinity_of,
     changed_or_gone,
+    group_labels,
     host_facts,
     instance_facts,
     not_modelled,
@@ -18,7 +19,6 @@ from advisor.inventories.openstack.facts import (
 )
 from advisor.inventories.openstack.listings import Listings, Row, connect
 from advisor.inventories.reading import Part, Reading, taken
-from profiler.observed import ANTI_AFFINITY_LABEL
 
 _SETTINGS = "name a cloud of clouds.yaml by --cloud or OS_CLOUD, or set OS_AUTH_URL and what belongs to it"
 OVERLAP = timedelta(minutes=5)  # by which clocks may differ: a server that is told twice does no harm
@@ -67,7 +67,7 @@ class OpenStack:
         apart = any("PCPU" in promises for promises in capacity.values())
         cpu_policies = listings.cpu_policies() if apart else ({} if capacity else None)
         groups = listings.server_groups()
-        anti_affinity = anti_affinity_of(groups or [])
+        of_groups = group_labels(groups or [])
         servers = listings.servers(None if whole else self._since)
         reasons = [not_modelled(row) for row in hypervisors or ()]
         left_out = [reason for reason in reasons if reason]
@@ -93,7 +93,8 @@ class OpenStack:
                 row,
                 source=self.name,
                 current_specs=specs,
-                anti_affinity=anti_affinity,
+                groups=of_groups,
+                zoned=len(set(zones.values())) > 1,
                 cpu_policies=cpu_policies,
             ),
             left_out,
@@ -115,7 +116,7 @@ class OpenStack:
             gone=gone,
             unclear=unclear | (servers_there.keys() - instances.keys()),
             own_labels=OWN_LABELS
-            | (frozenset() if groups is None else {ANTI_AFFINITY_LABEL})
+            | (frozenset() if groups is None else GROUP_LABELS)
             | ({ASSUMED} if capacity else frozenset()),
             left_out=tuple(left_out),
         )

@@ -13,6 +13,7 @@ from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools
 from models.data.scene import ProfileTable
+from profiler.observed import AFFINITY_LABEL, REQUIRE_LABEL
 
 MONOTONE_FIELDS = ("vcpus", "memory_mb", "disk_gb", "load")  # of which no filter lets in more than less
 
@@ -35,7 +36,7 @@ def allowed_hosts(
             least, most = (
                 replace(
                     members[0],
-                    labels={},  # anti-affinity groups are checked by `PackingProblem.fits`
+                    labels=_rules(members[0]),
                     demand=members[0].demand if _asks_driver(bare.scenes.table, members[0]) else {},
                     **{name: pick(getattr(instance, name) for instance in members) for name in MONOTONE_FIELDS},
                 )
@@ -63,6 +64,15 @@ def request_of(instance: Instance, goal: Goal, kind: str | None) -> PlacementReq
     )
 
 
+def _rules(instance: Instance) -> dict[str, str]:
+    """The labels by which filters tell instances apart; anti-affinity groups are checked by `PackingProblem.fits`."""
+    return {
+        name: value
+        for name, value in sorted(instance.labels.items())
+        if name == AFFINITY_LABEL or name.startswith(REQUIRE_LABEL)
+    }
+
+
 def _asks_driver(table: ProfileTable, instance: Instance) -> bool:
     """Whether it may ask anything of a driver domain, which its demand for CPUs scales; no other filter reads that."""
     return table.row(instance.workload) != 0
@@ -76,7 +86,7 @@ def _alike(table: ProfileTable, kinds: Sequence[Instance], wanted: Mapping[int, 
         demand = instance.demand_key if _asks_driver(table, instance) else ()
         key = (
             host_kind, instance.workload, instance.settings, instance.service, instance.exclusive,
-            instance.dedicated_vcpus, demand,
+            instance.dedicated_vcpus, demand, tuple(_rules(instance).items()),
         )  # fmt: skip
         groups.setdefault(key, []).append(number)
     yield from groups.values()

@@ -37,8 +37,8 @@ class PackingProblem:
     pCPUs of dedicated vCPUs.
     `min_ratio` (C, K) is the lowest T/B that a kind must keep (`required_ratios_of`), `max_latency` (K,) its highest
     accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any. `exclusive_kinds`
-    require a host for themselves. `anti_affinity` has the group of each kind that is in one: no two of a group may
-    come to share a host.
+    require a host for themselves. `anti_affinity` has the group of each kind that is in one, and how many of that group
+    may come to share a host.
     """
 
     snapshot: ClusterSnapshot
@@ -57,7 +57,7 @@ class PackingProblem:
     min_ratio: Floats
     max_latency: Floats
     max_short: Floats
-    anti_affinity: Mapping[int, str]
+    anti_affinity: Mapping[int, tuple[str, int]]
     exclusive_kinds: frozenset[int]
     # As plain Python values, because `fits` runs a hundred thousand times: `needs` by class, and `room` with slack.
     needs_by_class: Sequence[Sequence[tuple[float, ...]]]
@@ -98,8 +98,11 @@ class PackingProblem:
 
     def _group_shared(self, everybody: Kinds, came: Sequence[int]) -> bool:
         """Whether one of who came is beside another one of its anti-affinity group."""
-        members = Counter(self.anti_affinity[kind] for kind in everybody if kind in self.anti_affinity)
-        return any(members[self.anti_affinity[kind]] > 1 for kind in came if kind in self.anti_affinity)
+        found = [self.anti_affinity[kind] for kind in everybody if kind in self.anti_affinity]
+        members = Counter(group for group, _ in found)
+        most = {group: min(some for other, some in found if other == group) for group in members}
+        groups = [self.anti_affinity[kind][0] for kind in came if kind in self.anti_affinity]
+        return any(members[group] > most[group] for group in groups)
 
 
 def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> PackingProblem:
@@ -124,7 +127,9 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
             moves, host_kind, instance.workload, instance.vcpus, instance.memory_mb, instance.disk_gb,
             instance.load, instance.settings, instance.service, instance.dedicated_vcpus,
             instance.min_throughput_ratio, instance.max_latency_ratio, instance.max_time_short, instance.exclusive,
-            instance.anti_affinity_group, instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
+            instance.anti_affinity_group, instance.anti_affinity_most, instance.affinity_group,
+            tuple(instance.required_labels.items()),
+            instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)
@@ -179,7 +184,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         max_latency=np.array([np.inf if k.max_latency_ratio is None else k.max_latency_ratio for k in kinds]),
         max_short=np.array([np.inf if k.max_time_short is None else k.max_time_short for k in kinds]),
         anti_affinity={
-            number: instance.anti_affinity_group
+            number: (instance.anti_affinity_group, instance.anti_affinity_most)
             for number, instance in enumerate(kinds)
             if instance.anti_affinity_group is not None
         },
@@ -192,16 +197,22 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
 def _movers(snapshot: ClusterSnapshot, goal: Goal) -> tuple[Instance, ...]:
     """Residents that may move: none to admit, only those on emptied hosts to evacuate.
 
-    Pending placements cannot move because they are not there yet.
+    Pending placements cannot move because they are not there yet. Instances of an affinity group stay: migrations,
+    one after the other, would part them, and Nova refuses each.
     """
     if goal.aim == "admit":
         return ()
     movers = []
+    companions = Counter(
+        instance.affinity_group for residents in snapshot.residents for instance in residents if instance.affinity_group
+    )
     for residents in snapshot.residents:
         for instance in residents:
             if instance.id not in snapshot.names.placed or (
                 goal.movable is not None and instance.id not in goal.movable
             ):
+                continue
+            if instance.never_moves or companions[instance.affinity_group] > 1:
                 continue
             if goal.aim == "evacuate":
                 if instance.host in goal.emptied:

@@ -120,15 +120,16 @@ class SearchState:
             has_room &= ~self.holds_exclusive
         if kind in problem.exclusive_kinds:
             has_room &= ~self.workload_counts.any(axis=1)
-        group = problem.anti_affinity.get(kind)
-        if group is not None:
-            has_room &= np.array([group not in self.groups_on(host) for host in range(problem.hosts)], dtype=bool)
+        if kind in problem.anti_affinity:
+            group, most = problem.anti_affinity[kind]
+            counts = [self.groups_on(host)[group] for host in range(problem.hosts)]
+            has_room &= np.array(counts) < most
         return np.asarray(has_room)
 
     def groups_on(self, host: int) -> Counter[str]:
         """How many instances of each anti-affinity group are on a host."""
         groups = self.problem.anti_affinity
-        return Counter(groups[kind] for kind in (*self.problem.fixed[host], *self.movers[host]) if kind in groups)
+        return Counter(groups[kind][0] for kind in (*self.problem.fixed[host], *self.movers[host]) if kind in groups)
 
     def ranked_hosts(self, kind: int, hosts: Ints) -> Ints:
         """Hosts in the order in which they are worth predicting, by the pairwise losses; to pack, the fullest first."""

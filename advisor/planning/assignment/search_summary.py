@@ -149,7 +149,7 @@ def overcommitted(state: SearchState) -> tuple[str, ...]:
         texts += [
             f"{name} hosts {count} instances of the anti-affinity group {group}"
             for group, count in sorted(state.groups_on(host).items())
-            if count > 1
+            if count > min(most for other, most in problem.anti_affinity.values() if other == group)
         ]
     if not texts:
         return ()

@@ -17,7 +17,7 @@ from advisor.inventories.cloudstack.calls import Account, Api
 from advisor.inventories.kubernetes.account import ClusterAccount
 from advisor.inventories.kubernetes.source import Kubernetes
 from advisor.inventories.openstack import OpenStack
-from advisor.inventories.openstack.facts import anti_affinity_of, zones_of
+from advisor.inventories.openstack.facts import group_labels, zones_of
 from advisor.inventories.proxmox import Proxmox
 from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi
 from advisor.inventories.reading import Reading
@@ -178,5 +178,5 @@ def test_no_field_of_a_wrong_type_keeps_a_read_from_coming(system: System) -> No
 def test_groups_and_zones_of_a_wrong_type_are_none(odd: Any) -> None:
     group = {"id": "g", "policy": "anti-affinity", "rules": odd, "members": odd}
     good = {"id": "h", "policy": "anti-affinity", "members": ["m"]}
-    assert anti_affinity_of([group, good])["m"] == "h"
+    assert group_labels([group, good])["m"] == {"anti_affinity": "h"}
     assert zones_of([{"zoneName": odd, "hosts": odd}, {"zoneName": "z", "hosts": {"k": {}}}], [])["k"] == "z"

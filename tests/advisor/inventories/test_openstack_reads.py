@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from advisor.inventories.openstack import OpenStack
-from advisor.inventories.openstack.facts import host_facts, instance_facts
+from advisor.inventories.openstack.facts import group_labels, host_facts, instance_facts
 from advisor.inventories.reading import STOPPED_LOAD, CpuShares, Reading
 from advisor.service import open_source
 from profiler.observed import NetworkSettings
@@ -166,7 +166,7 @@ def test_a_server_with_dedicated_cpus_says_how_many(specs: dict[str, str], image
         "flavor": {"vcpus": 4, "ram": 512, "original_name": "f", "extra_specs": specs},
     }  # fmt: skip
     policies = {"i": image} if image else {}
-    told: dict[str, Any] = {"source": "openstack", "current_specs": {}, "anti_affinity": {}}
+    told: dict[str, Any] = {"source": "openstack", "current_specs": {}, "groups": {}}
     assert instance_facts(row, **told, cpu_policies=policies)["dedicated_vcpus"] == dedicated
     if image is None and not dedicated:  # what is not known is not told
         assert "dedicated_vcpus" not in instance_facts(row, **told)
@@ -389,3 +389,43 @@ def test_options_that_do_not_fit_are_wrong_usage(words: list[str], reason: str) 
 
 def test_a_source_has_the_name_of_its_cloud() -> None:
     assert open_source("openstack", cloud="west").name == "openstack:west"  # type: ignore[attr-defined]
+
+
+def test_hard_policies_of_server_groups_become_labels_and_soft_ones_none() -> None:
+    groups: list[dict[str, Any]] = [
+        {"id": "g1", "policy": "anti-affinity", "rules": {"max_server_per_host": 3}, "members": ["a"]},
+        {"id": "g2", "policy": "affinity", "rules": {}, "members": ["b"]},
+        {"id": "g3", "policy": "soft-affinity", "members": ["c"]},
+        {"id": "g4", "policy": "soft-anti-affinity", "members": ["d"]},
+        {"id": "g5", "policy": "anti-affinity", "rules": {"max_server_per_host": 1}, "members": ["e"]},
+    ]
+    assert group_labels(groups) == {
+        "a": {"anti_affinity": "g1", "anti_affinity_most": "3"}, "b": {"affinity": "g2"}, "e": {"anti_affinity": "g5"},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "label"),
+    [("ssd", "require.metadata.disk.ssd"), ("<or> ssd <or> nvme", None), ("s== ssd", None), (">= 3", None), ("", None)],
+)
+def test_a_flavor_that_asks_for_metadata_of_aggregates_asks_its_hosts_for_it(value: str, label: str | None) -> None:
+    specs = {"aggregate_instance_extra_specs:disk": value}
+    row: Any = {
+        "id": "s", "name": "n", "OS-EXT-AZ:availability_zone": "az1",
+        "flavor": {"vcpus": 1, "ram": 512, "original_name": "f", "extra_specs": specs},
+    }  # fmt: skip
+    labels = instance_facts(row, source="openstack", current_specs={}, groups={}, zoned=True)["labels"]
+    asked = {name: value for name, value in labels.items() if name.startswith("require.")}
+    assert asked == {"require.zone": "az1"} | ({} if label is None else {label: "true"})
+    assert "require.zone" not in instance_facts(row, source="openstack", current_specs={}, groups={})["labels"]
+
+
+def test_a_host_has_the_metadata_of_its_aggregates_each_value_as_a_label() -> None:
+    aggregates: Any = [
+        {"name": "fast", "hosts": ["k1"], "metadata": {"disk": "ssd, nvme", "availability_zone": "az1"}},
+        {"name": "other", "hosts": ["k2"], "metadata": {"disk": "hdd"}},
+    ]
+    row: Any = {"hypervisor_hostname": "k1", "hypervisor_type": "QEMU", "vcpus": 4, "memory_mb": 1024}
+    labels = host_facts(row, source="openstack", zones={}, aggregates=aggregates, inventories=None)["labels"]
+    metadata = {name for name in labels if name.startswith("metadata.")}
+    assert metadata == {"metadata.disk.ssd", "metadata.disk.nvme"}
