@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.tuning.layouts import Layout, Oracle, Valued
+from advisor.tuning.layouts import Layout, Oracle, Valued, alone_on_one
 from models.arrays import Bools, Floats
 from models.physics.demands import capacity
 from models.physics.htb import UNSHAPED_SHARE
@@ -222,8 +222,9 @@ class Moves:
     def _limits(self, layout: Layout, victims: list[int], nearest: list[int]) -> Iterator[Layout]:
         """Weights of victims and antagonists, and what holds an antagonist back."""
         levers, want = self.levers, self.oracle.want
+        sure = alone_on_one(layout.affinity) if self.oracle.apart_only else np.ones(len(layout.weight), dtype=bool)
         for slot, way in [*((slot, 1) for slot in victims), *((slot, -1) for slot in nearest)]:
-            for factor in FACTORS if levers.weights[slot] else ():
+            for factor in FACTORS if levers.weights[slot] and sure[slot] else ():
                 weight = float(np.clip(round(layout.weight[slot] * factor**way), 1, MAX_WEIGHT))
                 yield layout.with_value("weight", slot, weight)
             if levers.weights[slot] and layout.weight[slot] != DEFAULT_WEIGHT:
