@@ -26,7 +26,7 @@ from advisor.inventories.document import Item, built, read_document
 from advisor.render import check_labels
 from advisor.validation import check_name, check_value, fitted, misfit
 from models.data.dataset import DatasetError, load_dataset
-from profiler.demand import RESOURCES, Demand, Resource
+from profiler.demand import RESOURCES, Demand, DemandOrigin, Resource
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key
 from profiler.observed import (
@@ -228,6 +228,10 @@ DEMAND: Mapping[str, Callable[[float], Reader]] = {  # by the most that the reso
     "hours": lambda _: lambda item: tuple(hour.number(0.0, 168.0) for hour in item.items()),
     **dict.fromkeys(("common", "open_loop"), lambda _: _up_to(1.0)),
     "burst_ms": lambda _: _up_to(1e9),
+    "windows": lambda _: _up_to(1e12),
+    "doubt": _up_to,
+    "seen_hours": lambda _: lambda item: tuple(hour.number(0.0, 1e9) for hour in item.items()),
+    "origin": lambda _: _choice(get_args(DemandOrigin)),
 }
 
 

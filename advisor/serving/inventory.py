@@ -123,6 +123,11 @@ class InventoryService:
         with self._read() as connection:
             return instances.list_page(connection, host=host, workload=workload, part=part, cursor=cursor, limit=limit)
 
+    def whole(self) -> Inventory:
+        """Everything that is stored now, as of one moment."""
+        with self._read() as connection:
+            return Inventory(hosts.load_all(connection), instances.load_all(connection), workloads.load_all(connection))
+
     def named(self, part: str, *, limit: int = 10) -> tuple[Instance, ...]:
         """Instances with `part` in their id or in their label `name`; what begins with it comes first."""
         with self._read() as connection:

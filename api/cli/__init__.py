@@ -56,6 +56,7 @@ COMMANDS = (
     Listed("train", "api.cli.learn:train", "Fit, calibrate, evaluate and store a model."),
     Listed("evaluate", "api.cli.evaluate:evaluate", "Errors of the model and of every baseline on unseen data."),
     Listed("sync", "api.cli.sync:sync", "Bring the inventory in the database to what a file or another system says."),
+    Listed("snapshot", "api.cli.snapshot:snapshot", "Write a cloud as one file that every command on files reads."),
     Listed("migrate", "api.cli.migrate:migrate", "Move instances in another system as a rebalancing plan says."),
     Listed(
         "history",

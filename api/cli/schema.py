@@ -36,6 +36,7 @@ def shapes() -> dict[str, Any]:
         "plan": plans.PlanAnswer,
         "tune": plans.PlanAnswer,
         "report": commands.ReportOut,
+        "snapshot": commands.SnapshotOut,
         "worth": worth.AdviceWorthOut,
         "probe-plan": commands.ProbePlanOut,
         "replay": Replay,

@@ -143,6 +143,16 @@ class ReportOut(AnswerBody):
     removed: list[str] = Field(description="names of older reports that were deleted")
 
 
+class SnapshotOut(AnswerBody):
+    """A cloud that was written as a file."""
+
+    file: str = Field(description="path of the file")
+    renamed: bool = Field(description="whether names are made up")
+    hosts: int = Field(description="how many hosts it has")
+    instances: int = Field(description="how many VMs it has")
+    workloads: int = Field(description="how many workload profiles it has")
+
+
 class KnownOut(AnswerBody):
     """What is known of the example cloud."""
 

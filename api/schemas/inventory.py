@@ -231,7 +231,7 @@ class InstanceNeeds(Schema):
     )
     labels: Labels = Field(
         default={},
-        description="free texts; some are rules: anti_affinity, affinity, require.NAME, never_move; some name domains or taps",
+        description="free texts; some are rules (anti_affinity, affinity, require.NAME, never_move), some name domains",
     )
     demand: Demands = Field(default={}, description=DEMAND)
 
