@@ -19,7 +19,7 @@ from api.schemas.commands import SnapshotOut
 
 
 def snapshot(
-    out: Annotated[Path, typer.Argument(metavar="OUT.yaml", help="File to write; - writes to the standard output.")],
+    out: Annotated[Path, typer.Argument(metavar="OUT.yaml", help="File to write; an existing one is replaced. - is the standard output.")],
     rename: Annotated[
         bool,
         typer.Option(
@@ -27,7 +27,6 @@ def snapshot(
             help="Make up names of hosts, VMs, workloads and platforms, and texts of labels.",
         ),
     ] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Write over a file that is there.")] = False,
     database: Database = None,
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
@@ -39,8 +38,6 @@ def snapshot(
     Measured windows and answers are not in it.
     """
     to_output = str(out) == "-"
-    if not to_output and out.exists() and not replace:
-        raise InvalidInput(f"{out} exists; name another file, or add --replace", field="out")
     if to_output and as_json:
         raise InvalidInput("--json reports on a file; it does not go with -", field="json")
     asked = service_or_database(server, token_file, database)

@@ -42,12 +42,15 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--since": ("how far back is read", {"history", "profile", "slowing", "obtained", "worth"}),
     "--server": (
         "the running service that is asked",
-        {"plan", "tune", "predict", "report", "where", "migrate", "doctor", "slowing", "obtained"},
+        {"plan", "tune", "predict", "report", "where", "migrate", "doctor", "slowing", "obtained", "snapshot"},
     ),
     "--size": ("bytes that are sent at a time", {"probe"}),
     "--token-file": (
         "a file with a token",
-        {"plan", "tune", "predict", "report", "run", "where", "probe", "migrate", "doctor", "slowing", "obtained"},
+        {
+            "plan", "tune", "predict", "report", "run", "where", "probe", "migrate", "doctor", "slowing", "obtained",
+            "snapshot",
+        },  # fmt: skip
     ),
 }
 
