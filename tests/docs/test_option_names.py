@@ -48,7 +48,17 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--token-file": (
         "a file with a token",
         {
-            "plan", "tune", "predict", "report", "run", "where", "probe", "migrate", "doctor", "slowing", "obtained",
+            "plan",
+            "tune",
+            "predict",
+            "report",
+            "run",
+            "where",
+            "probe",
+            "migrate",
+            "doctor",
+            "slowing",
+            "obtained",
             "snapshot",
         },  # fmt: skip
     ),

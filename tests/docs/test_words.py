@@ -24,7 +24,6 @@ WAITING: frozenset[str] = frozenset(
         "docs/reference/errors.md",
         "docs/reference/rest.md",
         "docs/tour.md",
-        "research/results/placement.md",
     }
 )
 
