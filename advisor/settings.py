@@ -32,7 +32,7 @@ class Settings(BaseSettings):
     )
     listen: str = Field("127.0.0.1:8080", description="address and port of the REST service")
     fresh_s: float = Field(
-        3600.0, gt=0, description="seconds after which a host counts as without data that an agent or a sync tells of"
+        3600.0, gt=0, description="seconds after which a host that an agent or a sync reports counts as without data"
     )
     reserve_s: float = Field(
         60.0, ge=0, description="seconds for which an answer counts as placed on its host; 0 = off"

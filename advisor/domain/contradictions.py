@@ -39,21 +39,21 @@ class Contradiction:
     def text(self) -> str:
         """It in words: what was measured, what was predicted, and who is likely behind it."""
         return (
-            f"{self.instance} on {self.host} got {self.observed:.2f} of the CPU time that it wanted in "
-            f"{self.windows} windows since {self.since:%Y-%m-%d %H:%M} UTC, and {self.expected:.2f} was predicted "
-            f"(at least {self.lower:.2f}). {self._why}"
+            f"CPU delivered to {self.instance} on {self.host} was {100 * self.observed:.0f} % of its demand in "
+            f"{self.windows} windows since {self.since:%Y-%m-%d %H:%M} UTC; {100 * self.expected:.0f} % was predicted, "
+            f"and at least {100 * self.lower:.0f} %. {self._why}"
         )
 
     @property
     def _why(self) -> str:
-        change = f"{self.wanted:.2f} CPUs in place of {self.wanted_before:.2f}"
+        change = f"demand rose from {self.wanted_before:.2f} to {self.wanted:.2f} CPUs"
         if self.cause == "itself":
-            return f"It wants {change} itself."
+            return f"Its own {change}."
         if self.antagonist is None:
             return (
-                "Nobody there in particular wants more than before: it is likely the host, with slower CPUs or work "
-                "that nobody told of."
+                "The demand of no instance there rose much: the likely cause is the host, with slower CPUs or work "
+                "that the inventory does not show."
             )
         if self.measured:
-            return f"It was {self.antagonist} that ran for most of the time that it waits more, and wants {change}."
-        return f"It is likely {self.antagonist}, which wants {change}."
+            return f"{self.antagonist}, whose {change}, ran for most of the additional time that it waits."
+        return f"The likely cause is {self.antagonist}, whose {change}."

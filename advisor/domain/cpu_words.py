@@ -14,12 +14,17 @@ def time_part(part: float) -> str:
     return f"{100 * part:.0f} %" if part == 0 or part >= 0.0995 else f"{100 * part:.1f} %"
 
 
+def speed(ratio: float) -> str:
+    """A relative throughput in a sentence, as a whole percentage."""
+    return f"{round(100 * ratio):d} % of its uncontended speed"
+
+
 def short_of_cpu(name: str, cpu: CpuTime) -> str:
-    """In a sentence for how much of the time an instance is short of CPU, and was before."""
+    """In a sentence for how much of the time an instance is contended, and was before."""
     if cpu.overloaded:
         return f"{name} is overloaded at busy times: more work arrives then than it is served."
     before = "" if cpu.short_before is None else f", {time_part(cpu.short_before)} before"
-    return f"{name} is short of CPU {time_part(cpu.short)} of the time{before}."
+    return f"{name} is contended {time_part(cpu.short)} of the time{before}."
 
 
 def latency_in_words(effect: Effect) -> str:

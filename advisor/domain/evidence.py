@@ -15,7 +15,7 @@ EVIDENCE_LEVELS: tuple[EvidenceLevel, ...] = get_args(EvidenceLevel)  # the weak
 EVIDENCE_WORDS: Mapping[EvidenceLevel, str] = {
     "size": "known by their size only",
     "class": "taken to be like others of this cloud",
-    "given": "described by somebody",
+    "given": "described by a user",
     "history": "known from another system's history",
     "measured": "measured by the agent",
     "profile": "known by the profile of their workload",

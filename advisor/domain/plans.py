@@ -196,11 +196,11 @@ class Capacity:
         else:
             failing = f"all hosts of any {spare.hosts} values of {spare.label} fail"
         if spare.fit is None and spare.too_many:
-            return f"Whether those who are there now have a host when {failing} is not known: {spare.in_the_way}."
+            return f"Whether the present instances have a host when {failing} is not known: {spare.in_the_way}."
         if spare.fit is None:
-            return f"When {failing}, not even who is there now is known to find a host: {spare.in_the_way}."
+            return f"When {failing}, the search finds no hosts for the present instances: {spare.in_the_way}."
         more = "" if spare.fit + 1 >= spare.too_many else f" Numbers up to {spare.too_many - 1:,} were not settled."
-        return f"{spare.fit:,} fit so that everybody has a host when {failing}; of more: {spare.in_the_way}.{more}"
+        return f"{spare.fit:,} fit so that every instance has a host when {failing}; of more: {spare.in_the_way}.{more}"
 
     @property
     def outlook(self) -> str:

@@ -78,7 +78,7 @@ class ProbeReport:
         whether other work took it.
         """
         if self.instance and not self.peer:
-            return "it tells how one instance fares, and not what its host can do"
+            return "it measures one instance, not what its host can do"
         if self.instance:
             return self._no_pair or self.pair_fault
         if not any(name.startswith(f"{self.result.probe}.") for name in PROBED_VALUES):

@@ -176,7 +176,7 @@ def _wanted(snapshot: ClusterSnapshot, predictor: Predictor, request: ProbeReque
         return [_as_new(instance) for instance in instances], ()
     widths = _widths(snapshot, predictor)
     instances.sort(key=lambda instance: (-widths.get(instance.id, np.inf), instance.id))
-    note = f"Of {len(instances)} instances the {max_count} whose speed is predicted least surely now were asked about."
+    note = f"Of {len(instances)} instances, the {max_count} with the widest predicted intervals were examined."
     return [_as_new(instance) for instance in instances[:max_count]], (note,)
 
 
@@ -295,4 +295,4 @@ def _unnamed(snapshot: ClusterSnapshot, decisions: Sequence[DecisionScenes]) -> 
     if not unnamed:
         return ()
     what = f"{unnamed[0]} names no workload" if len(unnamed) == 1 else f"{len(unnamed)} instances name no workload"
-    return (f"{what}: what nobody can start anew cannot be measured beside others.",)
+    return (f"{what}: an experiment can only measure workloads that it can start.",)

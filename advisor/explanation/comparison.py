@@ -1,8 +1,8 @@
-"""Compares the first candidate with the second: the lead, whether it is certain, and who decides it."""
+"""Compares the first candidate with the second: the lead, whether it is certain, and which instance decides it."""
 
 from __future__ import annotations
 
-from advisor.domain import Reason
+from advisor.domain import Reason, speed
 from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.scheduling import scoring
 
@@ -15,27 +15,28 @@ def compare(arrays: CandidateArrays) -> Reason:
     tied = scoring.tied(_gap(arrays), *scores.half_width[:2].tolist())
     noticed = _noticed(arrays) if tied and arrays.objective != "pack" else ""
     if arrays.reserved and 0.0 < gap <= arrays.reserved[1] - arrays.reserved[0]:
-        text = f"{best} comes before {other}, for few places are left, and others who usually come need that on "
-        text += f"{other} more: {arrays.reserved[1]:.3f} of its score is kept for them, {arrays.reserved[0]:.3f} here."
+        text = f"{best} comes before {other}: few places are left, and instances that usually arrive need the one on "
+        text += f"{other} more, so its score is reduced by {arrays.reserved[1]:.3f}, that of {best} by "
+        text += f"{arrays.reserved[0]:.3f}."
     elif noticed:
         text = f"{best} is ahead of {other}: {noticed}."
     elif tied:
         text = f"{best} and {other} are tied: the difference of what is expected ({_gap(arrays):+.3f}) lies inside the "
         text += f"uncertainty.{_left(arrays)}"
     elif arrays.objective == "pack" and scores.score[1] > 1:
-        text = f"{best} is fuller than {other} by {gap:.3f} vCPUs per pCPU, and every ratio is kept on both."
+        text = f"{best} is fuller than {other} by {gap:.3f} vCPUs per pCPU, and every limit is met on both."
     elif arrays.objective == "pack" and scores.score[0] > 1:
-        text = f"Every ratio is kept on {best} and not on {other}, where the worst-off is {_worst(arrays, 1)}."
+        text = f"Every limit is met on {best} and not on {other}, where the most affected is {_worst(arrays, 1)}."
     elif arrays.objective == "total":
-        text = f"{best} is ahead of {other} by {gap:.3f} in the sum of what everybody there gains and loses."
+        text = f"{best} is ahead of {other} by {gap:.3f} in the sum of the gains and losses of all instances there."
     else:
-        text = f"{best} is ahead of {other} by {gap:.3f}: the worst-off on {best} is {_worst(arrays, 0)}, "
+        text = f"{best} is ahead of {other} by {gap:.3f}: the most affected on {best} is {_worst(arrays, 0)}, "
         text += f"on {other} {_worst(arrays, 1)}."
     return Reason("comparison", 0.0, text, kind="comparison")
 
 
 def _noticed(arrays: CandidateArrays) -> str:
-    """Whose ratio differs visibly where scores are equal: somebody who is badly off already, or the newcomer's answers.
+    """Whose ratio differs visibly where scores are equal: a resident that is slow already, or the new VM's answers.
 
     A clause, empty where nothing differs.
     """
@@ -45,10 +46,10 @@ def _noticed(arrays: CandidateArrays) -> str:
     gap = float(arrays.scores.score[0] - arrays.scores.score[1])
     if not scoring.alike(here, there):
         if there > here:  # by its score, which counts what is lost, it is ahead all the same
-            worst_off = f"the worst-off there has {here:.2f} of its own speed, and {there:.2f} on {other}"
-            return f"its score is higher by {gap:.3f}, though {worst_off}"
-        who = arrays.involved(1)[lowest[1]].id
-        return f"{who} on {other} has {there:.2f} of its own speed, and nobody on {best} less than {here:.2f}"
+            lowest_speeds = f"the most affected there runs at {speed(here)}, and at {100 * there:.0f} % on {other}"
+            return f"its score is higher by {gap:.3f}, though {lowest_speeds}"
+        victim = arrays.involved(1)[lowest[1]].id
+        return f"{victim} on {other} runs at {speed(there)}, and every instance on {best} at {100 * here:.0f} % or more"
     if arrays.newcomer.service == "latency":
         here, there = (float(arrays.prediction.latency.expected[at, -1]) for at in (0, 1))
         overloaded = [arrays.overloaded(at, -1) for at in (0, 1)]
@@ -93,5 +94,5 @@ def _gap(arrays: CandidateArrays) -> float:
 
 def _worst(arrays: CandidateArrays, at: int) -> str:
     slot = arrays.worst_off(at)
-    before = f" ({arrays.before[at, slot]:.2f} before)" if slot != arrays.scenes.slots - 1 else ""
-    return f"{arrays.involved(at)[slot].id} with {arrays.ratio(at, slot):.2f}{before}"
+    before = f" ({100 * arrays.before[at, slot]:.0f} % before)" if slot != arrays.scenes.slots - 1 else ""
+    return f"{arrays.involved(at)[slot].id} with {100 * arrays.ratio(at, slot):.0f} %{before}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import Reason
+from advisor.domain import Reason, speed
 from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.losses import ResourceLoss
 from advisor.explanation.mechanisms import NAMES
@@ -197,8 +197,9 @@ def _reason(arrays: CandidateArrays, change: _Removal, lowest: float) -> Reason:
     host, best = arrays.hosts[change.at].id, arrays.hosts[0].id
     if change.slot is not None:
         name = arrays.involved(change.at)[change.slot].id
-        text = f"Without {name}, {host} would come before {best}: its worst-off would keep {lowest:.2f}."
+        text = f"Without {name}, {host} would come before {best}: its most affected instance would run at "
+        text += f"{speed(lowest)}."
         return Reason(change.resource, 0.0, text, name, kind="counterfactual", ratio=lowest)
     text = f"If the {NAMES[change.resource]} of {host} had no limit, {host} would come before {best}: "
-    text += f"its worst-off would keep {lowest:.2f}."
+    text += f"its most affected instance would run at {speed(lowest)}."
     return Reason(change.resource, 0.0, text, kind="counterfactual", ratio=lowest)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason, listed, short_of_cpu
+from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason, listed, short_of_cpu, speed
 from advisor.explanation.candidate_arrays import CandidateArrays
 from advisor.explanation.mechanisms import NAMES, ResourceDemand, SlowBy, demand_text, mechanism
 from advisor.prediction.effects import cpu_time
@@ -157,8 +157,8 @@ def _antagonist(
 def sentences(arrays: CandidateArrays, at: int, host_losses: Sequence[ResourceLoss]) -> tuple[Reason, ...]:
     """The largest losses of one host as reasons, or one reason that there is none.
 
-    The first also names a latency instance with a long response time and who is short of CPU, which throughput does
-    not show.
+    The first also names a latency instance with a long response time and the most contended one, which throughput
+    does not show.
     """
     first, *others = _of_throughput(arrays, at, host_losses)
     return (replace(first, text=first.text + _late(arrays, at) + _short(arrays, at)), *others)
@@ -169,13 +169,13 @@ def _of_throughput(arrays: CandidateArrays, at: int, host_losses: Sequence[Resou
         worst = arrays.worst_off(at)
         if arrays.kept(at, worst) >= 1 - MIN_LOSS:
             return (Reason("none", 0.0, _nothing_lost(arrays, at)),)
-        text = f"{_state(arrays, at, worst)}; which resource costs that, the queueing prior cannot tell."
+        text = f"{_state(arrays, at, worst)}; the analytic model does not attribute the loss to a resource."
         return (Reason("unknown", 1.0, text, ratio=arrays.ratio(at, worst)),)
     reasons = []
     named: set[int] = set()
     for loss in host_losses[:MAX_NAMED]:
         victim, antagonist = loss.asks
-        finding, because = "", "no neighbour presses on it"
+        finding, because = "", "no neighbour competes for it"
         if loss.victim in arrays.changed(at):
             antagonist, because = None, "the settings that it gets here allow no more"
         own = arrays.scenes.own_cpus[at]
@@ -186,10 +186,10 @@ def _of_throughput(arrays: CandidateArrays, at: int, host_losses: Sequence[Resou
             got = " under the settings that it gets here" if loss.antagonist in arrays.changed(at) else ""
             because = f"{demand_text(loss.resource, antagonist)}{got}, and {how}{f' ({finding})' if finding else ''}"
         ratio = loss.limit
-        text = f"The {NAMES[loss.resource]} alone would let {victim.instance.id} keep {ratio:.2f}: {because}."
+        text = f"The {NAMES[loss.resource]} alone would let {victim.instance.id} run at {speed(ratio)}: {because}."
         if loss.binding and loss.victim not in named:
             ratio = arrays.ratio(at, loss.victim)
-            text = f"{_state(arrays, at, loss.victim)}, held back by the {NAMES[loss.resource]}: {because}."
+            text = f"{_state(arrays, at, loss.victim)}, limited by the {NAMES[loss.resource]}: {because}."
         named.add(loss.victim)
         by = None if antagonist is None else antagonist.instance.id
         reasons.append(Reason(loss.resource, round(loss.share, 3), text, by, finding=finding, ratio=ratio))
@@ -213,7 +213,7 @@ def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
             return f"No contention is expected, but nothing is known of what runs in {listed(unknown)}."
         if unprofiled:
             names = listed([involved[slot].id for slot in unprofiled])
-            return f"No contention is expected by the demands that are known; no profile tells what runs in {names}."
+            return f"No contention is expected by the known demands; no profile describes what runs in {names}."
         return "No contention is expected: no instance uses what another one needs."
     return f"{involved[last].id} costs no instance throughput: {_state(arrays, at, slow)}."
 
@@ -236,7 +236,7 @@ def _late(arrays: CandidateArrays, at: int) -> str:
 
 
 def _short(arrays: CandidateArrays, at: int) -> str:
-    """Whose time short of CPU grows most, in a sentence, an overloaded instance first; "" where nobody's does."""
+    """Whose contended time grows most, in a sentence, an overloaded instance first; "" where that of none does."""
     pressure, former = arrays.prediction.pressure, arrays.short_before
     if pressure is None or former is None:
         return ""
@@ -251,7 +251,7 @@ def _short(arrays: CandidateArrays, at: int) -> str:
 
 
 def _state(arrays: CandidateArrays, at: int, slot: int) -> str:
-    """What an instance keeps and what it had, in the answer's figures."""
+    """At what part of its uncontended speed an instance runs, and ran without the new VM, in the answer's figures."""
     name, had = arrays.involved(at)[slot].id, float(arrays.before[at, slot])
-    was = f" ({had:.2f} without {arrays.newcomer.id})" if slot != arrays.scenes.slots - 1 else ""
-    return f"{name} keeps {arrays.ratio(at, slot):.2f} of its own speed{was}"
+    was = f" ({100 * had:.0f} % without {arrays.newcomer.id})" if slot != arrays.scenes.slots - 1 else ""
+    return f"{name} runs at {speed(arrays.ratio(at, slot))}{was}"

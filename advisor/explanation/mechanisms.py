@@ -59,13 +59,13 @@ def mechanism(
         return "L8", "both take turns on the same CPUs"
     if resource == "driver_domain":
         if TRAITS[host.kind].driver_servers == 1:
-            return "N9", "one driver domain moves everybody's pages"
-        return "C4", "vhost and emulator threads move everybody's packets"
+            return "N9", "one driver domain moves the pages of all instances"
+        return "C4", "vhost and emulator threads move the packets of all instances"
     if resource == "nic":
         if victim.instance.service == "latency":
             return "L9", "its packets wait behind what others send"
         fill = min(victim.amount, presses.amount) >= BULK * (host.nic_mbit or np.inf)
-        return ("N6", "both fill one link") if fill else ("", "both want one link")
+        return ("N6", "both fill one link") if fill else ("", "both use one link")
     if resource == "disk":
-        return "L6", "the disk serves everybody in turn"
-    return "", "everybody streams from the same memory"
+        return "L6", "the disk serves all instances in turn"
+    return "", "all instances stream from the same memory"

@@ -95,7 +95,7 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
     for facts in all_facts:
         name = str(facts["id"])
         if name in names:
-            notes.left_out.append(f"{name} is told twice")
+            notes.left_out.append(f"{name} is reported twice")
             continue
         names.add(name)
         former = around.instances.get(name)

@@ -84,7 +84,7 @@ def load_scene(path: Path, find: Find = found_in(())) -> Scene:
         _asked_about(item, find, on=host.id) for item in (top["instances"].items() if "instances" in top else ())
     ]
     if not instances:
-        document.fail("field instances is missing or empty: there is nobody to predict")
+        document.fail("field instances is missing or empty: a scene needs at least one instance")
     _check_twice(top["instances"].items(), [instance.id for instance in instances], "id")
     _placed([host], list(zip(top["instances"].items(), instances, strict=True)))
     return Scene(host, tuple(instances), _workloads(top, path.parent))

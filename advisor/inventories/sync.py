@@ -283,7 +283,7 @@ def _made(rows: Sequence[Facts], make: Callable[[Facts], T], left_out: list[str]
             left_out.append(str(error))
             continue
         if item.id in made:
-            left_out.append(f"{item.id} is told twice")
+            left_out.append(f"{item.id} is reported twice")
         made[item.id] = item
     return list(made.values())
 

@@ -31,12 +31,12 @@ LIKE = (
 )
 NEEDED = f"{FEWEST} on each side, {FEWEST_HOSTS} hosts and {FEWEST_DAYS} days of arrival are needed"
 NO_LOT = (
-    "Nobody was drawn by lot to follow. Whatever else differs between the two groups is in their difference, too: it "
-    "is no proof of what the advice did."
+    "The placements were not assigned at random. Other differences between the two groups are part of their "
+    "difference: it does not prove an effect of the advice."
 )
 WHO: Mapping[FaredAs, str] = {
-    "newcomer": "Instances that went where they were advised to",
-    "residents": "Those who were on such a host before",
+    "newcomer": "Instances placed as advised",
+    "residents": "Residents of their hosts",
 }
 
 
@@ -50,7 +50,7 @@ class _Arrival:
 
     @property
     def heeded(self) -> Heeded | None:
-        """None = nobody had asked."""
+        """None = no advice was asked for."""
         if self.stay.recommendation is None:
             return None
         return "followed" if self.told.advised == self.stay.host else "elsewhere"
@@ -102,9 +102,9 @@ def with_placements(summary: AdviceWorth, placements: Sequence[PlacementWorth]) 
     number, here, free, others_here, others = beside
     sentence = (
         f"Predicted, not measured: Nova's weighers would have put {number} of the newest placements that followed "
-        f"elsewhere, to where most is free. With the demand known by now the model gives them {here:.3f} of the CPU "
-        f"time that they want where they are and {free:.3f} there, and the others on both hosts {others_here:.3f} and "
-        f"{others:.3f}."
+        "elsewhere, to where most is free. With the demand known by now, the model predicts that CPU delivered is "
+        f"{100 * here:.1f} % of their demand where they are and {100 * free:.1f} % there, and for the others on both "
+        f"hosts {100 * others_here:.1f} % and {100 * others:.1f} %."
     )
     return replace(completed, sentences=(*summary.sentences, sentence))
 
@@ -202,21 +202,22 @@ def _beside(arrivals: Sequence[_Arrival], who: FaredAs) -> FaredBeside:
 
 
 def _in_words(difference: MatchedDifference, who: FaredAs) -> str:
-    whom = "placements" if difference.group != 1 else "placement"
+    counted = _number(difference.group, "placement", "placements")
     if difference.lower is None or difference.upper is None:
         return (
-            f"{WHO[who]}, beside others {LIKE}: {difference.group} {whom} that followed and were measured, of which "
-            f"{difference.matched} have any of {difference.others} others like them: too few to tell ({NEEDED})."
+            f"{WHO[who]}, compared with others {LIKE}: of {counted} that followed and were measured, "
+            f"{difference.matched} match any of {difference.others} others: too few for a comparison ({NEEDED})."
         )
     gap = difference.difference
     if difference.lower <= 0 <= difference.upper:
         verdict = "no difference is shown"
     else:
-        verdict = f"{abs(gap):.3f} {'more' if gap > 0 else 'less'}"
+        verdict = f"{100 * abs(gap):.1f} points {'more' if gap > 0 else 'less'}"
     return (
-        f"{WHO[who]} got {difference.mine:.3f} of the CPU time that they wanted, and others {difference.theirs:.3f}: "
-        f"{verdict} (90 % interval of the difference {difference.lower:+.3f} to {difference.upper:+.3f}). Compared are "
-        f"{difference.matched} of {difference.group} {whom} that followed with {difference.others} {LIKE}."
+        f"{WHO[who]}: CPU delivered was {100 * difference.mine:.1f} % of demand, and {100 * difference.theirs:.1f} % "
+        f"for others: {verdict} (90 % interval of the difference {100 * difference.lower:+.1f} to "
+        f"{100 * difference.upper:+.1f} points). Compared are {difference.matched} of {counted} that followed with "
+        f"{difference.others} {LIKE}."
     )
 
 
@@ -242,14 +243,14 @@ def _sentences(summary: AdviceWorth) -> Iterable[str]:
 
 def _told_in_words(who: FaredAs, shares: ToldAndObserved, inside: float) -> str:
     text = (
-        f"{WHO[who]}: {shares.told:.3f} of the CPU time that they want was predicted and {shares.observed:.3f} "
-        f"measured, in {_number(shares.windows, 'window', 'windows')} of five minutes; {inside:.0f} % of them lie in "
-        "the range."
+        f"{WHO[who]}: CPU delivered was {100 * shares.observed:.1f} % of demand, and {100 * shares.told:.1f} % was "
+        f"predicted, in {_number(shares.windows, 'window', 'windows')} of five minutes; {inside:.0f} % of them lie in "
+        "the predicted range."
     )
     if shares.contended and shares.contended_told is not None:
         text += (
-            f" In the {shares.contended:,} contended ones {shares.contended_told:.3f} was predicted and "
-            f"{shares.contended_observed:.3f} measured."
+            f" In the {shares.contended:,} contended ones it was {100 * shares.contended_observed:.1f} %, and "
+            f"{100 * shares.contended_told:.1f} % was predicted."
         )
     return text
 

@@ -205,8 +205,8 @@ def told_with(answer: Recommendation, alarms: Iterable[Contradiction]) -> Recomm
         if alarm.host in hosts:
             victims.setdefault(alarm.host, []).append(alarm.instance)
     notes = tuple(
-        f"{host} contradicts its predictions ({listed(names, 3)}): for who is there now, what was measured counts in "
-        "place of what was expected."
+        f"Measured contention on {host} is above the predicted range ({listed(names, 3)}). Until it subsides, answers "
+        f"for {host} use the measured values."
         for host, names in sorted(victims.items())
     )
     return replace(answer, notes=(*answer.notes, *notes)) if notes else answer

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 
-from advisor.domain import Host, Instance, IsolationSettings, MitigationAction, MitigationStep
+from advisor.domain import Host, Instance, IsolationSettings, MitigationAction, MitigationStep, speed
 from advisor.mitigation import cpu, disk, driver, network, pins, wording
 from advisor.mitigation.limit_violation import LimitViolation, worst_violation
 from advisor.mitigation.shared_host import SharedHost, Trial, kept
@@ -274,8 +274,9 @@ def _starved(violation: LimitViolation, settled: _Settled) -> Iterator[str]:
     """Notes about instances without a limit that lose more than half."""
     left = np.round(kept(settled.prediction)[0, :, 0], 9)
     for at in np.flatnonzero(left < np.round(violation.unprotected_floor, 9)).tolist():
-        would = f"{violation.party(at).id} would keep {left[at]:.2f} of its own speed"
-        yield f"{would} instead of {violation.unprotected_floor[at] / UNPROTECTED_SHARE:.2f}, and no limit protects it"
+        former = 100 * violation.unprotected_floor[at] / UNPROTECTED_SHARE
+        would = f"{violation.party(at).id} would run at {speed(left[at])} instead of {former:.0f} %"
+        yield f"{would}, and no limit protects it"
 
 
 def _shortfall(violation: LimitViolation, settled: _Settled) -> str:

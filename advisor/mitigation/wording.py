@@ -34,7 +34,7 @@ def _change(violation: LimitViolation, after: InterferencePrediction, at: int, k
     name = violation.party(at).id
     if kind == TIME_SHORT:
         old_short, new_short = (time_part(float(prediction.time_short()[0, at])) for prediction in (now, after))
-        return f"{name} short of CPU {old_short} -> {new_short} of the time"
+        return f"{name} contended {old_short} -> {new_short} of the time"
     if kind == LATENCY:
         old_late, new_late = (latency_in_words(effect(name, prediction, 0, at)) for prediction in (now, after))
         return f"latency of {name} {old_late} -> {new_late}"
@@ -45,10 +45,8 @@ def _change(violation: LimitViolation, after: InterferencePrediction, at: int, k
 def another_host(host: Host, newcomer: Instance, others: Sequence[str]) -> str:
     """The advice where no setting on this host suffices."""
     if not others:
-        return f"Nothing that was tried on {host.id} keeps every limit, and no other host is known that does."
-    return (
-        f"Nothing that was tried on {host.id} keeps every limit: place {newcomer.id} on {others[0]}, which breaks none."
-    )
+        return f"No setting that was tried on {host.id} meets every limit, and no other host is known that does."
+    return f"No setting that was tried on {host.id} meets every limit: place {newcomer.id} on {others[0]}, which does."
 
 
 def effects(violation: LimitViolation, after: InterferencePrediction) -> tuple[Effect, ...]:

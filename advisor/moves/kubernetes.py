@@ -131,7 +131,7 @@ class KubernetesMover:
             return MoveOutcome("refused", stays)
         node = unfit(api.one(f"{NODES}/{quote(target.id, safe='')}"))
         if node:
-            return MoveOutcome("changed", f"{target.id} takes nobody: {node}")
+            return MoveOutcome("changed", f"{target.id} accepts no pods: {node}")
         if not guest:
             return None  # the API itself asks the budgets before it evicts
         namespace, uid = (str(row["metadata"].get(key)) for key in ("namespace", "uid"))
@@ -155,7 +155,7 @@ class KubernetesMover:
                 row = api.one(path)
             except CallError as error:
                 if error.status == _ABSENT:
-                    return MoveOutcome("failed", f"migration {namespace}/{name} was deleted by somebody")
+                    return MoveOutcome("failed", f"migration {namespace}/{name} was deleted by another client")
                 continue  # the API may be back before the patience ends
             if _phase(row) == "Failed":
                 return MoveOutcome("failed", failure(row))

@@ -30,13 +30,15 @@ def class_note(snapshot: ClusterSnapshot, instance: Instance) -> str:
     classes = snapshot.names.classes
     bare = replace(instance, demand={name: demand for name, demand in instance.demand.items() if name != "cpu"})
     if snapshot.with_class(bare).demand.get("cpu") != known:
-        return f"{instance.id} is taken to be like another instance of its kind: {about}."
+        return f"The demand of {instance.id} is estimated from another instance of its kind: {about}."
     (name, value), count = classes.basis(instance)[-1]
     share = "of this cloud" if (name, value) == EVERYBODY else f"with the same {name} ({value[:60]})"
     kind = "1 known instance" if count == 1 else f"{count} known instances"
     accuracy = classes.accuracy
-    off = f" Known instances are told by the others within a factor of {accuracy.factor:.1f}." if accuracy else ""
-    return f"{instance.id} is taken to be like {kind} {share}: {about}.{off}"
+    off = (
+        f" Such estimates were within a factor of {accuracy.nine_in_ten:.1f} in 90 % of cases here." if accuracy else ""
+    )
+    return f"The demand of {instance.id} is estimated from {kind} {share}: {about}.{off}"
 
 
 def evidence_of(snapshot: ClusterSnapshot, request: PlacementRequest, candidates: tuple[Candidate, ...]) -> Evidence:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from advisor import mitigation
-from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, MitigationStep, Rejection, time_part
+from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, MitigationStep, Rejection, speed, time_part
 from advisor.placement.candidates import RankedHost, place, slots_by_id, write_effects
 from advisor.placement.host_classes import ClassPredictions, HostClasses, PlacementQuestion
 from advisor.rounding import SLACK
@@ -134,13 +134,12 @@ def _rejection(
 
 
 def _limit_rejection(host: str, code: str, instance: Instance, value: float) -> Rejection:
-    verb = "reach" if code.startswith("limit.newcomer") else "fall to"
     if code.endswith("_latency"):
         late = f"{value:.2f}" if value <= LONGEST_KNOWN_LATENCY else f"more than {LONGEST_KNOWN_LATENCY:g}"
         text = f"would wait {late} times as long as alone, its limit is {instance.max_latency_ratio:g}"
     elif code.endswith("_time_short"):
         longest = time_part(instance.max_time_short or 0.0)
-        text = f"would be short of CPU {time_part(value)} of the time, its limit is {longest}"
+        text = f"would be contended {time_part(value)} of the time, its limit is {longest}"
     else:
-        text = f"would {verb} {value:.2f} of its own speed, its limit is {instance.min_throughput_ratio}"
+        text = f"would run at {speed(value)}, its limit is {100 * (instance.min_throughput_ratio or 0.0):g} %"
     return Rejection(host, code, f"{instance.id} {text}")

@@ -46,7 +46,7 @@ def _check_constraints(request: PlacementRequest) -> None:
     if both:
         raise InvalidInput(f"{both[0]} is in affinity and in anti_affinity; keep one of them", field="anti_affinity")
     if request.instance.exclusive and constraints.affinity:
-        message = f"{own} is to share its host with nobody and to stand beside {constraints.affinity[0]}"
+        message = f"{own} is exclusive, and affinity places it beside {constraints.affinity[0]}"
         raise InvalidInput(message, field="affinity")
     out = sorted(set(request.hosts or ()) & set(constraints.exclude))
     if out:

@@ -51,6 +51,6 @@ def paying_moves(
     for step in ordered.scheduled:
         then, source, gain = step.change.then, step.change.former, step.change.gain
         if source is not None and then.host is not None and gain is not None:
-            why = f"takes {gain.expected:.2f} of harm from the instances on both hosts, beyond uncertainty"
+            why = f"reduces the loss of the instances on both hosts by {gain.expected:.2f}, beyond uncertainty"
             moves.append(Move(then.id, source.host or "", then.host, why, gain=gain.expected))
     return tuple(moves)

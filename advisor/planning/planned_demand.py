@@ -41,7 +41,7 @@ def note(request: PlanRequest) -> tuple[str, ...]:
     share = SHARES.get(request.plan_for)
     amount = f"the demand that is enough in {share} of its own time" if share else "its mean demand"
     return (
-        f"Everybody counts with {amount}, all the time and all at once, without hours; a workload with a profile "
+        f"Each instance counts with {amount}, at all times and without its hours of the day; a workload with a profile "
         "counts with that.",
     )
 

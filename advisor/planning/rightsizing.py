@@ -291,14 +291,14 @@ def _reason(former: Instance, then: Instance, peaks: CpuPeaks, helped: Sequence[
     if then.vcpus < former.vcpus:
         why += f": {then.vcpus} of its {former.vcpus} vCPUs are enough"
         if not peaks.steady:
-            why += f", at a risk to want more in {time_part(peaks.short(then.vcpus))} of the time"
+            why += f", at a risk of contention in {time_part(peaks.short(then.vcpus))} of the time"
     elif then.vcpus > former.vcpus:
         why += f" and has {former.vcpus} vCPU{'s' if former.vcpus > 1 else ''}: {then.vcpus} would do"
     was, cap = former.settings.cap_percent, then.settings.cap_percent
     if cap is not None and was is not None and cap > was:
         why += f", and its cap of {was:g} % holds it back: {cap:g} %"
     elif cap is not None and helped:
-        why += f"; a cap of {cap:g} % brings {', '.join(helped)} back within what it must keep"
+        why += f"; a cap of {cap:g} % brings {', '.join(helped)} back within its limit"
     return why
 
 
@@ -325,10 +325,10 @@ def _effects(before: Mapping[str, Band], after: Mapping[str, Band]) -> str:
     """The changed ratios in words, largest losses first."""
     moved = sorted((after[name].expected - before[name].expected, name) for name in after)
     texts = [
-        f"{name} {before[name].expected:.2f} -> {after[name].expected:.2f}"
+        f"{name} {100 * before[name].expected:.0f} -> {100 * after[name].expected:.0f} %"
         for change, name in moved
         if abs(change) >= REPORTED_CHANGE
     ]
     if not texts:
         return "no instance there gains or loses"
-    return f"of its speed alone keeps {listed(texts, 4)}"
+    return f"part of the uncontended speed: {listed(texts, 4)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.domain import Band, Candidate, Command, Instance, PlanAction, PlanKind, PlanStep
+from advisor.domain import Band, Candidate, Command, Instance, PlanAction, PlanKind, PlanStep, speed
 from advisor.errors import InvalidInput
 from advisor.planning.migration_order import ScheduledChange
 from advisor.render import migrations
@@ -152,16 +152,16 @@ def _reasons(context: StepContext, step: ScheduledChange, action: PlanAction) ->
             effects = (candidate.newcomer, *candidate.neighbours)
             worst = min(effects, key=lambda effect: effect.throughput_ratio.expected)
             least = worst.throughput_ratio.expected
-            yield f"every instance on {then.host} keeps at least {least:.2f} of its speed alone ({worst.instance})"
+            yield f"every instance on {then.host} runs at {speed(least)} or more ({worst.instance})"
         return
     origin = context.start.names.placed.get(then.id)  # a bypassed instance has another source in its step
     home = origin.host if origin else former.host if former else None
     if home in context.emptied:
         yield f"{home} is to be emptied"
     if step.change.gain is not None:
-        yield f"takes {step.change.gain.expected:.2f} of harm from the instances on both hosts"
+        yield f"reduces the loss of the instances on both hosts by {step.change.gain.expected:.2f}"
     if context.kind == "consolidate" and home is not None:
         yield f"leaves {home}, so that fewer hosts are needed"
     if before is not None and after is not None and action == "move":
-        was = f" (on {home}: {before.expected:.2f})" if origin else ""
-        yield f"{then.id} keeps {after.expected:.2f} of its speed alone on {then.host}{was}"
+        was = f" (on {home}: {100 * before.expected:.0f} %)" if origin else ""
+        yield f"{then.id} runs at {speed(after.expected)} on {then.host}{was}"

@@ -115,7 +115,7 @@ def ask(active: ActivePredictor, question: Callable[[ActivePredictor], T]) -> T:
     except PredictorFailedError as error:
         version = active.predictor.version
         log.exception("model %s failed", version)
-        note = f"Model {version} failed ({error}); the queueing prior answered instead."
+        note = f"Model {version} failed ({error}); the analytic model answered instead."
         prior = ValidatingPredictor(PriorPredictor())
         return question(replace(active, predictor=prior, degraded=True, notes=(*active.notes, note)))
 
@@ -168,7 +168,7 @@ def load_or_prior(path: Path) -> ActivePredictor:
         return ActivePredictor(load(path))
     except BrokenArtifact as error:
         log.error("%s", error)  # noqa: TRY400 - the sentence says it all
-        note = f"{error.message}; the queueing prior answered instead."
+        note = f"{error.message}; the analytic model answered instead."
         return ActivePredictor(PriorPredictor(), degraded=True, notes=(note,))
 
 

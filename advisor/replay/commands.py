@@ -45,7 +45,7 @@ def replay_trace(
 
     cloud = Inventory((HOST_TYPE,)) if host_type is None else load_inventory(host_type)
     if len(cloud.hosts) != 1:
-        message = f"{host_type} has {len(cloud.hosts)} hosts; the type of all hosts is told by exactly one"
+        message = f"{host_type} has {len(cloud.hosts)} hosts; exactly one describes the type of all hosts"
         raise InvalidInput(message, field="host_type")
     if not cloud.hosts[0].enabled:
         raise InvalidInput(

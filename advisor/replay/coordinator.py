@@ -188,14 +188,15 @@ def _described(host: Host) -> str:
 def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> list[str]:
     """The assumptions of a replay beside what the trace lacks; `every` = steps between rebalances."""
     assumptions = [
-        "Demand is what the trace says whatever host an instance is on: who is slowed down asks for no more later.",
-        "Every policy may promise the same vCPUs and memory on a host, and pins nobody; whom no host has room for is "
-        "refused for good, and counts nowhere else.",
+        "Demand is what the trace says on every host: an instance that is slowed down has no more demand later.",
+        "Every policy may promise the same vCPUs and memory on a host, and pins no instance; an instance that no host "
+        "has room for is refused for good, and counts nowhere else.",
         (
-            f"The first {first * trace.interval_s / 3600:.3g} hours are only watched, and who is there then is placed "
-            "at their end, in the order of the trace."
+            f"The first {first * trace.interval_s / 3600:.3g} hours are only watched; the instances of that time are "
+            "placed at their end, in the order of the trace."
             if first
-            else "Nothing is watched before: who is there at the beginning is placed then, in the order of the trace."
+            else "Nothing is watched before: the instances of the first moment are placed then, in the order of the "
+            "trace."
         ),
     ]
     if summary.ADVISED in request.policies:
@@ -204,10 +205,10 @@ def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> li
             "sizes."
         )
     if summary.BOUND in request.policies:
-        assumptions.append("The lower bound knows every moment's demand, and may move everybody at every moment.")
+        assumptions.append("The lower bound knows every moment's demand, and may move every instance at every moment.")
     if every and summary.ADVISED in request.policies:
         hours = every * trace.interval_s / 3600
-        assumptions.append(f"cotenant may move residents every {hours:.3g} hours; the others move nobody.")
+        assumptions.append(f"cotenant may move residents every {hours:.3g} hours; the others move none.")
     if request.shards > 1:
         assumptions.append(
             f"The instances are dealt out to {request.shards} clouds, of which each is filled by itself."

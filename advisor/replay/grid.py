@@ -95,7 +95,7 @@ class StepGrid:
         ends = np.flatnonzero(there.any(axis=1))
         if not len(ends):
             raise InvalidInput(
-                f"{self._name}: everybody is there for less than {MIN_COVERED:g} of a step of {self._interval:g} s; "
+                f"{self._name}: no instance lasts for {MIN_COVERED:g} of a step of {self._interval:g} s; "
                 "choose shorter steps",
                 field="interval",
             )

@@ -143,4 +143,4 @@ def _policy(task: SimulationTask) -> PlacementPolicy:
         case "peak oracle":
             return PeakOracle(task.demand, task.hosts)
         case "lower bound":
-            raise ValueError("the lower bound places nobody")
+            raise ValueError("the lower bound places no instance")

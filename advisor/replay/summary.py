@@ -100,7 +100,7 @@ def conclusion(policies: Sequence[Replayed], keep_ratio: float, *, judge: Replay
         sentences += [f"Against {policy.policy}: {_against(advised, policy)}." for policy in others]
         if bound is not None:
             least = f"{bound.hosts_mean:.2f} hosts on average"
-            sentences.append(f"No policy can keep everybody at {keep_ratio:g} with fewer than {least}.")
+            sentences.append(f"No policy can keep every instance at {100 * keep_ratio:g} % with fewer than {least}.")
     seeds = {len(policy.repeats) for policy in policies if policy.repeats}
     if seeds and max(seeds) > 1:
         sentences.append(
@@ -127,7 +127,8 @@ def _policy_sentence(policy: Replayed, keep_ratio: float) -> str:
         return f"The {policy.policy} is {policy.hosts_mean:.2f} hosts on average"
     return (
         f"{policy.policy} used {policy.hosts_mean:.2f} hosts on average and left {_percent(policy.violation_share)} of "
-        f"instance-moments below {keep_ratio:g} of their speed alone, {policy.worst or 0.0:.2f} at worst"
+        f"instance-moments below {100 * keep_ratio:g} % of their uncontended speed, the lowest at "
+        f"{100 * (policy.worst or 0.0):.0f} %"
     )
 
 

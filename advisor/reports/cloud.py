@@ -47,11 +47,13 @@ def _headline(plan: Plan, there: int) -> str:
     if now is None or not there:
         return f"{counted}."
     below = (
-        "nobody is below its limit"
+        "no instance is below its limit"
         if not now.below
         else f"{now.below:,} below {'its' if now.below == 1 else 'their'} limit"
     )
-    return f"{counted}: {below}, the worst-off is predicted to reach {percent(now.worst)} of what it does alone."
+    return (
+        f"{counted}: {below}, the most affected is predicted to run at {percent(now.worst)} of its uncontended speed."
+    )
 
 
 def _ages(ages: Mapping[str, float]) -> list[str]:
@@ -119,12 +121,12 @@ def _hosts(inventory: Inventory, plan: Plan, background: Background, ages: Mappi
     rows.sort(key=lambda row: (row[4] if row[4] is not None else 2.0, row[0]))
     columns = (
         Column("host", "Host", "name"), Column("kind", "Kind"), Column("pcpus", "pCPUs", "count"),
-        Column("instances", "Instances", "count"), Column("worst", "Worst-off T/B", "ratio"),
+        Column("instances", "Instances", "count"), Column("worst", "Lowest T/B", "ratio"),
         Column("pressed_by", "Most pressed"), Column("pressure", "Demand over capacity", "ratio"),
         Column("age_s", "Data, s old", "number"), Column("state", ""),
     )  # fmt: skip
     return Section(
         "hosts",
         "The hosts now",
-        tables=[Table("hosts", "Those with the worst-off instances first", columns, rows, most=MAX_HOSTS)],
+        tables=[Table("hosts", "Those with the most affected instances first", columns, rows, most=MAX_HOSTS)],
     )

@@ -25,19 +25,20 @@ _FIGURES = (
 )  # fmt: skip
 _BY = ("label", "rows", "mae", "mape", "prior_mae", "coverage")
 _MEANING = {
-    "T/B": "What an instance does beside its neighbours over what it does alone. MAE, p90 and width are in percentage "
+    "T/B": "Relative throughput: that of an instance beside its neighbours over that alone. MAE, p90 and width are "
+    "in percentage "
     "points of it: the mean error, the error that nine rows in ten stay under, the mean width of the 90 % intervals.",
     "MAPE": "The mean error as a share of what was measured.",
     "Interfering": "The mean error of the slowdown B/T, as a share of it, over rows that are slowed by more than a "
     "tenth.",
-    "Ranking": "How often it is told right which of two neighbours of the same victim hurts less, where the measured "
-    "difference exceeds twice its standard error.",
+    "Ranking": "How often the model ranks two neighbours of the same victim by harm as the measurement does, where the "
+    "measured difference exceeds twice its standard error.",
     "Coverage": "How often the 90 % interval held what was measured. In the pictures the line is what is claimed, red "
     "points are rows that the interval missed.",
     "Noise": "The mean error as a multiple of what a perfect prediction of the mean would show, by rows that were "
     "measured more than once.",
     "Small print": "95 % intervals from 2,000 resamples of whole pairs of workloads.",
-    "Resource": "The one that by the queueing prior holds a row back most; the grey point is the prior's own error.",
+    "Resource": "The one that limits a row most by the analytic model; the grey point is that model's own error.",
 }
 
 

@@ -70,7 +70,9 @@ def resources(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
     axes.plot([_SCALE * row["mae"] for row in rows], range(len(rows)), "o", color=AFTER, **_SMALL)
     axes.set_xlim(left=0)
     label(axes, x="mean error, points")
-    return inline(figure, salt, "Mean error by the resource that limits, grey: the prior's; the table has every figure")
+    return inline(
+        figure, salt, "Mean error by limiting resource, grey: the analytic model's; the table has every figure"
+    )
 
 
 @drawn

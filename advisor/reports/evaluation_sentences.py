@@ -86,17 +86,19 @@ def _sentences(protocol: str, figures: Mapping[str, Any], ours: Mapping[str, Any
             f"{points(figures['noise']['mae'])}; where there are repeats the error is {ratio:.2f} times that."
         )
     if (right := ours["pair_ranking_accuracy"]) is not None:
-        yield f"Of two neighbours it tells which one hurts less in {share(right)} of what the measurement can tell."
+        yield (
+            f"It ranks two neighbours by harm as measured in {share(right)} of the pairs that the measurement can rank."
+        )
 
 
-def _against(difference: Mapping[str, Any] | None, whom: str) -> Iterator[str]:
+def _against(difference: Mapping[str, Any] | None, other: str) -> Iterator[str]:
     error = (difference or {}).get("mae")
     if not error:
         return
     value, interval = error["value"], error["interval"]
     if interval is None or interval[0] <= 0 <= interval[1]:
-        verdict = "not told apart from it"
+        verdict = "not significantly different"
     else:
         verdict = f"{'better' if value < 0 else 'worse'} by {points(abs(value))}"
     shown = f" (difference {edges(interval)})" if interval else ""
-    yield f"Against {whom}, {error['baseline']}, it is {verdict}{shown}."
+    yield f"Compared with {other}, {error['baseline']}, it is {verdict}{shown}."

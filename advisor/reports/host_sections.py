@@ -83,8 +83,8 @@ def pressure(background: Background, plan: Plan) -> Section:
     heads = [Column(f"band_{at}", words, "count") for at, words in enumerate(pictures.RANGES)]
     totals = [(_bar(resource, cloud, same=same), *bands) for (resource, cloud), bands in counts.items() if sum(bands)]
     note = (
-        "Demand over capacity of each resource, the most pressed hosts first. Above 100 % somebody must wait; a dash: "
-        "the capacity is not known, or there is no such resource."
+        "Demand over capacity of each resource, the most pressed hosts first. Above 100 % some instances must wait; a "
+        "dash: the capacity is not known, or there is no such resource."
     )
     if idle:
         note += f" Next to nothing is asked anywhere of {joined([RESOURCES[resource] for resource in idle])}."
@@ -204,7 +204,7 @@ def throughput(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     return Section(
         "throughput",
         f"Predicted throughput on each host, {plan_view.when(plan)}",
-        "In percent of what the instance does alone; the line is the 90 % interval; red: its limit."
+        "In percent of the instance's uncontended speed; the line is the 90 % interval; red: its limit."
         + ("" if plan_view.unchanged(plan) else " Hollow: before the plan; filled: after it; green: comes here.")
         + more,
         pictures=[

@@ -53,7 +53,7 @@ def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Rep
 def _facts(plan: Plan) -> Mapping[str, str]:
     facts = {"Model": f"{plan.model_version}: {origin(plan.model_origin)}."}
     if plan.degraded:
-        facts["Degraded"] = "The model that should have answered could not; the queueing prior stood in for it."
+        facts["Degraded"] = "The active model failed; the analytic model answered in its place."
     if plan.generation is not None:
         facts["Inventory"] = f"generation {plan.generation:,}; the plan is stale when the cloud has another one"
     return {**facts, "Plan": plan.id}
@@ -128,7 +128,7 @@ def _why(shown: plan_view.StepView) -> Iterator[str]:
             yield f"As good within the interval: {listed(step.candidate.tied_with, 'hosts')}."
     yield from step.notes
     if step.host is None:
-        yield "No host can take it; see who finds no host."
+        yield "No host can take it; see instances without a host."
 
 
 def _commands(plan: Plan) -> Section:
@@ -157,8 +157,8 @@ def _commands(plan: Plan) -> Section:
 def _refused(plan: Plan) -> Section:
     rows = [(step.instance, tuple(refusals(step.rejected))) for step in plan.steps if step.host is None]
     columns = (Column("instance", "Instance", "name"), Column("reasons", "Why", "sentences"))
-    table = Table("refused", "Instances without a host", columns, rows, most=50)
-    return Section("refused", "Who finds no host, and why", tables=[table])
+    table = Table("refused", "Refusals of each instance", columns, rows, most=50)
+    return Section("refused", "Instances without a host, and why", tables=[table])
 
 
 def _uncertainty(hosts: Sequence[plan_view.HostRows], *, learned: bool) -> Section:
@@ -178,7 +178,7 @@ def _uncertainty(hosts: Sequence[plan_view.HostRows], *, learned: bool) -> Secti
     )  # fmt: skip
     note = "An interval is expected to hold the value nine times out of ten; its width is in percentage points of T/B."
     if learned:
-        note += " Outside the training data the queueing prior answers alone, with a wider interval."
+        note += " Outside the training data the analytic model answers alone, with a wider interval."
     return Section(
         "uncertainty",
         "What is not sure",
@@ -190,10 +190,11 @@ def _uncertainty(hosts: Sequence[plan_view.HostRows], *, learned: bool) -> Secti
 def _how(plan: Plan, background: Background) -> Section:
     facts = {
         "What they are": "Predictions, not measurements.",
-        "T/B": "What an instance does beside its neighbours over what it does alone on the same host; 100 % means that "
+        "T/B": "Relative throughput: that of an instance beside its neighbours over that alone on the same host; 100 "
+        "% means that "
         "the neighbours do not slow it.",
-        "Pressure": "What the residents of a host ask of a resource when nobody holds them back, over what it has, by "
-        "solo profiles, load and limits.",
+        "Pressure": "The uncontended demand of a host's residents for a resource, over its capacity, by solo profiles, "
+        "load and limits.",
     }
     if any(abs(loss.taken) >= host_sections.FELT for loss in (*background.harm_before, *background.harm_after)):
         facts["Antagonists"] = (

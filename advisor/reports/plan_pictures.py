@@ -105,11 +105,11 @@ def by_band(values: Sequence[float | None]) -> list[int]:
 
 @drawn
 def runway(capacity: Capacity, salt: str) -> Markup:
-    """By month: the worst-off instance, and the number below their limit, until the cloud is full."""
+    """By month: the most affected instance, and the number below their limit, until the cloud is full."""
     points = capacity.runway
     months = [point.month for point in points]
     figure, (upper, lower) = pictures.new_figure(2, columns=1, width=2.1 * _WIDTH, height=1.5 * _HEIGHT)
-    upper.plot(months, [point.sums.worst for point in points], "o-", color=AFTER, markersize=3.5, label="worst-off")
+    upper.plot(months, [point.sums.worst for point in points], "o-", color=AFTER, markersize=3.5, label="lowest")
     upper.plot(months, [point.sums.mean for point in points], "s--", color=BEFORE, markersize=3, label="mean")
     upper.set_ylim(0, 1.05)
     upper.set_yticks(*PERCENT_TICKS)
@@ -131,12 +131,12 @@ def runway(capacity: Capacity, salt: str) -> Markup:
 
 @drawn
 def variants(shown: Sequence[Variant], salt: str) -> Markup:
-    """The worst-off and the mean T/B of each variant."""
+    """The lowest and the mean T/B of each variant."""
     rows = [(variant.name, variant.sums.mean, variant.sums.worst) for variant in shown]
-    figure, axes = _pairs(rows, ("mean", "worst-off"))
+    figure, axes = _pairs(rows, ("mean", "lowest"))
     axes.set_xlim(0, 1.1)
     axes.set_xticks(*PERCENT_TICKS)
-    return inline(figure, f"{salt} variants", "Worst-off and mean T/B of each variant; the table has every figure")
+    return inline(figure, f"{salt} variants", "Lowest and mean T/B of each variant; the table has every figure")
 
 
 @drawn

@@ -66,13 +66,13 @@ def _rebalanced(plan: Plan) -> str:
     moves = _done(plan)
     if not moves:
         none = "No move that pays was found in time" if _out_of_time(plan) else "No move pays"
-        return f"{none}, and not everybody is within its limit." if _below(plan) else f"{none}."
+        return f"{none}, and not every instance is within its limit." if _below(plan) else f"{none}."
     before, after = plan.sums_before, plan.sums_after
     bring = f"{count(moves, 'step')} {'brings' if moves == 1 else 'bring'}"
     if before and after and after.below < before.below:
         return f"{bring} the instances below their limit from {before.below:,} to {after.below:,}."
     if before and after and after.worst > before.worst + FELT:
-        return f"{bring} the worst-off from {percent(before.worst)} to {percent(after.worst)}."
+        return f"{bring} the most affected instance from {percent(before.worst)} to {percent(after.worst)}."
     return f"{count(moves, 'step')} {'pays' if moves == 1 else 'pay'}."
 
 
@@ -112,7 +112,7 @@ def _capacity(plan: Plan) -> str:
         if capacity.runs_out_month is None
         else f"; the cloud is full in {count(round(capacity.runs_out_month), 'month')}"
     )
-    return f"{fits} with everybody within the limit{when}."
+    return f"{fits} with every instance within its limit{when}."
 
 
 def _imagined(plan: Plan) -> str:
@@ -122,8 +122,9 @@ def _imagined(plan: Plan) -> str:
     if now.below != then.below:
         return f"{then.below:,} instead of {now.below:,} instances would be below their limit."
     if percent(now.worst) == percent(then.worst):
-        return f"The worst-off would reach {percent(then.worst)} of what it does alone, as now."
-    return f"The worst-off would reach {percent(then.worst)} instead of {percent(now.worst)} of what it does alone."
+        return f"The most affected instance would run at {percent(then.worst)} of its uncontended speed, as now."
+    instead = f"{percent(then.worst)} instead of {percent(now.worst)}"
+    return f"The most affected instance would run at {instead} of its uncontended speed."
 
 
 def _resized(plan: Plan) -> str:
@@ -136,7 +137,7 @@ def _resized(plan: Plan) -> str:
     saved, before = sum(row.saved for row in plan.sizing), sum(row.vcpus for row in plan.sizing)
     risky = max(plan.sizing, key=lambda row: row.short)
     does = f"saves {saved:,} of their" if saved >= 0 else f"adds {-saved:,} to their"
-    risk = f"At most risk is {risky.riskiest}, short of CPU in {time_share(risky.short)} of the time."
+    risk = f"At most risk is {risky.riskiest}, contended in {time_share(risky.short)} of the time."
     return f"{should}: that {does} {before:,} vCPUs. {risk}"
 
 
@@ -154,7 +155,8 @@ def _tuned(plan: Plan) -> str:
 
 
 def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list[str]:
-    """What the plan is for, worst-off before and after, losers, destinations, and uncertainty; what matters first."""
+    """What the plan is for, the most affected before and after, losers, destinations, and uncertainty; what matters
+    first."""
     rows = [(host.name, row) for host in hosts for row in host.rows]
     asked_where = plan.request.kind == "admit"
     then = "" if unchanged(plan) else f" {afterwards(plan)}"
@@ -219,7 +221,7 @@ def _fits(plan: Plan) -> Iterable[str]:
     if capacity is None:
         return
     yield (
-        f"If everybody ended at the lower edge of its interval, {capacity.fit_lower:,} would fit; by sizes alone "
+        f"If every instance ended at the lower edge of its interval, {capacity.fit_lower:,} would fit; by sizes alone "
         f"{capacity.by_rule:,} would be let in."
     )
     if capacity.reserve:
@@ -237,16 +239,16 @@ def _worst_off(plan: Plan) -> Iterable[str]:
         return
     if before and _reaches(*before) == _reaches(*after):
         when = f"Now and {then} the" if plan.steps else "The"
-        yield f"{when} worst-off instance is {_reaches(*after)}."
+        yield f"{when} most affected instance is {_reaches(*after)}."
     elif before:
         host, effect = after
         ratio = effect.throughput_ratio
         yield (
-            f"Now the worst-off instance is {_reaches(*before)}; {then} it is {effect.instance} on {host}, at "
+            f"Now the most affected instance is {_reaches(*before)}; {then} it is {effect.instance} on {host}, at "
             f"{percent(ratio.expected)} ({interval(ratio)})."
         )
     else:
-        yield f"{then[0].upper()}{then[1:]} the worst-off instance is {_reaches(*after)}."
+        yield f"{then[0].upper()}{then[1:]} the most affected instance is {_reaches(*after)}."
 
 
 def _worst(effects: Mapping[str, Sequence[Effect]]) -> tuple[str, Effect] | None:
@@ -260,7 +262,8 @@ def _worst(effects: Mapping[str, Sequence[Effect]]) -> tuple[str, Effect] | None
 def _reaches(host: str, effect: Effect) -> str:
     ratio = effect.throughput_ratio
     return (
-        f"{effect.instance} on {host}, predicted to reach {percent(ratio.expected)} of what it does alone (interval "
+        f"{effect.instance} on {host}, predicted to run at {percent(ratio.expected)} of its uncontended speed "
+        f"(interval "
         f"{interval(ratio)})"
     )
 

@@ -36,7 +36,8 @@ def replay_report(replay: Replay) -> ReportDocument:
             f"{replay.interval_s:g} s ({replay.steps * replay.interval_s / _HOUR_S:,.1f} hours), read as {replay.form}",
             "Hosts": f"{replay.hosts:,} of {replay.host_type}"
             + (f", in {replay.shards} clouds of their own" if replay.shards > 1 else ""),
-            "Limit": f"expected T/B of {percent(replay.keep_ratio)}; who is under it counts as below at that moment",
+            "Limit": f"expected T/B of {percent(replay.keep_ratio)}; an instance under it counts as below at that "
+            f"moment",
             "Model": f"{replay.model_version}: {origin(replay.model_origin)}.",
             "Judge": _judge(replay),
             "Seeds": ", ".join(str(seed) for seed in replay.seeds)
@@ -130,9 +131,9 @@ def _side_by_side(replay: Replay) -> Section:
     return Section(
         "policies",
         "Policies side by side",
-        "All see the same demand and the same hosts, at the same limits. The lower bound places nobody: with fewer "
-        "hosts not everybody can be taken and kept at the limit; who leaves some below it or refuses some may do "
-        "with fewer.",
+        "All see the same demand and the same hosts, at the same limits. The lower bound places no instance: with "
+        "fewer hosts no policy can take every instance and keep it at the limit; one that leaves some below it or "
+        "refuses some may need fewer.",
         pictures=drawn,
         tables=[
             Table("policies", "Over the whole trace", columns, rows, picked=OURS),
@@ -171,7 +172,7 @@ def _over_time(replay: Replay) -> Section:
     if constant := [policy for policy in used if policy not in changing]:
         note += f" The same number of hosts all the time: {joined(constant)}."
     if harmless := [policy for policy in below if policy not in harmed]:
-        note += f" Nobody below the limit at any moment: {joined(harmless)}."
+        note += f" No instance below the limit at any moment: {joined(harmless)}."
     return Section("time", "Over time", note, pictures=drawn, tables=[table])
 
 
@@ -179,7 +180,7 @@ def _lines(policies: Sequence[Replayed]) -> tuple[tuple[str, Kind, Mapping[str, 
     return (
         ("Hosts in use", "count", {policy.policy: policy.hosts_used for policy in policies}),
         ("Below the limit", "count", {policy.policy: policy.below for policy in policies}),
-        ("Worst-off T/B", "ratio", {policy.policy: policy.worst_over_time for policy in policies}),
+        ("Lowest T/B", "ratio", {policy.policy: policy.worst_over_time for policy in policies}),
     )
 
 
@@ -218,8 +219,8 @@ def _spread(replay: Replay) -> Section:
     return Section(
         "spread",
         "What is left of the throughput",
-        "One instance at one moment counts once. The share is drawn on a logarithmic scale, for the part that suffers "
-        "is small. Policies that come out alike hide one another.",
+        "One instance at one moment counts once. The share is drawn on a logarithmic scale, because the affected part "
+        "is small. Policies with the same result hide one another.",
         pictures=drawn,
         tables=[
             Table("quantiles", "T/B at some shares of all instance-moments", quantiles, short, picked=OURS),
@@ -256,13 +257,13 @@ def _how(replay: Replay) -> Section:
         "How these figures were obtained",
         facts={
             "What they are": "Simulated: instances of the trace arrive in its order, each policy places them on the "
-            "same hosts, and at every moment the judge says what T/B everybody has.",
-            "T/B": "What an instance does beside its neighbours over what it does alone on the same host.",
+            "same hosts, and at every moment the judge says what T/B each has.",
+            "T/B": "Relative throughput: that of an instance beside its neighbours over that alone on the same host.",
             "Below the limit": f"Its expected T/B is under {percent(replay.keep_ratio)} at that moment.",
-            "Peak oracle": "It knows all that is still to come, as no scheduler does: the fullest host on which CPUs "
-            "will do for everybody, else the one that will lack least.",
-            "Lower bound": "The fewest hosts that can hold the sizes of all who are there and carry their demand with "
-            "everybody at the limit, moment by moment, as if everybody could be moved at any time.",
+            "Peak oracle": "It knows all future demand, as no scheduler does: the fullest host whose CPUs will suffice "
+            "for all its instances, else the one that will lack least.",
+            "Lower bound": "The fewest hosts that can hold the sizes of all instances and carry their demand with each "
+            "at the limit, moment by moment, as if every instance could be moved at any time.",
             "Deciding": "Wall-clock time of all decisions of one policy on the machine that ran the replay.",
         },
     )

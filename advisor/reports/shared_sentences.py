@@ -21,7 +21,7 @@ REFUSED = {
     "limit.neighbour": "a neighbour would fall below its limit",
 }
 _ORIGINS = {
-    "prior": "the queueing model that ships with Cotenant; nothing was learned from this cloud's measurements",
+    "prior": "the analytic model that ships with Cotenant; nothing was learned from this cloud's measurements",
     "measured": "trained on measurements",
     "paper": "trained on figures printed in papers, measured on other machines than these",
     "simulated": "trained on simulated figures",

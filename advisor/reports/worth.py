@@ -1,4 +1,4 @@
-"""The report on what the advice was worth: told against observed, who followed beside others, what else was there."""
+"""The report on the effect of the advice: predicted against measured, followers beside others, alternatives."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ def worth_report(worth: AdviceWorth) -> ReportDocument:
         sentences=worth.sentences[1:],
         facts={
             "Instances that came": f"from {worth.since:%Y-%m-%d %H:%M} to {worth.until:%Y-%m-%d %H:%M} UTC",
-            "Share": "run / (run + wait): what one got of the CPU time that it wanted, in windows of five minutes of "
-            "its first week there. What its own cap took is no part of it.",
-            "Alternatives": "predicted now by the model that answers, with the demand that is known by now and with "
-            "who is there now. Whether there is room is not asked.",
+            "Share": "CPU delivered, run / (run + wait), in windows of five minutes of the instance's first week "
+            "there, "
+            "without waiting for its own cap.",
+            "Alternatives": "predicted now by the active model, with the demand known by now and the present "
+            "residents, "
+            "whether or not there is room.",
         },
         sections=[_told(worth), _beside(worth), _placements(worth), _alternatives(worth)],
         made_at=worth.until,
@@ -70,8 +72,8 @@ def _figures(sums: ToldAndObserved) -> tuple[float | None, ...]:
 
 def _beside(worth: AdviceWorth) -> Section:
     columns = (
-        Column("who", "Who", "name"), Column("followed", "followed", "ratio", "Share of those who"),
-        Column("not_followed", "did not", "ratio", "Share of those who"),
+        Column("who", "Group", "name"), Column("followed", "followed", "ratio", "Share of those that"),
+        Column("not_followed", "did not", "ratio", "Share of those that"),
         Column("difference", "Difference", "figure_between"),
         Column("group", "all", "count", "Followed"), Column("matched", "with a like", "count", "Followed"),
         Column("others", "Others like them", "count"), Column("hosts", "Hosts", "count"),
@@ -84,7 +86,7 @@ def _beside(worth: AdviceWorth) -> Section:
         )
         for group in worth.beside
     ]  # fmt: skip
-    note = "No difference is told where fewer than 20 on each side, on 8 hosts, from 5 days are compared."
+    note = "At least 20 VMs in each group, on 8 hosts and from 5 days, are needed for a comparison."
     return Section("beside", "Beside others like them", note, tables=[Table("beside", "Matched groups", columns, rows)])
 
 
@@ -143,4 +145,4 @@ def told_and_observed(points: Sequence[tuple[float, float]]) -> Markup:
     axes.set_ylim(low, 1.02)
     axes.tick_params(colors=SOFT)
     label(axes, x="predicted share", y="measured share")
-    return inline(figure, "told and observed", "Measured share against predicted share, one point for each placement")
+    return inline(figure, "predicted and measured", "Measured against predicted share, one point for each placement")

@@ -29,7 +29,7 @@ class ArrivalWatch(BackgroundPass):
     def __init__(
         self, settings: Settings, cache: SnapshotCache, transactions: Transactions, clock: Callable[[], datetime]
     ) -> None:
-        super().__init__("arrivals", "who came to which host was not looked at", first_s=EVERY_S, every_s=EVERY_S)
+        super().__init__("arrivals", "arrivals on hosts were not examined", first_s=EVERY_S, every_s=EVERY_S)
         self._fresh_s = settings.fresh_s
         self._cache = cache
         self._read, self._write = transactions.read, transactions.write

@@ -140,7 +140,7 @@ class Database:
         try:
             yield
         except exc.IntegrityError as error:
-            raise Conflict(f"the change contradicts what is stored: {_one_line(error.orig)}") from error
+            raise Conflict(f"the change conflicts with what is stored: {_one_line(error.orig)}") from error
         except exc.ProgrammingError as error:
             if getattr(error.orig, "sqlstate", None) != "42501":
                 raise  # a mistake of this program, not a state of the storage

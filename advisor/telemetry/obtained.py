@@ -20,7 +20,7 @@ from advisor.telemetry.profiles import parse_since
 from profiler.metrics import ADDITIONAL, OUTCOMES
 
 SHARE = "cpu_share"
-_SHARE_HELP = "got of the CPU time that it wanted, without what its own cap took"
+_SHARE_HELP = "CPU delivered: run / (run + wait), without waiting for its own cap"
 _TOLD = {metric.name: metric for metric in ADDITIONAL}
 _METRICS = tuple(dict.fromkeys(("cpu", "waiting", *OUTCOMES)))
 _TAIL = 0.95  # of the windows were no worse

@@ -93,8 +93,8 @@ def tune_host(
         return HostTuning(host, replace(found, layout=now, value=found.before), (), tuple(notes))
     if way.dip > FELT:
         notes.append(
-            f"{host.id}: between two of the changes {residents[way.slot].id} is at {way.dip:.2f} of its speed alone "
-            "below what it has before and after; no order without that was found."
+            f"{host.id}: between two of the changes {residents[way.slot].id} runs at {100 * way.dip:.0f} % of its "
+            "uncontended speed less than before and after them; no order without that was found."
         )
     return HostTuning(host, found, _changes(host, residents, now, way, prediction, moves.shared), tuple(notes))
 

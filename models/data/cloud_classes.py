@@ -50,15 +50,17 @@ class Taught:
 
 @dataclass(frozen=True, slots=True)
 class ClassAccuracy:
-    """How well classes tell the demand of known instances, each from all others (leave-one-out).
+    """How well classes estimate the demand of known instances, each from all others (leave-one-out).
 
     `factor` is by how much they are off, up or down: exp of the root mean square of the logarithm; `without` the same
-    for one figure for all machines of public traces. `n` is the number of instances.
+    for one figure for all machines of public traces. Nine in ten of the means that `demand_of` estimates were within
+    the factor `nine_in_ten`, up or down. `n` is the number of instances.
     """
 
     n: int
     factor: float
     without: float
+    nine_in_ten: float
 
 
 @dataclass(frozen=True)
@@ -128,20 +130,22 @@ class CloudClasses:
 
     @cached_property
     def accuracy(self) -> ClassAccuracy | None:
-        """How well the classes tell the known instances, or MOST_TRIED of them; None where too few are known."""
+        """How well the classes estimate the known instances, or MOST_TRIED of them; None where too few are known."""
         if not self.speaks:
             return None
         plain = centre_of(())[0]
-        squares = [0.0, 0.0]
+        squares, off = [0.0, 0.0], []
         teachers = sorted(name for name in self.known if self._own(name) is not None)
         tried = teachers[:: -(-len(teachers) // MOST_TRIED)]
         for one in (self.known[name] for name in tried):
             own = one.log * LOG_UNIT
             levels = [one.left_out(trait, self._teach[trait]) for trait in (EVERYBODY, *one.traits)]
+            off.append(abs(math.log(from_class(1, levels).mean) - own))
             squares[0] += (centre_of(levels)[0] - own) ** 2
             squares[1] += (plain - own) ** 2
         factor, without = (math.exp(math.sqrt(total / len(tried))) for total in squares)
-        return ClassAccuracy(len(tried), factor, without)
+        nine_in_ten = math.exp(sorted(off)[math.ceil(0.9 * len(off)) - 1])
+        return ClassAccuracy(len(tried), factor, without, nine_in_ten)
 
     def levels(self, instance: Instance) -> list[LogSums]:
         """What the others teach about an instance, from wide to narrow; nothing where too few of them are known."""

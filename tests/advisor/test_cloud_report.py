@@ -41,7 +41,7 @@ def test_a_report_says_how_the_cloud_stands_and_what_a_rebalance_would_do(writte
     assert path.parent == folder
     data = json.loads((path / "report.json").read_text(encoding="utf-8"))
     assert (data["report"], data["title"]) == ("cloud", "State of the cloud")
-    assert told["headline"].startswith("6 hosts with 8 instances: nobody is below its limit")
+    assert told["headline"].startswith("6 hosts with 8 instances: no instance is below its limit")
     assert "Rebalancing plan: Already fine: nothing is to be done." in data["sentences"]
     hosts = {row["host"]: row for row in data["tables"]["hosts"]}
     assert set(hosts) == {"h1", "h2", "h3", "h4", "h5", "h6"}
@@ -113,7 +113,7 @@ def test_what_more_fits_is_told_in_whole_sentences(tmp_path: Path) -> None:
         "--json",
     )
     data = json.loads((Path(json.loads(answer.stdout)["report"]) / "report.json").read_text(encoding="utf-8"))
-    assert "Capacity plan: 1 more of this mix fits with everybody within the limit." in data["sentences"]
+    assert "Capacity plan: 1 more of this mix fits with every instance within its limit." in data["sentences"]
     assert all(one.endswith(".") for one in data["sentences"])
 
 

@@ -158,7 +158,7 @@ def test_selectors_take_what_kubernetes_takes(selector: Row | None, taken: bool)
 
 def test_a_cordoned_target_takes_nobody(api: ApiServer) -> None:
     api.put("nodes", node("n2", unschedulable=True))
-    assert move(api) == MoveOutcome("changed", "n2 takes nobody: it is cordoned")
+    assert move(api) == MoveOutcome("changed", "n2 accepts no pods: it is cordoned")
     assert api.sent == []
 
 

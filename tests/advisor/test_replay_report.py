@@ -68,7 +68,7 @@ def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> No
         "Simulated: 0.0 % of instance-moments below the limit on 3.0 hosts (1 instance refused); "
         "first fit: 10.0 % on 2.0 hosts (1 instance refused)."
     )
-    assert "with fewer hosts not everybody can be taken and kept at the limit" in page
+    assert "fewer hosts no policy can take every instance and keep it at the limit" in page
     assert "and placements are simulated" in page
     assert "By prediction cotenant needs one host more." in page
 
@@ -147,7 +147,7 @@ def test_policies_whose_panel_would_be_flat_are_named_and_not_drawn() -> None:
     mine, _, bound = replay().policies
     page = as_html(replace(replay(), policies=(mine, policy("first fit", (2, 3, 2, 2), (1,) * 4), bound)))
     assert "The same number of hosts all the time: cotenant and lower bound." in page
-    assert "Nobody below the limit at any moment: cotenant." in page
+    assert "No instance below the limit at any moment: cotenant." in page
     panels = re.findall(r"<svg (?:(?!</svg>).)*a panel per policy.*?</svg>", page, flags=re.DOTALL)
     assert len(panels) == 2
     assert all("first fit" in panel and "cotenant" not in panel for panel in panels)

@@ -63,7 +63,7 @@ def test_a_right_sizing_opens_with_savings_beside_risk_and_gives_the_reasons_the
     plan = replace(plan, request=PlanRequest(kind="right_size"), steps=(resize,), sizing=sizing)
     report = plan_report(inventory, plan, Background())
     assert report.sections[0].id == "sizing"
-    assert "At most risk is db-1, short of CPU in <\xa00.1\xa0% of the time." in report.headline
+    assert "At most risk is db-1, contended in <\xa00.1\xa0% of the time." in report.headline
     text = page(report, beside=False)
     assert text.index("vCPUs of those that get another size") < text.index('<section id="sizing">')
     steps = next(table for table in report.tables if table.name == "steps")

@@ -34,8 +34,8 @@ ALARM = {
     "version": "prior",
 }  # fmt: skip
 TEXT = (
-    "files-1 on h3 got 0.40 of the CPU time that it wanted in 4 windows since 2026-11-02 09:00 UTC, and 0.90 was "
-    "predicted (at least 0.70). It is likely batch-2, which wants 3.90 CPUs in place of 0.20."
+    "CPU delivered to files-1 on h3 was 40 % of its demand in 4 windows since 2026-11-02 09:00 UTC; 90 % was "
+    "predicted, and at least 70 %. The likely cause is batch-2, whose demand rose from 0.20 to 3.90 CPUs."
 )
 
 
@@ -63,7 +63,7 @@ def test_it_stands_on_the_pages_of_whom_it_concerns_and_on_no_other(alarmed: Cli
     for path in ("/", "/hosts/h3", "/instances/files-1"):
         assert TEXT in alarmed.get(path).text, path
     for path in ("/hosts/h1", "/instances/shop-3"):
-        assert "was predicted (at least" not in alarmed.get(path).text, path
+        assert "CPU delivered to files-1" not in alarmed.get(path).text, path
 
 
 def test_it_is_counted_by_its_cause(alarmed: Client) -> None:
@@ -74,10 +74,10 @@ def test_it_is_counted_by_its_cause(alarmed: Client) -> None:
 def test_an_answer_about_its_host_says_so(alarmed: Client) -> None:
     asked = {"instance": {"id": "n", "vcpus": 1}, "hosts": ["h3"], "dry_run": True}
     notes = alarmed.ask("POST", "/v1/placements", json=asked).json()["notes"]
-    assert any(note.startswith("h3 contradicts its predictions (files-1)") for note in notes)
+    assert any(note.startswith("Measured contention on h3 is above the predicted range (files-1)") for note in notes)
     assert any(note.startswith("Intervals on h3 are 2.5 times as wide") for note in notes)
     other = alarmed.ask("POST", "/v1/placements", json={**asked, "hosts": ["h1"]}).json()["notes"]
-    assert not any("contradicts" in note for note in other)
+    assert not any("Measured contention" in note for note in other)
 
 
 @pytest.mark.usefixtures("alarmed")

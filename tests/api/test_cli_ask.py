@@ -53,7 +53,7 @@ def test_the_ladder_is_told_with_what_is_enough_and_whose_settings_change(monkey
 
 
 def test_the_headline_says_whom_the_advice_starves_and_what_its_commands_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    notes = ("batch-1 would keep 0.10 of its own speed instead of 0.50, and no limit protects it", "needs label mac")
+    notes = ("batch-1 would run at 10 % of its uncontended speed, and no limit protects it", "needs label mac")
 
     def starving(_: object, request: Any, **__: object) -> Any:
         told = answer(request)
@@ -81,9 +81,9 @@ def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
     assert [(one["action"], one["satisfies"]) for one in candidate["mitigation"]] == [("weight", False), ("cap", True)]
     assert candidate["changes"]["batch-1"]["isolation"]["cap_percent"] == 70.0
     assert candidate["reasons"][0]["text"] == (
-        "n keeps 0.65 of its own speed, held back by the CPU: batch-1 asks for 0.70 CPUs of it "
+        "n runs at 65 % of its uncontended speed, limited by the CPU: batch-1 asks for 0.70 CPUs of it "
         "under the settings that it gets here, and both take turns on the same CPUs (L8). "
-        "n is short of CPU 100 % of the time."
+        "n is contended 100 % of the time."
     )
     last = candidate["mitigation"][-1]["effects"]
     assert [one["instance"] for one in last] == ["n", "batch-1"]

@@ -238,7 +238,7 @@ def test_what_an_instance_obtained_is_told_on_its_page_and_as_json(pages: Client
     told = (("psi_io", 41.5), ("net_drops", 7.0))
     measured.telemetry.ingest([MetricSample("h1", "shop-3", "instance", name, value, at) for name, value in told])
     page = Page(pages.page("/instances/shop-3?since=1h").text).text
-    assert "Got of the CPU time that it wanted, without what its own cap took" in page
+    assert "CPU delivered: run / (run + wait), without waiting for its own cap" in page
     assert "Time in which some task stalled for I/O % 41.5 41.5 41.5" in page
     outcomes = pages.get("/v1/instances/shop-3/obtained?since=1h").json()["outcomes"]
     assert [one["metric"] for one in outcomes] == ["cpu_share", "psi_io", "net_drops"]
@@ -393,7 +393,7 @@ def test_a_page_shows_what_probes_found_last_and_whether_answers_count_with_it(
     assert "No: the model that answers was trained without it" in text
     assert "taken at" not in text
     assert HOSTILE not in shown
-    assert "No: it tells how one instance fares" in Page(client.page("/instances/shop-3").text).text
+    assert "No: it measures one instance" in Page(client.page("/instances/shop-3").text).text
     for path in ("/hosts/h2", "/instances/shop-4"):
         assert 'id="probes"' not in client.page(path).text
 

@@ -24,7 +24,7 @@ EXPLAINED = (
         r"|instance \S+: dedicated_vcpus \d+ is outside|give like or workload, not both"
         r"|instance .* is pinned to pCPU|.*pinning names"
         r"|instance .*: demand of \S+ CPUs is above its|demand for \w+: p50, p95 and p99 do not grow"
-        r"|pinning: vCPUs are not numbered|.* is to share its host with nobody|.* keep one of them"
+        r"|pinning: vCPUs are not numbered|.* is exclusive, and affinity|.* keep one of them"
         r"|probe \S+: there is no value .* to stand for it",
         "JSON Schema does not compare one field with another.",
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -214,11 +215,27 @@ def test_classes_are_right_where_those_that_are_alike_are_alike() -> None:
     assert accuracy is not None
     assert accuracy.n == 16
     assert 1.0 < accuracy.factor < 2.0 < accuracy.without
+    assert 1.0 < accuracy.nine_in_ten < 2.0
     shuffled = [1.5, 0.02] * 8
     random.Random(1).shuffle(shuffled)
     noise = CloudClasses.of([seen(f"vm-{at}", mean) for at, mean in enumerate(shuffled)]).accuracy
     assert noise is not None
     assert noise.factor > 4.0
+    assert noise.nine_in_ten > 4.0
+
+
+def test_nine_in_ten_of_the_known_were_estimated_within_the_factor_that_is_claimed() -> None:
+    known = [seen(f"vm-{at}", mean) for at, mean in enumerate(random.Random(3).choices([0.1, 0.3, 1.0, 1.8], k=40))]
+    accuracy = CloudClasses.of(known).accuracy
+    assert accuracy is not None
+    off = []
+    for one in known:  # each from the others, by the public question
+        others = CloudClasses.of([other for other in known if other is not one])
+        estimated = others.demand_of(replace(one, demand={}))
+        assert estimated is not None
+        off.append(abs(math.log(estimated.mean / one.demand["cpu"].mean)))
+    assert sum(error <= 1.02 * math.log(accuracy.nine_in_ten) for error in off) >= 36
+    assert sum(error <= 0.98 * math.log(accuracy.nine_in_ten) for error in off) < 36
 
 
 @given(

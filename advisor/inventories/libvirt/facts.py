@@ -26,7 +26,7 @@ def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source
         raise ValueError(f"libvirt's driver {scheme[:20]!r} is none of {', '.join(sorted(KINDS))}")
     name = hostname.strip()
     if not name:
-        raise ValueError("it did not tell its hostname")
+        raise ValueError("it did not report its hostname")
     node = parse_nodeinfo(nodeinfo)
     facts: dict[str, object] = {
         "id": instance_id(name),

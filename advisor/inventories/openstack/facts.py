@@ -212,7 +212,7 @@ def _cpus(row: Row, inventories: Mapping[str, Row] | None) -> dict[str, Any]:
     whole = math.prod(topology.get(name, 1) for name in parts) if "cores" in topology else 0
     pcpus = max(whole, sum(totals.values()), shared)
     if not pcpus:
-        raise ValueError("it has no shared CPUs, and neither its topology nor Placement tells of dedicated ones")
+        raise ValueError("it has no shared CPUs, and neither its topology nor Placement shows dedicated ones")
     usable = dedicated - int(promises["PCPU"]["reserved"]) if dedicated else pcpus - shared
     kept = max(pcpus - usable - totals.get("VCPU", shared), 0)  # for the host itself, or reserved
     cores = pcpus // threads if told and pcpus % threads == 0 else pcpus

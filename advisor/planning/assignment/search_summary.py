@@ -130,7 +130,8 @@ def _of_below(state: SearchState, goal: Goal, ended: PlanEnd) -> Iterator[str]:
         ratio, host = min(members)
         stay = "stays" if len(members) == 1 else "stay"
         worst = problem.snapshot.hosts[host].id
-        yield f"{_count(len(members), 'instance')} {stay} below a limit, the worst on {worst} at {ratio:.2f}: {cause}."
+        lowest = f"the lowest on {worst} at {100 * ratio:.0f} %"
+        yield f"{_count(len(members), 'instance')} {stay} below a limit, {lowest}: {cause}."
 
 
 def overcommitted(state: SearchState) -> tuple[str, ...]:

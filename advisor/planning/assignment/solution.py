@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from advisor.domain import Band, Instance, Rejection, time_part
+from advisor.domain import Band, Instance, Rejection, speed, time_part
 from advisor.planning.assignment.allowed_hosts import request_of
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.move_value import KindMove
@@ -104,17 +104,17 @@ def _limit(state: SearchState, after: ClusterSnapshot, host: int, kind: int) -> 
     below = state.evaluator.at(host, plus(state.movers[host], kind)).below
     victim, ratio = next((entry for entry in below if entry[0] == kind), below[0])
     who, code = ("it", "limit.newcomer") if victim == kind else (_alike(state, after, host, victim), "limit.neighbour")
-    kept = f"{who} would keep {ratio:.2f} of its speed alone; {_kept(state, host, victim)}"
-    return Rejection(after.hosts[host].id, code, kept)
+    reaches = f"{who} would run at {speed(ratio)}; {_limits(state, host, victim)}"
+    return Rejection(after.hosts[host].id, code, reaches)
 
 
-def _kept(state: SearchState, host: int, kind: int) -> str:
+def _limits(state: SearchState, host: int, kind: int) -> str:
     limited = state.problem.kinds[kind]
-    texts = [f"at least {state.problem.min_ratio[state.problem.class_of_host[host], kind]:.2f} is required"]
+    texts = [f"at least {100 * state.problem.min_ratio[state.problem.class_of_host[host], kind]:.4g} % is required"]
     if limited.max_latency_ratio is not None:
         texts.append(f"at most {limited.max_latency_ratio:g} times its latency alone")
     if limited.max_time_short is not None:
-        texts.append(f"to be short of CPU for at most {time_part(limited.max_time_short)} of the time")
+        texts.append(f"contended at most {time_part(limited.max_time_short)} of the time")
     return ", and ".join(texts)
 
 

@@ -74,7 +74,7 @@ def test_the_reasons_say_who_is_short_of_cpu_for_how_long() -> None:
     best = answer.candidates[0]
     told = short_of_cpu("n", cpu_of(best.newcomer))
     assert told in best.reasons[0].text
-    assert told == f"n is short of CPU {time_part(cpu_of(best.newcomer).short)} of the time."
+    assert told == f"n is contended {time_part(cpu_of(best.newcomer).short)} of the time."
 
 
 def test_the_physics_stands_beside_what_another_model_predicts() -> None:
@@ -110,7 +110,7 @@ def test_parts_of_the_time_have_a_decimal_where_they_are_small(part: float, word
 
 def test_before_is_told_of_residents() -> None:
     effect = Effect("web-12", Band(1.0, 0.9, 1.0), Band(1.03, 1.0, 2.0), cpu=CpuTime(0.98, 0.9, 0.021, 0.003))
-    assert short_of_cpu(effect.instance, cpu_of(effect)) == "web-12 is short of CPU 2.1 % of the time, 0.3 % before."
+    assert short_of_cpu(effect.instance, cpu_of(effect)) == "web-12 is contended 2.1 % of the time, 0.3 % before."
     assert latency_in_words(effect) == "× 1.03"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -51,9 +52,9 @@ def test_a_newcomer_of_which_nothing_is_known_is_taken_to_be_like_those_of_its_n
     busy, idle = ask(snapshot, Instance("web-99", 8)), ask(snapshot, Instance("idle-99", 8))
     assert share_of(busy, "h1") < share_of(idle, "h1")
     assert busy.evidence and busy.evidence.level == "class"
-    (note,) = (one for one in busy.notes if "is taken to be like" in one)
-    assert note.startswith("web-99 is taken to be like 4 known instances with the same name (web): about ")
-    assert "Known instances are told by the others within a factor of" in note
+    (note,) = (one for one in busy.notes if "is estimated from" in one)
+    assert note.startswith("The demand of web-99 is estimated from 4 known instances with the same name (web): about ")
+    assert re.search(r"within a factor of \d+\.\d in 90 % of cases here\.", note)
 
 
 def test_a_resident_of_which_nothing_is_known_counts_as_those_of_its_kind_do() -> None:
@@ -87,7 +88,7 @@ def test_where_residents_were_never_measured_the_advice_is_to_measure_them() -> 
     [
         ({}, ""),
         ({"size": 1}, "The only resident of h1 is known by its size only."),
-        ({"given": 2}, "Both residents of h1 are described by somebody."),
+        ({"given": 2}, "Both residents of h1 are described by a user."),
         ({"measured": 3}, "All 3 residents of h1 are measured by the agent."),
         (
             {"class": 1, "measured": 3},
@@ -114,7 +115,7 @@ def test_what_is_known_of_an_instance_has_a_level() -> None:
 def test_a_newcomer_may_be_said_to_be_like_another_one() -> None:
     found = like_another(Instance("new", 8, service="throughput"), MEASURED[0], {"vcpus"})
     assert (found.vcpus, found.demand["cpu"].mean, found.demand["cpu"].origin) == (8, 6.4, "class")
-    said = "new is taken to be like another instance of its kind: about 6.4 CPUs"
+    said = "The demand of new is estimated from another instance of its kind: about 6.4 CPUs"
     assert any(note.startswith(said) for note in ask(cloud(), found).notes)
 
 
@@ -122,6 +123,6 @@ def test_whom_it_is_like_is_told_by_its_name_though_answers_are_remembered_witho
     snapshot = cloud()
     asked = without_name(with_class(snapshot, PlacementRequest(Instance("web-99", 8))), snapshot)
     assert asked.instance.id != "web-99"
-    (note,) = (one for one in ask(snapshot, asked.instance).notes if "is taken to be like" in one)
+    (note,) = (one for one in ask(snapshot, asked.instance).notes if "is estimated from" in one)
     assert "4 known instances with the same name (web)" in note
     assert asked == without_name(with_class(snapshot, PlacementRequest(Instance("web-7", 8))), snapshot)

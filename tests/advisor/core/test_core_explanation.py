@@ -89,11 +89,11 @@ def test_a_loss_of_cpu_is_for_its_time_its_siblings_or_the_clock(
         ([vm("r", None, on="h1")], "No contention is expected, but nothing is known of what runs in r."),
         (
             [vm("r", None, on="h1", demand={"cpu": Demand(0.1)})],
-            "No contention is expected by the demands that are known; no profile tells what runs in r.",
+            "No contention is expected by the known demands; no profile describes what runs in r.",
         ),
         (
             [vm("b1", "bulk", on="h1"), vm("b2", "bulk", on="h1")],
-            "n costs no instance throughput: b1 keeps 0.52 of its own speed (0.52 without n).",
+            "n costs no instance throughput: b1 runs at 52 % of its uncontended speed (52 % without n).",
         ),
     ],
     ids=["alone", "nobody wants the same", "unknown", "demand known", "slow before"],
@@ -105,7 +105,7 @@ def test_where_nobody_loses_nobody_is_named(residents: list[Instance], text: str
 
 def test_of_two_that_want_as_much_the_newcomer_is_named_for_it_is_what_changes() -> None:
     lost = losses(vm("a", on="h1"), vm("b", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
-    assert lost[0].text.startswith("a keeps ")
+    assert lost[0].text.startswith("a runs at ")
     assert lost[0].neighbour == "n"
 
 
@@ -126,7 +126,7 @@ def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() ->
 
 def test_a_wait_is_told_beside_a_loss() -> None:
     lost = losses(vm("r", "web", on="h1", service="latency", pins="0:0"), newcomer=vm(pins="0:0"), pcpus=2)
-    assert "of its own speed" in lost[0].text
+    assert "of its uncontended speed" in lost[0].text
     assert re.search(r"\. r takes \d+\.\d\d times as long to answer as alone \(\d", lost[0].text)
 
 
@@ -192,13 +192,13 @@ def test_a_packet_now_and_then_is_not_the_papers_cpu_bound_pair() -> None:
 def test_a_resident_that_loses_most_is_the_one_spoken_of() -> None:
     lost = losses(vm("r", "calm", on="h1", weight=1), vm("s", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
     assert lost[0].neighbour == "n"
-    assert re.match(r"r keeps 0\.\d\d of its own speed \(0\.\d\d without n\)", lost[0].text)
+    assert re.match(r"r runs at \d+ % of its uncontended speed \(\d+ % without n\)", lost[0].text)
 
 
 def test_a_loss_without_neighbours_names_nobody() -> None:
     (reason,) = reasons(newcomer=vm(cap_percent=50.0))
     assert (reason.resource, reason.share, reason.neighbour) == ("cpu", 1.0, None)
-    assert reason.text == "n keeps 0.50 of its own speed, held back by the CPU: no neighbour presses on it."
+    assert reason.text == "n runs at 50 % of its uncontended speed, limited by the CPU: no neighbour competes for it."
 
 
 def test_the_best_is_compared_with_the_next_one_though_it_alone_is_asked_for_and_reasons_may_be_left_out() -> None:
@@ -215,7 +215,7 @@ def test_the_best_is_compared_with_the_next_one_though_it_alone_is_asked_for_and
 def test_the_best_is_compared_with_the_next_one() -> None:
     found = told([host("a"), host("b", pcpus=1)], [vm("r", on="b"), vm("s", on="b")], request())
     (comparison,) = of_kind("comparison", found["a"])
-    assert re.match(r"a is ahead of b by 0\.\d{3}: the worst-off on a is n with 1\.00, on b ", comparison.text)
+    assert re.match(r"a is ahead of b by 0\.\d{3}: the most affected on a is n with 100 %, on b ", comparison.text)
     assert not of_kind("comparison", found["b"])
     tie = told([host("a"), host("b")], [], request())
     assert [one.text for one in of_kind("comparison", tie["a"])] == [
@@ -227,13 +227,13 @@ def test_the_best_is_compared_with_the_next_one() -> None:
 
 def test_the_fuller_host_is_said_to_be_fuller_where_hosts_are_to_be_saved() -> None:
     found = told([host("a"), host("b")], [vm("r", "calm", on="b")], request(objective="pack"))
-    assert found["b"][1].text == "b is fuller than a by 0.250 vCPUs per pCPU, and every ratio is kept on both."
+    assert found["b"][1].text == "b is fuller than a by 0.250 vCPUs per pCPU, and every limit is met on both."
 
 
 def test_a_host_where_every_ratio_is_kept_comes_before_a_fuller_one_for_that() -> None:
     residents = [vm("r", on="b"), vm("s", "calm", on="a")]
     found = told([host("a"), host("b", pcpus=1)], residents, request(objective="pack"))
-    text = r"Every ratio is kept on a and not on b, where the worst-off is \w with 0\.50.*\."
+    text = r"Every limit is met on a and not on b, where the most affected is \w with 50 %.*\."
     assert re.fullmatch(text, of_kind("comparison", found["a"])[0].text)
 
 
@@ -242,7 +242,10 @@ SENDERS = [vm("r", "bulk", on="a"), vm("s", "bulk", on="b"), vm("t", "bulk", on=
 
 
 def test_a_link_without_limit_that_would_change_the_order_is_told_with_the_first_and_with_its_host() -> None:
-    text = "If the network link of b had no limit, b would come before a: its worst-off would keep 1.00."
+    text = (
+        "If the network link of b had no limit, b would come before a: its most affected instance would run at "
+        "100 % of its uncontended speed."
+    )
     for why in told(LINKS, SENDERS, request(vm("n", "bulk"))).values():
         assert text in [one.text for one in of_kind("counterfactual", why)]
 
@@ -269,26 +272,26 @@ def test_who_waits_too_long_in_any_case_speaks_against_no_counterfactual_and_who
 def test_the_uncertainty_of_the_prior_names_what_would_be_measured() -> None:
     found = reasons(vm("r", "web", on="h1"), newcomer=vm(), pcpus=1)
     assert found[-1].kind == "uncertainty"
-    assert re.search(r"prior puts n at 0\.\d\d-0\.\d\d; measuring spin beside web would tell\.", found[-1].text)
+    assert re.search(r"predicts \d+-\d+ % of its uncontended speed for n; measuring spin beside web ", found[-1].text)
 
 
 def test_an_unknown_workload_is_said_to_be_unknown() -> None:
     found = reasons(vm("r", on="h1"), newcomer=vm("n", None), pcpus=1)
-    assert found[-1].text.startswith("No profile tells what n runs")
+    assert found[-1].text.startswith("No profile describes what n runs")
 
 
-@pytest.mark.parametrize(("outside", "words"), [(False, "n is at 0."), (True, "Nothing like n here was measured")])
+@pytest.mark.parametrize(("outside", "words"), [(False, "n is at 25-64 %"), (True, "Nothing like n here was measured")])
 def test_a_learned_answer_says_whether_it_was_learned_there(outside: bool, words: str) -> None:
     why = only(ask(cloud([host(pcpus=1)], [vm("r", on="h1")]), request(), Slower(outside=outside))).reasons
-    assert why[0].text.startswith("n keeps 0.45 of its own speed, held back by the CPU")
+    assert why[0].text.startswith("n runs at 45 % of its uncontended speed, limited by the CPU")
     assert words in why[-1].text
-    assert "measuring spin beside spin would tell" in why[-1].text
+    assert "measuring spin beside spin would narrow it" in why[-1].text
 
 
 def test_what_the_prior_cannot_tell_is_said_to_be_unknown() -> None:
     first = only(ask(cloud([host()], [vm("r", "calm", on="h1")]), request(), Slower())).reasons[0]
     assert first.resource == "unknown"
-    assert first.text == "n keeps 0.90 of its own speed; which resource costs that, the queueing prior cannot tell."
+    assert first.text.startswith("n runs at 90 % of its uncontended speed; the analytic model does not attribute ")
 
 
 def test_without_a_limit_a_learned_figure_moves_by_as_much_as_the_prior_moves() -> None:
@@ -335,14 +338,17 @@ def test_reasons_are_few_and_their_numbers_are_the_answers(drawn: list[Any], new
         for one in why:
             assert one.text.endswith(".")
             assert one.neighbour in {None, *effects} or one.kind == "counterfactual"
-            for name, ratio in re.findall(r"(\S+) keeps (\d\.\d\d) of its own speed", one.text):
-                assert f"{effects[name].throughput_ratio.expected:.2f}" == ratio
-            for name, had in re.findall(r"(\S+) keeps \d\.\d\d of its own speed \((\d\.\d\d) without n\)", one.text):
+            runs = r"(\S+) runs at (\d+) % of its uncontended speed"
+            for name, ratio in re.findall(runs, one.text):
+                assert f"{100 * effects[name].throughput_ratio.expected:.0f}" == ratio
+            for name, _, had in re.findall(rf"{runs} \((\d+) % without n\)", one.text):
                 before = effects[name].before
-                assert before and f"{before.expected:.2f}" == had
-            for name, low, high in re.findall(r"puts (\S+) at (\d\.\d\d)-(\d\.\d\d)", one.text):
+                assert before and f"{100 * before.expected:.0f}" == had
+            for low, high, name in re.findall(
+                r"predicts (\d+)-(\d+) % of its uncontended speed for (\S+?)[;.]", one.text
+            ):
                 band = effects[name].throughput_ratio
-                assert (f"{band.lower:.2f}", f"{band.upper:.2f}") == (low, high)
+                assert (f"{100 * band.lower:.0f}", f"{100 * band.upper:.0f}") == (low, high)
 
 
 CROWDED = st.lists(
@@ -401,7 +407,7 @@ def test_a_loss_under_settings_that_the_ladder_gives_says_so() -> None:
     assert "under the settings" not in explain(shown)[0][0].text
     text = explain(heavier)[0][0].text
     assert text.startswith(
-        "r keeps 0.20 of its own speed (1.00 without n), held back by the CPU: n asks for 1.00 CPUs of it "
+        "r runs at 20 % of its uncontended speed (100 % without n), limited by the CPU: n asks for 1.00 CPUs of it "
     )
     assert "of it under the settings that it gets here, and both take turns" in text
 

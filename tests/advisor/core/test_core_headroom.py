@@ -79,7 +79,9 @@ def test_a_host_with_somebody_badly_off_is_not_tied_with_one_where_all_is_well()
     assert hosts_of(answer) == ["b", "a"]
     assert answer.candidates[0].score == pytest.approx(answer.candidates[1].score, abs=EQUAL)
     assert [one.tied_with for one in answer.candidates] == [(), ()]
-    assert comparison(answer) == "b is ahead of a: p0 on a has 0.20 of its own speed, and nobody on b less than 1.00."
+    assert comparison(answer) == (
+        "b is ahead of a: p0 on a runs at 20 % of its uncontended speed, and every instance on b at 100 % or more."
+    )
 
 
 class Waiting:

@@ -20,7 +20,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "alone and beside": (
         {"instance": vm(exclusive=True), "affinity": ("r",)}, "affinity",
-        "n is to share its host with nobody and to stand beside r",
+        "n is exclusive, and affinity places it beside r",
     ),
     "named and excluded": (
         {"hosts": ("h1", "h2"), "exclude": ("h2",)}, "exclude", "host h2 is named and excluded; keep one of them",

@@ -93,10 +93,10 @@ def test_a_cut_by_more_than_half_is_the_last_resort_and_says_whom_it_hits() -> N
     assert rungs[1].effects[1].throughput_ratio.expected >= 0.25
     assert rungs[2].changes["batch"].cap_percent == 10.0
     assert rungs[2].text.endswith("a last resort, for batch, which no limit protects, would lose more than half.")
-    said = "batch would keep {} of its own speed instead of 0.50, and no limit protects it".format
-    assert [rung.notes for rung in rungs] == [(), (), (said("0.10"),)]
+    said = "batch would run at {} % of its uncontended speed instead of 50 %, and no limit protects it".format
+    assert [rung.notes for rung in rungs] == [(), (), (said(10),)]
     weighted = Shared(host(pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.85))
-    assert mended(weighted, "weight").notes == (said("0.11"),)
+    assert mended(weighted, "weight").notes == (said(11),)
 
 
 def test_a_last_resort_is_the_one_that_leaves_the_hardest_hit_most() -> None:
@@ -280,7 +280,7 @@ def test_where_nothing_mends_it_the_last_rung_says_so_and_names_another_host() -
     rungs = crowded.escalate(others=("h2", "h3"))
     assert not any(rung.satisfies for rung in rungs)
     assert rungs[-1] == MitigationStep(
-        "host", "Nothing that was tried on h1 keeps every limit: place n on h2, which breaks none."
+        "host", "No setting that was tried on h1 meets every limit: place n on h2, which does."
     )
     assert crowded.escalate()[-1].text.endswith("and no other host is known that does.")
     refused = next(rung for rung in rungs if rung.action == "weight")

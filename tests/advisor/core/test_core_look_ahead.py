@@ -58,7 +58,7 @@ def test_a_place_is_kept_for_those_who_usually_come_and_need_it_more() -> None:
     assert first.score > second.score
     assert first.newcomer.throughput_ratio.expected < second.newcomer.throughput_ratio.expected
     text = next(reason.text for reason in first.reasons if reason.kind == "comparison")
-    assert "others who usually come need that on h00 more" in text
+    assert "instances that usually arrive need the one on h00 more" in text
 
 
 def test_where_those_who_need_it_do_not_come_the_best_place_is_taken() -> None:

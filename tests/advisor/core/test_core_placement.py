@@ -196,8 +196,8 @@ def test_settings_that_the_newcomer_has_are_kept() -> None:
 @pytest.mark.parametrize(
     ("mine", "other", "code", "says"),
     [
-        (0.8, 0.8, "limit.newcomer", "n would reach 0.50 of its own speed, its limit is 0.8"),
-        (None, 0.99, "limit.neighbour", "r would fall to 0.50 of its own speed, its limit is 0.99"),
+        (0.8, 0.8, "limit.newcomer", "n would run at 50 % of its uncontended speed, its limit is 80 %"),
+        (None, 0.99, "limit.neighbour", "r would run at 50 % of its uncontended speed, its limit is 99 %"),
     ],
 )
 def test_a_host_where_no_setting_keeps_a_limit_is_rejected_for_it(
@@ -284,8 +284,8 @@ def test_a_limit_of_latency_is_judged_by_the_expected_ratio_of_who_has_it() -> N
     [
         ({"max_latency_ratio": 1.01}, {}, "limit.newcomer_latency", "n would wait"),
         ({}, {"max_latency_ratio": 1.2}, "limit.neighbour_latency", "r would wait"),
-        ({"max_time_short": 0.01}, {}, "limit.newcomer_time_short", "n would be short of CPU"),
-        ({}, {"max_time_short": 0.01}, "limit.neighbour_time_short", "r would be short of CPU"),
+        ({"max_time_short": 0.01}, {}, "limit.newcomer_time_short", "n would be contended "),
+        ({}, {"max_time_short": 0.01}, "limit.neighbour_time_short", "r would be contended "),
     ],
 )
 def test_a_limit_that_nothing_mends_has_a_code_of_its_own(
@@ -321,7 +321,7 @@ def test_a_weight_may_keep_a_limit_of_time_short_and_says_by_how_much() -> None:
     assert plain.newcomer.cpu and plain.newcomer.cpu.short > 0.3
     candidate = only(ask(cloud([host()], residents), request(newcomer)))
     assert candidate.newcomer.cpu and candidate.newcomer.cpu.short <= 0.3 + 1e-9
-    assert "n short of CPU " in candidate.rungs[-1].text
+    assert "n contended " in candidate.rungs[-1].text
 
 
 def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing() -> None:
@@ -336,7 +336,7 @@ def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing(
 
 def test_a_candidate_says_whom_its_last_resort_takes_more_than_half_from_and_what_its_commands_need() -> None:
     starved = only(ask(cloud([host(kind="xen", **ONE)], [vm("r", on="h1")]), request(vm(min_throughput_ratio=0.9))))
-    assert starved.notes == ("r would keep 0.10 of its own speed instead of 0.50, and no limit protects it",)
+    assert starved.notes == ("r would run at 10 % of its uncontended speed instead of 50 %, and no limit protects it",)
     assert starved.neighbours[0].throughput_ratio.expected == pytest.approx(0.1)
     link = cloud([host(kind="lxc")], [vm("r", "bulk", on="h1", min_throughput_ratio=0.7)])
     assert only(ask(link, request(vm("n", "bulk")))).notes == ("needs label uplink on host h1 to be carried out",)

@@ -248,8 +248,8 @@ def a_figure_that_speaks_for_the_other_host_is_told_as_such(candidate: Candidate
             continue
         if waited := re.search(r"waits × ([\d.]+) there, and × ([\d.]+) on ", reason.text):
             assert float(waited[1]) < float(waited[2])
-        if kept := re.search(r"has ([\d.]+) of its own speed, and nobody on \S+ less than ([\d.]+)", reason.text):
-            assert float(kept[1]) < float(kept[2].rstrip("."))
+        if ran := re.search(r"runs at (\d+) % of .*, and every instance on \S+ at (\d+) % or more", reason.text):
+            assert int(ran[1]) < int(ran[2])
 
 
 @st.composite

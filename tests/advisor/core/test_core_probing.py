@@ -141,7 +141,8 @@ def test_who_names_no_workload_is_not_measured_and_the_plan_says_so() -> None:
     snapshot = cloud([host("a", **ONE_CPU), host("b", **ONE_CPU)], [vm("who", None, on="a"), vm("r", "web", on="b")])
     answer = plan(snapshot, [vm("n", "spin")])
     assert {(step.pair.first, step.pair.second) for step in answer.steps} <= {("spin", "web")}
-    assert answer.notes == ("who names no workload: what nobody can start anew cannot be measured beside others.",)
+    (note,) = answer.notes
+    assert note.startswith("who names no workload: ")
 
 
 def test_only_the_wanted_pinnings_are_measured() -> None:

@@ -219,7 +219,7 @@ def test_an_instance_that_cannot_be_is_left_out_with_a_sentence_and_the_others_a
     world = World()
     found = world.hear(announcement("kvm01", vm("web-1"), vm("web-1"), vm("web-2", vcpus=10**9), vm("web-3")))
     assert found.new == ("web-1", "web-3")
-    assert [note[:20] for note in found.notes] == ["web-1 is told twice", "instance web-2: vcpu"]
+    assert [note[:20] for note in found.notes] == ["web-1 is reported tw", "instance web-2: vcpu"]
 
 
 def _pins(*cpus: tuple[int, ...]) -> Mapping[str, Any]:

@@ -283,7 +283,7 @@ def test_whose_limit_nobody_can_keep_is_refused_for_that() -> None:
     cloud = snapshot((host("h1", 1),), vm("r1", on="h1", min_throughput_ratio=1.0))
     (why,) = assigned(cloud, "admit", vm("n1")).refused["n1"]
     assert why.code in {"limit.newcomer", "limit.neighbour"}
-    assert "of its speed alone" in why.reason
+    assert "of its uncontended speed" in why.reason
 
 
 def test_hosts_without_fresh_data_and_disabled_ones_take_nobody() -> None:

@@ -19,7 +19,7 @@ def test_a_model_that_fails_on_the_way_leaves_the_whole_plan_to_the_prior(times:
     asked = PlanRequest(instances=(vm("n1"), vm("n2", "bulk")))
     found, alone = plan(cloud(hosts=HOSTS), asked, predictor=FailsLater(times)), plan(cloud(hosts=HOSTS), asked)
     assert (found.model_version, found.degraded) == ("prior", True)
-    assert "Model m-1 failed (RuntimeError: broken); the queueing prior answered instead." in found.notes
+    assert "Model m-1 failed (RuntimeError: broken); the analytic model answered instead." in found.notes
     assert (found.steps, found.after) == (alone.steps, alone.after)
 
 

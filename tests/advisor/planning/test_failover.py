@@ -48,7 +48,7 @@ FULL = cloud(*(vm(f"r{at}", on=f"h{at % 2}", memory_mb=1000, load=0.05) for at i
 def test_where_not_even_now_everybody_has_a_host_that_is_said() -> None:
     answer = capacity(FULL, PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1))
     assert answer.spare and (answer.spare.fit, answer.spare.too_many) == (None, 0)
-    assert "not even who is there now is known to find a host: if h" in answer.reserve
+    assert "the search finds no hosts for the present instances: if h" in answer.reserve
 
 
 def test_hosts_without_the_label_fail_alone_and_an_empty_one_takes_its_room_with_it() -> None:
@@ -91,4 +91,4 @@ def test_a_failure_that_was_not_tried_to_the_end_is_no_reason(monkeypatch: pytes
     answer = capacity(FULL, PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1, time_limit_s=3.0))
     assert answer.spare and answer.spare.fit is None
     assert answer.spare.in_the_way == "the time limit was reached before all failures were tried"
-    assert answer.reserve.startswith("Whether those who are there now have a host when any host fails is not known: ")
+    assert answer.reserve.startswith("Whether the present instances have a host when any host fails is not known: ")

@@ -75,7 +75,7 @@ def test_a_move_is_not_said_to_help_the_worst_off_where_it_brings_others_within_
     worst = [sums.worst for sums in (answer.sums_before, answer.sums_after) if sums]
     for step in answer.steps:
         assert step.gain and step.gain.expected > worst[1] - worst[0]
-        assert step.why.startswith(f"takes {step.gain.expected:.2f} of harm from the instances on both hosts and ")
+        assert step.why.startswith(f"reduces the loss of the instances on both hosts by {step.gain.expected:.2f} and ")
     assert answer.steps
 
 
@@ -96,7 +96,7 @@ def test_who_goes_round_is_told_to_come_from_where_it_was(kind: str) -> None:
     last = steps.steps_forward(context, scheduled)[-1]
     assert (last.instance, last.source) == ("b", "h3")
     first = "h2 is to be emptied" if kind == "evacuate" else "leaves h2, so that fewer hosts are needed"
-    assert last.why == f"{first} and b keeps 1.00 of its speed alone on h1 (on h2: 1.00)"
+    assert last.why == f"{first} and b runs at 100 % of its uncontended speed on h1 (on h2: 100 %)"
 
 
 def test_a_neighbour_whose_limit_would_break_is_named_as_the_one_that_is_there() -> None:
@@ -111,7 +111,7 @@ def test_each_of_those_alike_is_told_of_itself() -> None:
     answer = plan(cloud(hosts=(host("h1", pcpus=1),)), PlanRequest(instances=(vm("n1"), vm("n2"), vm("n3"))))
     reasons = [step.rejected[0].reason for step in answer.steps if step.host is None]
     assert len(reasons) == 2
-    assert all(one.startswith("it would keep 0.50 of its speed alone") for one in reasons)
+    assert all(one.startswith("it would run at 50 % of its uncontended speed") for one in reasons)
 
 
 def test_no_host_is_said_to_refuse_that_was_not_looked_at() -> None:

@@ -137,7 +137,7 @@ def test_capacity_is_what_predictions_let_in_between_lower_bounds_and_sizes() ->
     answer = capacity(cloud(hosts=HOSTS[:1]), PlanRequest(kind="capacity", instances=(vm("n"),)))
     assert answer.by_rule == 8  # memory: 8 of 1 GB
     assert 0 < answer.fit_lower <= answer.fit < answer.by_rule
-    assert "of its speed alone" in answer.first_refusal
+    assert "of its uncontended speed" in answer.first_refusal
     admitted = tuple(vm(f"n{number}") for number in range(answer.fit + 1))
     steps = plan(cloud(hosts=HOSTS[:1]), PlanRequest(instances=admitted)).steps
     assert [one.host for one in steps].count(None) == 1

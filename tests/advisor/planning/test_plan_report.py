@@ -110,7 +110,7 @@ def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_plac
         "1 of 2 instances can be placed.",
         "shop-7 goes to h1.",
         "huge-1 finds no host: too little memory free on 2 hosts and no fresh data on 1 host.",
-        "Now and after the plan the worst-off instance is bulk-1 on h2, predicted to reach 60 % of what it does",
+        "Now and after the plan the most affected instance is bulk-1 on h2, predicted to run at 60 % of its",
         "1 of the 2 instances that stay where they are loses 1 percentage point or more, db-1 on h1 the most, "
         "from 95 % to 70 %.",
         "Predicted below their limit after the plan: db-1 and bulk-1.",
@@ -213,11 +213,11 @@ OTHERS = (Variant("now", FINE), Variant("without h1", replace(FINE, worst=0.7)))
         ),
         (
             {"kind": "capacity"}, {"capacity": FULL},
-            "12 more of this mix fit with everybody within the limit; the cloud is full in 5 months.",
+            "12 more of this mix fit with every instance within its limit; the cloud is full in 5 months.",
         ),
         (
             {"kind": "what_if"}, {"variants": OTHERS, "search": ALREADY_FINE},
-            "The worst-off would reach 70 % instead of 90 % of what it does alone.",
+            "The most affected instance would run at 70 % instead of 90 % of its uncontended speed.",
         ),
         (
             {"kind": "right_size"}, {"steps": (replace(MOVE, action="resize", vcpus=1),)},

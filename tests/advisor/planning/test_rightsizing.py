@@ -68,7 +68,7 @@ def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
     answer = plan(cloud(*there, hosts=HOSTS), PlanRequest(kind="right_size", keep_ratio=0.1), used)
     assert {step.instance: step.vcpus for step in answer.steps} == {"web-1": 1, "web-2": 1, "db-1": 1}
     why = {step.instance: step.why for step in answer.steps}
-    assert "at a risk to want more in 0 % of the time" in why["web-1"]
+    assert "at a risk of contention in 0 % of the time" in why["web-1"]
     db, web = answer.sizing
     assert (db.name, db.instances, db.saved, db.short) == ("db", 1, 7, 0.0)
     assert (web.name, web.instances, web.vcpus, web.vcpus_then, web.riskiest) == ("web", 2, 8, 2, "web-2")
@@ -76,7 +76,7 @@ def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
     assert web.busiest == pytest.approx(0.2, abs=0.01)
     assert headline(answer) == (
         "3 instances should get another size: that saves 13 of their 16 vCPUs. "
-        f"At most risk is web-2, short of CPU in {time_share(web.short)} of the time."
+        f"At most risk is web-2, contended in {time_share(web.short)} of the time."
     )
     read = plan_from_json(PlanAnswer.of(answer).model_dump(mode="json"), answer.request).sizing
     assert [(one.name, one.saved, one.riskiest) for one in read] == [("db", 7, db.riskiest), ("web", 6, "web-2")]

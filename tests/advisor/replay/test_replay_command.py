@@ -83,7 +83,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("hosts: []\n", "type.yaml has 0 hosts; the type of all hosts is told by exactly one"),
+        ("hosts: []\n", "type.yaml has 0 hosts; exactly one describes the type of all hosts"),
         (TYPE.replace("{id: any,", "{id: any, enabled: false,"), "type.yaml: host any is disabled"),
     ],
 )

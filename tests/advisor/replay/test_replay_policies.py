@@ -245,7 +245,7 @@ def test_figures_add_up(found: Replay) -> None:
     assert found.times_s[0] == 1200
     said = ("no model has a part", "nothing was measured on hosts", "Against first fit", "of the first of 2 seeds")
     assert all(words in found.conclusion for words in said)
-    assert "cotenant may move residents every 0.5 hours; the others move nobody." in found.assumptions
+    assert "cotenant may move residents every 0.5 hours; the others move none." in found.assumptions
 
 
 def test_the_same_question_has_the_same_answer_and_shards_are_clouds_of_their_own(found: Replay) -> None:

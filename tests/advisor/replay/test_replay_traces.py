@@ -130,7 +130,7 @@ def test_a_damaged_cell_is_refused_or_kept_as_it_is(
         ([row(colour="red")], "column 'colour' is none of instance, time_s"),
         ([{"instance": "a", "time_s": 0}], "exactly one of cpu_percent and cpu_mhz is needed"),
         ([{"instance": "a", "time_s": 0, "cpu_mhz": 5}], "column capacity_mhz (what cpu_mhz is a part of) is missing"),
-        ([row(), row(step=1e-6)], "everybody is there for less than 0.0001 of a step of 300 s; choose shorter steps"),
+        ([row(), row(step=1e-6)], "no instance lasts for 0.0001 of a step of 300 s; choose shorter steps"),
         ([row(), row(step=1e8)], "more than 20,000,000 cells; choose longer steps or fewer instances"),
     ],
 )  # fmt: skip

@@ -142,7 +142,7 @@ def test_what_was_asked_and_where_it_went_is_counted_and_told_stands_beside_obse
     assert best.others == pytest.approx(cloud.mean_of(others), abs=0.01)
     (least,) = {one.group for one in found.beside}
     assert least == 2
-    assert all(one.lower is None and "too few to tell" in one.text for one in found.beside)
+    assert all(one.lower is None and "too few for a comparison" in one.text for one in found.beside)
     with pytest.raises(InvalidInput, match="90m, 24h or 7d"):
         cloud.advisor.outcomes.worth(since="soon")
 

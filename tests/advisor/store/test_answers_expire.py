@@ -80,7 +80,7 @@ def test_old_plans_go(database: Database, keeper: Retention) -> None:
 def test_an_answer_is_stored_in_a_fraction_of_its_text_and_one_in_plain_text_is_read_as_ever(
     database: Database,
 ) -> None:
-    texts = tuple(f"Nothing that was tried on h{number} keeps every limit." for number in range(300))
+    texts = tuple(f"No setting that was tried on h{number} meets every limit." for number in range(300))
     whole = replace(answer("r1"), notes=texts)
     table = recommendations.recommendations
     with database.write() as connection:
