@@ -9,7 +9,7 @@ from typing import Literal
 from advisor.domain.answers import Band, Recommendation
 from profiler.observed import Colocation
 
-AnsweredAs = Literal["all", "real", "told"]  # every answer, those that were no dry run, those with an outcome
+AnsweredAs = Literal["all", "real", "reported"]  # every answer, those that were no dry run, those with an outcome
 
 
 @dataclass(frozen=True, slots=True)

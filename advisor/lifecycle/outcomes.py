@@ -12,13 +12,13 @@ from advisor.store.recommendations import RecordedOutcome
 def page(connection: Connection, which: AnsweredAs, *, cursor: str | None, limit: int) -> Page[RecommendationOutcome]:
     """Answers with their outcomes, newest first."""
     answers = recommendations.list_with_outcomes(
-        connection, told=which == "told", real=which == "real", cursor=cursor, limit=limit
+        connection, told=which == "reported", real=which == "real", cursor=cursor, limit=limit
     )
     return Page(tuple(beside(*item) for item in answers.items), answers.next_cursor)
 
 
 def beside(answer: Recommendation, outcome: RecordedOutcome | None) -> RecommendationOutcome:
-    """An answer and its outcome, instance by instance: the newcomer first, then as it was told."""
+    """An answer and its outcome, instance by instance: the new VM first, then as it was reported."""
     if outcome is None:
         return RecommendationOutcome(answer)
     placed = next((candidate for candidate in answer.candidates if candidate.host == outcome.host), None)

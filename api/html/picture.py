@@ -14,6 +14,7 @@ from advisor.domain import (
     PredictedVsObserved,
     latency_in_words,
     short_of_cpu,
+    speed,
     time_part,
 )
 from advisor.rounding import SLACK
@@ -61,11 +62,11 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Interv
     """What happens to one instance, ready to be drawn; `limit` is the lowest ratio that it accepts, None = any."""
     band = effect.throughput_ratio
     before = effect.before.expected if effect.before else None
-    words = f"expected {band.expected:.2f} of its own speed, between {band.lower:.2f} and {band.upper:.2f}"
+    words = f"expected at {speed(band.expected)}, between {100 * band.lower:.0f} and {100 * band.upper:.0f} %"
     if before is not None:
-        words += f", before {before:.2f}"
+        words += f", before {100 * before:.0f} %"
     if limit is not None:
-        words += f", limit {limit:.2f}"
+        words += f", limit {100 * limit:.0f} %"
     return IntervalRow(
         name=effect.instance,
         newcomer=newcomer,

@@ -63,8 +63,9 @@ def memory(promised_mb: float, memory_mb: float) -> Bar:
 
 
 def kept(share: float, level: str) -> Bar:
-    """What an instance keeps of its own speed."""
-    return Bar("Keeps", level, _length(share), f"{share:.2f}", f"keeps {share:.2f} of its own speed")
+    """At what part of its uncontended speed an instance runs."""
+    text = f"runs at {100 * share:.0f} % of its uncontended speed"
+    return Bar("Relative throughput", level, _length(share), f"{share:.2f}", text)
 
 
 def _length(value: float) -> float:

@@ -15,7 +15,7 @@ from profiler.metrics import EIGHT
 MOST_LINES = 6  # as many as can be told apart by colour and dashes
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 316.0, 8.0, 84.0  # of the lines, as charts.html draws the axes
 SHARE = "share"
-_TITLES = {"cpu": "CPU", SHARE: "Got of the CPU time that it wanted"}
+_TITLES = {"cpu": "CPU", SHARE: "CPU delivered"}
 _SHARE_HELP = (
     "Run over run and wait, as measured; the thin line is what is predicted now. Time for which its own cap holds an "
     "instance back counts as waiting."

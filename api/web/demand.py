@@ -65,7 +65,7 @@ def _counted(demand: Demand, expected: Demand, *, contradicted: bool) -> str:
     if mean == other:
         return ""
     if contradicted and demand.resource == "cpu":
-        return f"Answers count with {other} {unit}, as measured since its host contradicts what was predicted."
+        return f"Answers count with {other} {unit}, as measured during the anomaly on its host."
     doubt = f" ± {expected.doubt:.2g}" if expected.doubt else ""
     hours = sum(count > 0 for count in demand.seen_hours)
     if hours == 24:  # of a day: each was seen, but not long enough

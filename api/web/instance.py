@@ -107,8 +107,8 @@ def _alarm(histories: Histories, detail: HostDetail | None, it: Instance) -> str
     if share > expected - ALARMING:
         return ""
     return (
-        f"It got {share:.2f} of the CPU time that it wanted in this time, and {expected:.2f} is predicted: something "
-        "holds it back that is not known here, such as a cap of its own, or work on the host that nobody told of."
+        f"CPU delivered was {100 * share:.0f} % of demand in this time, and {100 * expected:.0f} % is predicted: it is "
+        "held back by something that the inventory does not show, such as a cap of its own or other work on the host."
     )
 
 

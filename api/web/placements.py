@@ -21,7 +21,7 @@ _LAST = 100  # answers with an outcome, of which the share inside is taken
 def listing(request: Request, outcomes: OutcomeDep, which: AnsweredAs = "real", cursor: Cursor = None) -> HTMLResponse:
     """Answers, newest first, predicted beside observed where an outcome was reported."""
     answers = outcomes.page(which=which, cursor=cursor, limit=_ROWS)
-    reported = outcomes.page(which="told", limit=_LAST)
+    reported = outcomes.page(which="reported", limit=_LAST)
     return page(
         request,
         "placements.html",

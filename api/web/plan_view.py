@@ -111,7 +111,7 @@ def _marks(ratios: Sequence[float]) -> tuple[float, ...]:
 def _in_words(ratios: Sequence[float]) -> str:
     if not ratios:
         return "empty"
-    return f"{len(ratios)} instance{'s' if len(ratios) > 1 else ''}, the worst-off at {min(ratios):.2f}"
+    return f"{len(ratios)} instance{'s' if len(ratios) > 1 else ''}, the most affected at {100 * min(ratios):.0f} %"
 
 
 def _sum(name: str, title: str, before: float, after: float) -> SumRow:

@@ -48,7 +48,7 @@ def _cell(now: HostNow) -> Cell:
     if worst is None:
         words += ", empty"
     else:
-        words += f"; worst off is {worst.instance.id}, which keeps {worst.expected:.2f}"
+        words += f"; most affected: {worst.instance.id}, at {100 * worst.expected:.0f} % of its uncontended speed"
         words += f"; more than the size is known of {now.known} of {count}"
     return Cell(
         now.host.id,

@@ -26,8 +26,8 @@ _LIMIT = re.compile(
 )
 _WORDS = (  # field, text to insert, its meaning
     ("like", "like ", "as an instance that is there"),
-    ("max_time_short", "short at most 1 %", "of the time less CPU than it wants"),
-    ("min_throughput_ratio", "keep at least 90 %", "of the speed that it has alone"),
+    ("max_time_short", "short at most 1 %", "contended for at most 1 % of the time"),
+    ("min_throughput_ratio", "keep at least 90 %", "of its uncontended speed"),
     ("service", "latency", "what it is sensitive to"),
     ("service", "throughput", "what it is sensitive to"),
     ("exclusive", "alone", "a host for itself"),

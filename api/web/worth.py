@@ -15,7 +15,7 @@ from api.routes.common import OutcomeDep
 from api.routes.instances import Since
 
 _LEAST_SCALE = 0.01  # of a share: the picture of differences reaches at least so far
-_WHO = {"newcomer": "Who was placed", "residents": "Who was there before"}
+_WHO = {"newcomer": "Placed as advised", "residents": "Residents before it"}
 
 
 @dataclass(frozen=True, slots=True)

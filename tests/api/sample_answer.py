@@ -51,8 +51,10 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         ),
     )
     reasons = (
-        Reason("driver_domain", 0.6, f"The driver domain costs the worst-off up to 7%, most of all with {hostile}."),
-        Reason("nic", 0.4, "The network link costs the worst-off up to 4%."),
+        Reason(
+            "driver_domain", 0.6, f"The driver domain costs the most affected up to 7%, most of all with {hostile}."
+        ),
+        Reason("nic", 0.4, "The network link costs the most affected up to 4%."),
         Reason("comparison", 0.0, "h1 and h2 are tied: their difference (+0.005) lies inside the uncertainty."),
     )
     twice, capped = IsolationSettings(weight=512), IsolationSettings(cap_percent=60.0)

@@ -110,7 +110,7 @@ def test_where_prints_ranked_hosts_then_rejected_ones_then_who_answered() -> Non
 def test_where_gives_reasons_and_commands_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.cli.ask.offline.where", lambda _, request, **__: answer(request))
     result = run("where", CLOUD, "--instance", "shop.yaml", "--explain", "--commands")
-    assert "Why h1:\n  The driver domain costs the worst-off up to 7%" in result.stdout
+    assert "Why h1:\n  The driver domain costs the most affected up to 7%" in result.stdout
     assert "  xl vcpu-pin shop-7 0 2\n    undo: xl vcpu-pin shop-7 0 all\n" in result.stdout
     assert "Commands for h2, each with its undo; nothing was run:\n  none needed\n" in result.stdout
     assert "pin 0:2|1:3, cap 150 %, weight 512 (2 x default), shared 200 Mbit/s, disk 40 MB/s" in result.stdout

@@ -138,7 +138,7 @@ def test_a_filter_that_makes_no_sense_is_told_beside_its_field(pages: Client) ->
         ("/cloud?name=a&name=b", "name is given 2 times, once is taken"),
         ("/cloud?what=%3Cb%3E", "there is no query parameter 'what'"),
         ("/instances/shop-3?since=", "since: Input should be '1h', '24h', '7d' or '30d'"),
-        ("/placements?which=mine", "which: Input should be 'all', 'real' or 'told'"),
+        ("/placements?which=mine", "which: Input should be 'all', 'real' or 'reported'"),
         ("/models/prior/confirm?change=burn", "change: Input should be 'activate', 'shadow' or 'rollback'"),
         ("/plans?kind=evict", "kind: Input should be 'admit'"),
         ("/plans/new?kind=evict", "kind 'evict' is none of admit"),
@@ -363,8 +363,8 @@ def test_an_instance_that_gets_much_less_than_is_predicted_has_an_alarm(measured
         client = bent_client(measured, settings, telemetry={"histories": lambda **_: histories})
         return Page(client.page(f"/instances/{name}").text).text
 
-    assert "It got 0.10 of the CPU time that it wanted" in text(0.1)
-    assert "of the CPU time that it wanted in this time" not in text(1.0)
+    assert "CPU delivered was 10 % of demand in this time" in text(0.1)
+    assert "of demand in this time" not in text(1.0)
 
 
 def test_samples_that_come_seldom_are_joined_and_one_between_two_gaps_is_a_dot() -> None:

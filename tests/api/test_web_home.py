@@ -97,7 +97,8 @@ def test_a_column_is_as_high_as_busy_times_and_as_red_as_the_worst_off() -> None
         ("0/1", "none"),
     ]
     assert found[1].words == (
-        "h2: 50 % of the CPUs at busy times; worst off is a, which keeps 0.99; more than the size is known of 1 of 2"
+        "h2: 50 % of the CPUs at busy times; most affected: a, at 99 % of its uncontended speed; "
+        "more than the size is known of 1 of 2"
     )
 
 

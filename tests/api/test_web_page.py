@@ -40,7 +40,7 @@ def _page(advisor: Advisor, settings: Settings, place: Callable[..., Any], path:
 
 def test_before_a_question_the_page_says_what_it_is_for(client: Client) -> None:
     page = Page(client.page("/").text)
-    assert "Every host that can take it is ranked by what would happen to everybody there" in page.text
+    assert "Every host that can take it is ranked by the effect on all instances there" in page.text
     assert [one["value"] for one in page.all("option")][:2] == ["batch-1", "batch-2"]
 
 
@@ -59,7 +59,7 @@ def test_a_new_instance_is_ranked_with_everybody_and_with_reasons_for_refusals(c
     assert re.search(r"Put shop-7 on h\d \.", page.text)
     assert "batch-1" in page.text
     assert "the host is disabled host.disabled" in page.text
-    assert "queueing prior, no learned model" in page.text
+    assert "analytic model, no learned model" in page.text
 
 
 @pytest.mark.parametrize(("name", "here"), [("shop-3", "h1"), ("batch-1", "h2")])  # the best host, and one tied with it
@@ -197,15 +197,15 @@ def test_everything_an_answer_can_have_is_shown(advisor: Advisor, settings: Sett
     _, page = _page(advisor, settings, answer)
     for words in (
         "Put shop-7 on h1",
-        "keeps 95 % of its own speed (89–100 %)",
-        "the worst-off neighbour, shop-3, keeps 84 %",
+        "runs at 95 % of its uncontended speed (89–100 %)",
+        "the most affected neighbour, shop-3, at 84 %",
         "Within the uncertainty it is the same on h2",
         "Answered by m-1",
         "Trained on measured data",
         "Data age 2 min",
         "tied with h2",
         "outside training data",
-        "The driver domain costs the worst-off up to 7%",
+        "The driver domain costs the most affected up to 7%",
         "driver domain, 60 % of the loss",
         "0 → 2, 1 → 3",
         "150 % (100 = one CPU)",
@@ -220,7 +220,7 @@ def test_everything_an_answer_can_have_is_shown(advisor: Advisor, settings: Sett
         assert words in page.text, words
     assert page.text.index("tc class del") < page.text.index("xl vcpu-pin shop-7 0 all"), "undo runs backwards"
     marked = [one["aria-label"] for one in page.all("svg") if "bad" in str(one["class"])]
-    assert marked == ["expected 0.84 of its own speed, between 0.78 and 0.89, before 0.96, limit 0.90"]
+    assert marked == ["expected at 84 % of its uncontended speed, between 78 and 89 %, before 96 %, limit 90 %"]
     assert "below its limit" in page.text, "the cloud says that shop-3 accepts no less than 0.9"
 
 

@@ -242,7 +242,7 @@ def _listening(advisor: Advisor, settings: Settings, demonstration: str = "") ->
 
 def pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
     """Every page of the small service as a name and a path."""
-    told = advisor.outcomes.page(which="told", limit=1).items[0].recommendation.id
+    told = advisor.outcomes.page(which="reported", limit=1).items[0].recommendation.id
     made = {entry.kind: entry.id for entry in advisor.plans.page().items}
     return (
         ("where", "/"),
