@@ -45,7 +45,7 @@ class Settings(BaseSettings):
         2.0,
         gt=0,
         description="most seconds that a question or page waits for a thread, five times as many where the database is "
-        "waited for: whose turn is expected later is refused at once with 503 and Retry-After",
+        "waited for: one whose turn is expected later is refused at once with 503 and Retry-After",
     )
     extender_s: float = Field(
         0.25,

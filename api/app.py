@@ -249,7 +249,7 @@ ROUTES: tuple[Route, ...] = (
 ABOUT: Mapping[str, Any] = {
     "title": "Cotenant",
     "version": version("cotenant"),
-    "summary": "Where should this VM go, so that nobody on that host suffers?",
+    "summary": "Where should this VM go, so that no VM on that host suffers?",
     "license_info": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
 

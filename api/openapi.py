@@ -22,7 +22,7 @@ _SCHEMES: dict[str, dict[str, str]] = {
         "type": "apiKey",
         "in": "header",
         "name": "X-Auth-Token",
-        "description": "a token of OpenStack's Keystone, where the service is told of one",
+        "description": "a token of OpenStack's Keystone, where the service is configured with one",
     },
 }
 _WITH_BODY = (408, 413, 415, 507)
@@ -103,7 +103,7 @@ def complete(routes: Sequence[BaseRoute], **about: Any) -> dict[str, Any]:
         **about,
         routes=routes,
         tags=[
-            {"name": "questions", "description": "where should this go, and what would it do to whom"},
+            {"name": "questions", "description": "where a VM should go, and its effect on the others"},
             {"name": "inventory", "description": "hosts, instances and workloads as the service knows them"},
             {"name": "observations", "description": "what was measured"},
             {"name": "models", "description": "learned models"},

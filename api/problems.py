@@ -98,7 +98,7 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
         "conflict.generation", 409, "Stale generation", "Read the current generation, merge, and send it again."
     ),
     PreconditionFailed: Kind(
-        "precondition.failed", 412, "Precondition failed", "Read it again; somebody else has changed it."
+        "precondition.failed", 412, "Precondition failed", "Read it again; another client has changed it."
     ),
     KeyReused: Kind(
         "idempotency.reused", 422, "Idempotency key reused", "Give each question a key of its own, and a retry its key."
@@ -165,7 +165,7 @@ OF_STATUS: Mapping[int, Kind] = {
             "Whoever runs the service makes one with `cotenant token create`.",
         ),
         Kind("auth.forbidden", 403, "Not allowed", "Ask with a token of the scope that is named."),
-        Kind("route.unknown", 404, "Unknown path", "See /docs for what there is."),
+        Kind("route.unknown", 404, "Unknown path", "See /docs for the paths of this service."),
         Kind("method.not_allowed", 405, "Method not allowed", "See the Allow header."),
         Kind("request.slow", 408, "Slow request", "Send the whole body without long pauses."),
         Kind("input.too_large", 413, "Request too large", "Send it in smaller parts."),

@@ -32,8 +32,8 @@ def require_loopback(host: str) -> None:
     """InvalidInput for an address where others could reach a service without a token; it says what to do."""
     if not is_loopback(host):
         raise InvalidInput(
-            f"refusing to listen on {host}: no token is configured, so anybody who reaches it could change the "
-            "inventory; make one with `cotenant token create`, or listen on 127.0.0.1 or [::1]",
+            f"refusing to listen on {host}: no token is configured, so any client that reaches it could change "
+            "the inventory; make one with `cotenant token create`, or listen on 127.0.0.1 or [::1]",
             field="listen",
         )
 

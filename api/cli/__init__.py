@@ -32,13 +32,13 @@ COMMANDS = (
     Listed(
         "report",
         "api.cli.report:report",
-        "Write a report of the whole cloud: hosts, pressure, who is worst off, how old the data are, "
+        "Write a report of the whole cloud: hosts, pressure, the most affected instances, how old the data are, "
         "what a plan would do.",
     ),
     Listed(
         "worth",
         "api.cli.worth:worth",
-        "Say what the advice was worth: followed or not, predicted against measured, beside others alike.",
+        "Say what effect the advice had: followed or not, predicted against measured, beside similar instances.",
     ),
     Listed(
         "probe-plan",
@@ -47,7 +47,9 @@ COMMANDS = (
     ),
     Listed("replay", "api.cli.replay:replay", "Replay a trace of real demand through placement policies."),
     Listed("profile", "api.cli.measure:profile", "Profile an instance from its samples, phase by phase."),
-    Listed("slowing", "api.cli.slowing:slowing", "Say who slows whom on a host, predicted beside measured."),
+    Listed(
+        "slowing", "api.cli.slowing:slowing", "Say which instances of a host slow which, predicted beside measured."
+    ),
     Listed(
         "obtained",
         "api.cli.obtained:obtained",
@@ -69,16 +71,16 @@ COMMANDS = (
         "Say what is wrong now: hosts without measurements, instances that get little of their CPU time, anomalies.",
     ),
     Listed("schema", "api.cli.schema:schema", "Print the JSON Schema of what a command prints with --json."),
-    Listed("audit", "api.cli.tokens:show_audit", "Show who changed or was told what, newest first."),
+    Listed("audit", "api.cli.tokens:show_audit", "Show changes and refused requests by user, newest first."),
     Listed("plans", "api.cli.plans:plans", "Plans that the service made: the list, and one of them with its age."),
     Listed("models", "api.cli.registry:models", "The registry of learned models: which answers, which may, which did."),
     Listed("db", "api.cli.data:db", "Administration of the database."),
-    Listed("token", "api.cli.tokens:tokens", "Who may ask: tokens of the REST service."),
+    Listed("token", "api.cli.tokens:tokens", "Tokens of the REST service."),
 )
 
 
 class Cotenant(LazyGroup):
-    """The root of all commands; what the advisor refuses is told in one sentence."""
+    """The root of all commands; what the advisor refuses is shown in one sentence."""
 
     listed: ClassVar[Sequence[Listed]] = COMMANDS
     program: ClassVar[str] = "cotenant"
@@ -98,7 +100,7 @@ class Cotenant(LazyGroup):
 app = typer.Typer(
     name="cotenant",
     cls=Cotenant,
-    help="Where should this VM go, and with which settings, so that nobody on that host suffers?\n\n"
+    help="Where should this VM go, and with which settings, so that no VM on that host suffers?\n\n"
     "Settings come from COTENANT_* variables; options win. Exit codes: 0 done, 1 failed, 2 wrong usage or input, "
     "3 no host for it.",
     no_args_is_help=True,

@@ -30,7 +30,7 @@ from profiler.observed import DEFAULT_WEIGHT
 AS_IS = "as is"
 NOTICED = 0.02  # of the relative throughput: a smaller gain is not why an instance moves
 MANY = 20  # rejected hosts, from which on they are counted and not listed
-HEADERS = ("rank", "host", "score", "newcomer (range)", "worst neighbour", "short of CPU", "settings", "tied with")
+HEADERS = ("rank", "host", "score", "new VM (range)", "most affected", "contended", "settings", "tied with")
 
 
 def show_answer(answer: Recommendation, *, explain: bool, commands: bool) -> None:
@@ -107,7 +107,7 @@ def _change_of_worst(present: Candidate, best: Candidate) -> str:
     gain = best.newcomer.throughput_ratio.expected - present.newcomer.throughput_ratio.expected
     if gain >= NOTICED or not present.neighbours:
         return ""
-    there = f"{worst_neighbour(best)} there" if best.neighbours else f"nobody else on {best.host}"
+    there = f"{worst_neighbour(best)} there" if best.neighbours else f"no other on {best.host}"
     return f"most affected neighbour {worst_neighbour(present)} now, {there}"
 
 
@@ -124,7 +124,7 @@ def _show_rejected(rejected: Sequence[Rejection], *, everyone: bool) -> None:
     first = {host.code: host for host in reversed(rejected)}
     counts = Counter(host.code for host in rejected).most_common()
     rows = [(count, code, f"{first[code].host}: {first[code].reason}") for code, count in counts]
-    print_table(("rejected", "code", "for example (--explain tells all)"), rows, right=(0,))
+    print_table(("rejected", "code", "for example (--explain shows all)"), rows, right=(0,))
 
 
 def _row(candidate: Candidate, *, unpins: bool = False) -> tuple[object, ...]:
@@ -269,5 +269,5 @@ def model_line(version: str, origin: str, *, degraded: bool = False, effects: It
         middle = sorted(one.support for one in known)[len(known) // 2]
         line += f", with a support of {middle:.0%} in the middle."
     if origin == "prior":
-        line = "Answered by the queueing prior; no learned model was used."
+        line = "Answered by the analytic model; no learned model was used."
     return f"{line} Degraded: the learned model failed." if degraded else line

@@ -51,8 +51,8 @@ def where(
         str | None,
         typer.Option(
             metavar="FILE_OR_NAME",
-            help="YAML file with one instance, or the name of one in the inventory, of which is said how it "
-            "fares as it stands, and which host or settings are better.",
+            help="YAML file with one instance, or the name of one in the inventory, which is examined where "
+            "it is, with better hosts or settings.",
         ),
     ] = None,
     like: Annotated[

@@ -103,4 +103,4 @@ def _tell(learned: MonitoringHistory, changed: Sequence[str], *, dry_run: bool) 
     for sentence in learned.failed[:MOST_TOLD]:
         say(f"Not read: {sentence}.")
     if len(learned.failed) > MOST_TOLD:
-        say(f"And {len(learned.failed) - MOST_TOLD} more that were not read (--json tells all).")
+        say(f"And {len(learned.failed) - MOST_TOLD} more that were not read (--json shows all).")

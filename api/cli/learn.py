@@ -44,7 +44,7 @@ def train(
         typer.Option(
             "--auto",
             help="With --from-telemetry: activate what the gate lets pass, and first roll the active model back "
-            "where windows showed it to be worse than the prior.",
+            "where windows showed it to be worse than the analytic model.",
         ),
     ] = False,
     cluster: Cluster = None,

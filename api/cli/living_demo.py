@@ -119,7 +119,7 @@ class NewestSamples:
         return "  ".join(f"{host} {percent:.0f} %" for host, percent in busy.items())
 
     def worst(self) -> str:
-        """Who gets least of what it wants."""
+        """The most affected instance: the least CPU delivered, as a part of its demand."""
         got = []
         for host, there in self.used.items():
             for name, used in there.items():
@@ -127,9 +127,9 @@ class NewestSamples:
                 if wanted > 1:  # percent of a CPU: of less it does not matter
                     got.append((used / wanted, name, host))
         if not got:
-            return "nobody is busy"
+            return "no instance is busy"
         share, name, host = min(got)
-        return f"worst off: {name} on {host} gets {100 * share:.0f} % of the CPU time that it wants"
+        return f"most affected: {name} on {host}, CPU delivered {100 * share:.0f} % of demand"
 
 
 class Feeder:
@@ -168,7 +168,7 @@ class Feeder:
         except (AdvisorError, OSError, ValueError, KeyError, EOFError) as error:
             if getattr(error.__cause__, "kind", "") in {"refused", "connection", "protocol", "closed"}:
                 return  # the service, which is this very process, is ending
-            self.trouble = f"the cloud is not told any more: {error}"
+            self.trouble = f"the feed of the demo ended: {error}"
         if not self._stopping.is_set():
             os.kill(os.getpid(), signal.SIGTERM)  # nothing moves any more: the service ends as if somebody had told it
 
@@ -217,14 +217,14 @@ class Feeder:
             lap_s += _DAY_S / self._day.faster
 
     def _tell(self) -> None:
-        """Say how things are, and where a newcomer should go now."""
+        """Say how things are, and where a new VM should go now."""
         self._told_s = time.monotonic()
         question = {"instance": NEWCOMER, "limit": 1, "dry_run": True}
         best = self._post("placements", question)["candidates"][:1]
         answer = best[0]["host"] if best else "no host"
         before, self._answer = self._answer, answer
         instead = f" (before: {before})" if before not in {"", answer} else ""
-        where = f"a newcomer with {NEWCOMER['vcpus']} vCPU should go to {answer}{instead}"
+        where = f"a new VM with {NEWCOMER['vcpus']} vCPU should go to {answer}{instead}"
         say(f"{self._clock():%H:%M}  {self._seen.hosts()}; {self._seen.worst()}; {where}")
 
 

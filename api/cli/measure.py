@@ -97,7 +97,9 @@ def profile(
     _show(measured, [each for each in measured.phases if phase in {None, each.number}])
     if stored:
         where = f" on platform {stored.platform}" if stored.platform else ""
-        say(f"Stored as workload {stored.name}{where}, origin {stored.origin}; no instance was told to run it.")
+        say(
+            f"Stored as workload {stored.name}{where}, origin {stored.origin}; the workload of no instance was changed."
+        )
     if picture:
         say(f"Picture written to {picture}.")
 

@@ -124,7 +124,7 @@ class _Round:
             say(f"{at} Nothing is planned: {self.waits}.")
             return
         if self.plan is None:
-            say(f"{at} Nothing is planned: nobody may be moved.")
+            say(f"{at} Nothing is planned: no instance may be moved.")
         else:
             say(f"{at} Plan {self.plan.id}: {_moves(len(self.moves))}; {_standing(self.plan)}.")
             for note in self.plan.notes:
@@ -139,7 +139,7 @@ class _Round:
         for name, why in sorted(self.stay.items())[:MOST_TOLD]:
             say(f"  stays: {name}: {why}")
         if len(self.stay) > MOST_TOLD:
-            say(f"  and {len(self.stay) - MOST_TOLD} more stay (--json tells all)")
+            say(f"  and {len(self.stay) - MOST_TOLD} more stay (--json shows all)")
         if self.moves and not self.apply:
             say("Nothing was moved; --apply moves them, one at a time.")
 
@@ -232,5 +232,5 @@ def _moves(number: int) -> str:
 
 def _standing(plan: Plan) -> str:
     if plan.sums_before is None or plan.sums_after is None:
-        return "how everybody stands was not told"
+        return "the plan has no figures of the cloud"
     return f"{plan.sums_before.below} are below their limit now, {plan.sums_after.below} afterwards"

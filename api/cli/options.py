@@ -33,7 +33,7 @@ CloudName = Annotated[
 CaFile = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE", help="With proxmox and xapi: PEM of who signed its certificate, such as pve-root-ca.pem."
+        metavar="FILE", help="With proxmox and xapi: PEM of the CA of its certificate, such as pve-root-ca.pem."
     ),
 ]
 Fingerprint = Annotated[

@@ -67,7 +67,7 @@ def show_steps(steps: Sequence[PlanStep]) -> None:
         )
         for step in steps
     ]
-    newcomer = ["newcomer (range)"] if ranked else []
+    newcomer = ["new VM (range)"] if ranked else []
     takes = ["takes"] if copied else []
     print_table(("stage", "step", "instance", "from", "to", *newcomer, *takes, "why"), rows, right=(0,))
 
@@ -121,8 +121,8 @@ def _sums(sums: PlanSums) -> str:
     watts = "" if sums.watts is None else f", {sums.watts:,.0f} W"
     price = "" if sums.price is None else f", {sums.price:,.0f} a month"
     return (
-        f"{sums.hosts_used} of {sums.hosts} hosts used, {sums.below} of {sums.instances} instances below what they "
-        f"must keep, worst T/B {sums.worst:.2f}, mean {sums.mean:.2f}{watts}{price}"
+        f"{sums.hosts_used} of {sums.hosts} hosts used, {sums.below} of {sums.instances} instances below their limit, "
+        f"relative throughput {sums.worst:.2f} at the lowest, {sums.mean:.2f} on average{watts}{price}"
     )
 
 
@@ -141,7 +141,7 @@ def _gap(search: Search) -> Iterator[str]:
 
 def show_capacity(capacity: Capacity) -> None:
     """How many more fit, and month by month where that was asked."""
-    by_worst = f"{capacity.fit_lower} if everybody ends at the worse edge of its interval"
+    by_worst = f"{capacity.fit_lower} if every instance ends at the worse edge of its interval"
     say(f"{capacity.fit} more of the mix fit ({by_worst}); sizes alone would let in {capacity.by_rule}.")
     say(f"In the way of one more: {capacity.first_refusal}.")
     if capacity.reserve:

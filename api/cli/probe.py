@@ -34,7 +34,7 @@ def probe_plan(
         list[str] | None,
         typer.Option(
             metavar="FILE_OR_NAME",
-            help="Whose placement is to be decided: a YAML file of instances, or the name of one in the inventory; may "
+            help="Instances whose placement is to be decided: a YAML file, or the name of one in the inventory; may "
             "be given several times.",
             show_default="every instance of the inventory, as if it were yet to be placed",
         ),

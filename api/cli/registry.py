@@ -58,7 +58,7 @@ def judge_model(version: Version, database: Database = None, as_json: AsJson = F
     if as_json:
         print_json(ModelOut.like(model))
     elif verdict is None:
-        say("The queueing prior needs no gate: it is what models are compared with.")
+        say("The analytic model needs no gate: models are compared with it.")
     else:
         print_verdict(verdict)
     if verdict is not None and not verdict["passed"]:
@@ -67,7 +67,7 @@ def judge_model(version: Version, database: Database = None, as_json: AsJson = F
 
 @models.command("activate")
 def activate_model(
-    version: Annotated[str, typer.Argument(help="A version from the list, or prior for the queueing prior alone.")],
+    version: Annotated[str, typer.Argument(help="A version from the list, or prior for the analytic model alone.")],
     force: Annotated[bool, typer.Option("--force", help="Activate it although the gate refuses it.")] = False,
     database: Database = None,
     as_json: AsJson = False,

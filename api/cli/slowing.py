@@ -45,9 +45,9 @@ def slowing(
             right=(2, 3),
         )
     else:
-        say("Nothing is predicted or measured that anybody would feel.")
+        say("No noticeable slowdown is predicted or measured.")
     if shown.elsewhere:
-        say("Another store has the samples (COTENANT_PROMETHEUS_URL): nothing measured is told.")
+        say("Another store has the samples (COTENANT_PROMETHEUS_URL), so nothing measured is shown.")
     elif not shown.watched:
         say(f"No run queue is watched; correlations had {shown.windows} windows of five minutes.")
 

@@ -71,7 +71,7 @@ def sync(
         raise InvalidInput(f"--watch goes with {known}, and neither with --every nor with --dry-run", field="watch")
     if source in service.SOURCES:
         if merge:
-            raise InvalidInput("--merge goes with a file; what a system does not tell is always kept", field="merge")
+            raise InvalidInput("--merge goes with a file; what a system does not report is always kept", field="merge")
         options = service.SourceOptions(cloud, tuple(uri or ()), ca_file, fingerprint)
         opened = service.open_source(source, options=options, whole_every=whole_every)
         with Advisor(settings(database=database)) as advisor:
@@ -186,7 +186,7 @@ def _tell_left_out(left_out: Sequence[str]) -> None:
     for sentence in left_out[:MOST_TOLD]:
         say(f"Not taken: {sentence}.")
     if len(left_out) > MOST_TOLD:
-        say(f"And {len(left_out) - MOST_TOLD} more that were not taken (--json tells all).")
+        say(f"And {len(left_out) - MOST_TOLD} more that were not taken (--json shows all).")
 
 
 def _sentence(reading: Reading, news: SyncDiff, *, dry_run: bool) -> str:

@@ -22,11 +22,11 @@ from profiler.secret_file import read_secret
 Scope = Annotated[
     TokenScope,
     typer.Option(
-        help="read: questions that keep nothing; write: also inventory, samples, placements; admin: also models."
+        help="read: questions that store nothing; write: also inventory, samples, placements; admin: also models."
     ),
 ]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-tokens = typer.Typer(help="Who may ask: tokens of the REST service.", no_args_is_help=True, rich_markup_mode=None)
+tokens = typer.Typer(help="Tokens of the REST service.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @tokens.command("create")
@@ -111,7 +111,7 @@ def revoke(
     if as_json:
         print_json(_described(token))
     else:
-        say(f"Token {token.id} ({token.name}) lets nobody ask any more.")
+        say(f"Token {token.id} ({token.name}) is revoked.")
 
 
 def show_audit(

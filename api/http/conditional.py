@@ -99,7 +99,7 @@ class Condition(Generic[T]):
         """PreconditionFailed where the condition does not hold; `stored` None = there is no such resource."""
         entity_tag = None if stored is None else tag(self.to_body(stored))
         if self.if_match is not None and not _names(self.if_match, entity_tag, "if-match", weak=False):
-            raise PreconditionFailed("it is not what If-Match says: somebody else has changed or deleted it")
+            raise PreconditionFailed("it is not what If-Match says: another client has changed or deleted it")
         if _names(self.if_none_match, entity_tag, "if-none-match", weak=True):
             raise PreconditionFailed("it is there already, and If-None-Match asks for a new one")
 

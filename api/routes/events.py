@@ -40,7 +40,7 @@ EVENT: Mapping[str, Any] = {
                 "inventory.changed",
             ],
         },
-        "data": {"type": "string", "contentMediaType": "application/json", "description": "what there is to say of it"},
+        "data": {"type": "string", "contentMediaType": "application/json", "description": "the event's details"},
         "retry": {"type": "integer", "description": "milliseconds after which to ask again, where the stream ended"},
     },
 }
@@ -69,7 +69,7 @@ async def stream(
     come two to four seconds late. After every 15 s without an event there is a comment.
     """
     if _is_stopping(request):
-        raise Stopping("the service was told to stop; ask another worker, or again in a moment")
+        raise Stopping("the service is stopping; ask another worker, or again in a moment")
     listeners: Listeners = request.app.state.listeners
     first = await listeners.after(last_event_id)
     lasts_s = deadline.left_s() if HEADER in request.headers else math.inf

@@ -20,13 +20,13 @@ async def healthz() -> Health:
 
 
 def readyz(request: Request, access: AccessDep, cloud: CloudDep) -> Readiness:
-    """The database answers and a model is loaded; 503 until then, and once the service was told to stop.
+    """The database answers and a model is loaded; 503 until then, and once the service is stopping.
 
     It needs no token. So only the log says why the database cannot be used, and where other requests need tokens the
     answer leaves the state out.
     """
     if getattr(request.app.state, "draining", False):
-        raise Stopping("the service was told to stop; it finishes what it has begun")
+        raise Stopping("the service is stopping; it finishes the requests under way")
     try:
         state = cloud.ready()
         access.tokens.refresh()

@@ -15,7 +15,10 @@ from api.schemas.effects import SceneAnswer, SceneBody
 from api.schemas.placements import BatchBody, OutcomeBody, PlacementBody
 
 Summary = Annotated[
-    bool, Query(description="answer in short: who can take it and how well everybody fares; what is stored is whole")
+    bool,
+    Query(
+        description="answer in short: the hosts that can take it and the most affected on each; what is stored is whole"
+    ),
 ]
 
 

@@ -13,7 +13,7 @@ from api.schemas.base import AnswerBody, Figure, Schema, Score, examples
 from api.schemas.inventory import HostItem, WorkloadItem, each_to_domain
 
 LATENCY = "latency over its latency alone; null where it is overloaded"
-CPU = "what it gets of the CPU time that it wants; null in answers stored before it was predicted"
+CPU = "CPU delivered, as a part of its demand; null in answers stored before it was predicted"
 CROWDED = "part of the time with more vCPUs ready to run on the host than it has CPUs, 0-1; null = not known"
 JITTER = "standard deviation of latency over alone; null in answers stored before it was predicted"
 
@@ -27,14 +27,16 @@ class BandOut(AnswerBody):
 
 
 class CpuOut(AnswerBody):
-    """What an instance gets of the CPU time that it wants, by the queueing model, also where a learned one answers."""
+    """CPU delivered to an instance, by the analytic model, also where a learned one answers."""
 
-    share: Figure = Field(description="run / (run + wait), 0-1: the part of the CPU time that it wants that it gets")
+    share: Figure = Field(description="CPU delivered, as a part of its demand: run / (run + wait), 0-1")
     worst_share: Figure = Field(description="the same in the worst twentieth of the time")
-    short: Figure = Field(description="part of the time in which it gets less CPU than it wants, 0-1")
-    short_before: Figure = Field(description="the same without the newcomer; null for the newcomer itself")
+    short: Figure = Field(
+        description="contended time: the part of the time in which it gets less CPU than its demand, 0-1"
+    )
+    short_before: Figure = Field(description="the same without the new VM; null for the new VM itself")
     overloaded: bool = Field(
-        description="more work arrives at its busy times than it is served; no finite latency is told"
+        description="more work arrives at its busy times than it is served; its latency has no finite value"
     )
 
 
@@ -53,7 +55,7 @@ class EffectOut(AnswerBody):
     """What happens to one instance."""
 
     instance: str = Field(description="the instance")
-    before: BandOut | None = Field(default=None, description="without the newcomer; null for the newcomer itself")
+    before: BandOut | None = Field(default=None, description="without the new VM; null for the new VM itself")
     throughput_ratio: BandOut = Field(description="T/B")
     latency_ratio: BandOut = Field(description=LATENCY)
     jitter_ratio: BandOut | None = Field(default=None, description=JITTER)
@@ -80,7 +82,7 @@ class ModelRef(AnswerBody):
 
 
 class SceneBody(Schema):
-    """A host and who shares it; workloads that are not given here are looked up by name."""
+    """A host and the instances that share it; workloads that are not given here are looked up by name."""
 
     model_config = examples(
         {
@@ -114,7 +116,7 @@ class SceneAnswer(AnswerBody):
     """What the instances of a scene do to each other, in the scene's order."""
 
     model: ModelRef = Field(description="which model answered")
-    degraded: bool = Field(description="the learned model failed and the queueing prior answered")
+    degraded: bool = Field(description="the learned model failed and the analytic model answered")
     combined_score: Score = Field(description="sum of the expected throughput ratios")
     effects: list[EffectOut] = Field(description="what happens to each instance")
     crowded: Figure = Field(default=None, description=CROWDED)

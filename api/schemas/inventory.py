@@ -148,7 +148,7 @@ class DemandBody(Schema):
     seen_hours: Annotated[list[Amount], Field(max_length=24)] = Field(
         default=[], description="windows in each of 24 hours (UTC) until a whole day was seen; else empty"
     )
-    common: Share | None = Field(default=None, description="share of its variance that everybody has in common")
+    common: Share | None = Field(default=None, description="share of its variance that all instances have in common")
     windows: Amount = Field(default=0.0, description="how many windows taught it; 0 = none was measured")
     doubt: Amount = Field(default=0.0, description="standard deviation of what is not known of the mean")
     open_loop: Share | None = Field(default=None, description="share of its work that arrives whatever the service is")
@@ -217,15 +217,15 @@ class InstanceNeeds(Schema):
     isolation: Isolation = Field(default=Isolation(), description="CPU, network and disk settings that it has")
     service: Service = Field(default="throughput", description="what it is sensitive to")
     min_throughput_ratio: Ratio | None = Field(
-        default=None, description="the share of its speed alone that it must keep; null = any"
+        default=None, description="the lowest part of its uncontended speed that it accepts; null = any"
     )
     max_latency_ratio: Times | None = Field(
         default=None, description="the largest latency ratio (1.0 = as alone) that it accepts; null = any"
     )
     max_time_short: PartOfTime | None = Field(
-        default=None, description="the part of the time, 0-1, for which it may be short of CPU; null = any"
+        default=None, description="the largest part of the time, 0-1, in which it may be contended for CPU; null = any"
     )
-    exclusive: Flag = Field(default=False, description="shares its host with nobody")
+    exclusive: Flag = Field(default=False, description="shares its host with no other instance")
     dedicated_vcpus: Annotated[int, Field(strict=True, ge=0, le=MAX_CPUS), WHOLE] = Field(
         default=0, description="how many of its vCPUs have a pCPU each that no other instance uses"
     )

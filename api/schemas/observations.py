@@ -113,7 +113,7 @@ class ColocationBody(Schema):
     platform: Name = Field(description="a host of the inventory, or a measured platform")
     driver_cpus: CpuList = Field(default=[], description="pCPUs of the driver domain; empty = any")
     outcomes: Annotated[list[OutcomeItem], Field(min_length=1, max_length=1000)] = Field(
-        description="everybody who shared the host"
+        description="all instances that shared the host"
     )
 
     @as_input

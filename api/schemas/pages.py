@@ -52,6 +52,6 @@ class Readiness(AnswerBody):
     database: str = Field(default="", description="the kind of database")
     generation: int = Field(default=0, description="of the inventory")
     model: str = Field(default="", description="the version that answers")
-    degraded: bool = Field(default=False, description="the active model cannot be read and the queueing prior answers")
+    degraded: bool = Field(default=False, description="the active model cannot be read and the analytic model answers")
     snapshot_age_s: float = Field(default=0.0, description="age of the snapshot that answers")
     hosts: int = Field(default=0, description="hosts in the inventory")

@@ -10,10 +10,10 @@ from api.schemas.placements import JOINT, HeadroomOut, JointSearchOut
 
 
 class WorstNeighbourOut(AnswerBody):
-    """Who keeps least of its speed on a host beside the newcomer."""
+    """The most affected neighbour of the new VM on a host."""
 
     instance: str = Field(description="the neighbour")
-    throughput_ratio: BandOut = Field(description="its T/B beside the newcomer")
+    throughput_ratio: BandOut = Field(description="its relative throughput beside the new VM")
 
 
 class CandidateSummary(AnswerBody):
@@ -22,12 +22,13 @@ class CandidateSummary(AnswerBody):
     rank: int = Field(description="1 is the best")
     host: str = Field(description="the host")
     score: Score = Field(description="by the objective that was asked for; higher is better")
-    throughput_ratio: BandOut = Field(description="the newcomer's T/B")
+    throughput_ratio: BandOut = Field(description="the new VM's relative throughput")
     worst_neighbour: WorstNeighbourOut | None = Field(
-        description="the neighbour with the lowest expected T/B; null = nobody is there"
+        description="the neighbour with the lowest expected relative throughput; null = no other instance is there"
     )
     tied_with: list[str] = Field(
-        description="hosts whose difference lies within the uncertainty, with nobody visibly worse off; 10 at most"
+        description="hosts whose difference lies within the uncertainty, where no instance is visibly worse off; 10 "
+        "at most"
     )
     pinning: dict[str, list[int]] | None = Field(
         description="the pCPUs of each vCPU that suit it best there; null = none"
@@ -51,7 +52,7 @@ class PlacementSummary(AnswerBody):
 
     id: str = Field(description="the answer's id")
     created_at: Time = Field(description="when it was answered")
-    degraded: bool = Field(description="the learned model failed and the queueing prior answered")
+    degraded: bool = Field(description="the learned model failed and the analytic model answered")
     dry_run: bool = Field(description="it holds no host")
     notes: list[str] = Field(description="what else to know")
     candidates: list[CandidateSummary] = Field(description="hosts that can take it, best first")

@@ -179,7 +179,7 @@ class BatchBody(QuestionBody):
 class ReasonOut(AnswerBody):
     """One part of an explanation."""
 
-    resource: str = Field(description="what holds somebody back")
+    resource: str = Field(description="the limiting resource")
     share: Figure = Field(description="share of the loss, 0-1")
     text: str = Field(description="the reason as a sentence")
     neighbour: str | None = Field(description="the instance that presses; null = none")
@@ -196,11 +196,13 @@ class MitigationStepOut(AnswerBody):
     action: MitigationAction = Field(description="what kind of setting it changes")
     text: str = Field(description="the step as a sentence")
     changes: dict[str, SettingsOut] = Field(description="by instance, together with the steps that it stands on")
-    effects: list[EffectOut] = Field(description="the newcomer first; empty where nothing can be predicted")
+    effects: list[EffectOut] = Field(description="the new VM first; empty where nothing can be predicted")
     satisfies: bool = Field(description="no limit is broken any more: the ladder ends there")
     driver_cpus: list[int] | None = Field(description="where the driver domain would run; null = as it does")
     notes: list[str] = Field(
-        default=[], description="what keeps its commands from being rendered, and whom it takes more than half from"
+        default=[],
+        description="what keeps its commands from being rendered, and the instances that lose more than "
+        "half of their speed",
     )
 
 
@@ -214,7 +216,7 @@ class CommandOut(AnswerBody):
 
 
 class NewcomerOut(AnswerBody):
-    """What happens to the newcomer."""
+    """The predicted effect on the new VM."""
 
     throughput_ratio: BandOut = Field(description="T/B")
     latency_ratio: BandOut = Field(description=LATENCY)
@@ -225,15 +227,15 @@ class NewcomerOut(AnswerBody):
 
 
 class HeadroomOut(AnswerBody):
-    """What would be left on a host with the newcomer, as parts of what it has; below 0 = more is asked for."""
+    """What would be left on a host with the new VM, as parts of its capacity; below 0 = more is asked for."""
 
     cpu: Figure = Field(description="of its CPUs in busy moments (95th percentile of demand)")
     memory: Figure = Field(description="of the memory that may be promised; 1 = unknown")
     nic: Figure = Field(description="of its network in busy moments; 1 = unknown")
-    one_numa_node: bool = Field(description="the newcomer fits into one NUMA node")
-    cpu_before: Figure = Field(default=None, description="of its CPUs without the newcomer; null = not known")
-    memory_before: Figure = Field(default=None, description="of its memory without the newcomer; null = not known")
-    nic_before: Figure = Field(default=None, description="of its network without the newcomer; null = not known")
+    one_numa_node: bool = Field(description="the new VM fits into one NUMA node")
+    cpu_before: Figure = Field(default=None, description="of its CPUs without the new VM; null = not known")
+    memory_before: Figure = Field(default=None, description="of its memory without the new VM; null = not known")
+    nic_before: Figure = Field(default=None, description="of its network without the new VM; null = not known")
 
 
 class CandidateOut(AnswerBody):
@@ -243,13 +245,13 @@ class CandidateOut(AnswerBody):
     host: str = Field(description="the host")
     score: Score = Field(description="by the objective that was asked for; higher is better")
     tied_with: list[str] = Field(
-        description="hosts whose difference lies within the uncertainty, with nobody visibly worse off"
+        description="hosts whose difference lies within the uncertainty, where no instance is visibly worse off"
     )
     headroom: HeadroomOut | None = Field(
         default=None, description="what would be left there; it decides between equal scores"
     )
     reserved: Score = Field(
-        default=0.0, description="what was taken off the score because others who usually come need the place"
+        default=0.0, description="by how much the score is reduced because instances that usually arrive need the place"
     )
     crowded: Figure = Field(default=None, description=CROWDED)
     calibration: Calibration = Field(
@@ -266,11 +268,11 @@ class CandidateOut(AnswerBody):
     combined_score: Score = Field(description="sum of the expected throughput ratios there")
     pinning: dict[str, list[int]] | None = Field(description="the pinning that suits it best there; null = none")
     isolation: Isolation = Field(description="the settings that suit it best there")
-    newcomer: NewcomerOut = Field(description="what happens to the newcomer")
+    newcomer: NewcomerOut = Field(description="the predicted effect on the new VM")
     neighbours: list[EffectOut] = Field(description="what happens to each neighbour")
     changes: dict[str, SettingsOut] = Field(default={}, description="settings that neighbours get, by instance")
     mitigation: list[MitigationStepOut] = Field(
-        default=[], description="steps that were tried here because a limit would break; the last one keeps it"
+        default=[], description="steps that were tried here because a limit would break; the last one meets it"
     )
     notes: list[str] = Field(default=[], description="what must be known before the settings are followed")
     reasons: list[ReasonOut] = Field(description="why the host stands where it stands")
@@ -291,15 +293,14 @@ class LevelHeldOut(AnswerBody):
 
     windows: int = Field(description="windows of hosts, two digits of it")
     coverage: Known = Field(description="share of instances that got what lay in the model's own range")
-    error: Known = Field(description="how far off it was on average, in the share of CPU time that it wanted")
+    error: Known = Field(description="mean absolute error, in CPU delivered as a part of demand")
 
 
 class EvidenceOut(AnswerBody):
     """What the answer rests on."""
 
     level: EvidenceLevel = Field(
-        description="what is known of the newcomer: size, class (others of this cloud), given, history, measured, "
-        "profile"
+        description="what is known of the new VM: size, class (others of this cloud), given, history, measured, profile"
     )
     advice: str = Field(description="what to do to know more; empty = nothing comes to mind")
     held: LevelHeldOut | None = Field(
@@ -313,7 +314,7 @@ class PlacementAnswer(AnswerBody):
     id: str = Field(description="the answer's id")
     created_at: Time = Field(description="when it was answered")
     model: ModelRef = Field(description="which model answered")
-    degraded: bool = Field(description="the learned model failed and the queueing prior answered")
+    degraded: bool = Field(description="the learned model failed and the analytic model answered")
     snapshot_age_s: float = Field(description="age of the cloud that the answer is about")
     dry_run: bool = Field(description="it holds no host")
     notes: list[str] = Field(description="what else to know")
@@ -342,10 +343,10 @@ class BurstFiguresOut(AnswerBody):
 
     placed: int = Field(description="instances that found a host")
     not_kept: int = Field(
-        description="instances on hosts that take newcomers whose T/B falls below their limit, or 0.9 where they have "
-        "none"
+        description="instances, on hosts that take new VMs, whose relative throughput falls below their limit, or "
+        "0.9 where they have none"
     )
-    hosts_used: int = Field(description="hosts of the cloud that hold somebody")
+    hosts_used: int = Field(description="hosts of the cloud that hold an instance")
     harm: Score = Field(
         description="what the objective (of pack: worst) counts against all of them at once; lower is better, and of "
         "one instance it is 1 - its score"

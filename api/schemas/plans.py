@@ -1,4 +1,4 @@
-"""Schemas of plans: ordered steps with what is predicted for everybody before and after, figures, and how old it is."""
+"""Schemas of plans: ordered steps with the predicted effects before and after, figures, and how old it is."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class PlanStepOut(AnswerBody):
     why: str = Field(default="", description="the reason as a sentence")
     gain: BandOut | None = Field(
         default=None,
-        description="harm that a move of a rebalance takes away: part of its speed and time that the worst-off whom it "
-        "changes keeps more, and 0.3 of what all others keep more; of a new size, what the worst-off gains (T/B)",
+        description="by how much a move of a rebalance reduces the loss: in speed and time for the most affected "
+        "instance, and 0.3 of that of all others; of a new size, what the most affected gains (relative throughput)",
     )
-    score: Score = Field(default=None, description="of that host at that step; absent where nobody was placed")
+    score: Score = Field(default=None, description="of that host at that step; absent where no instance was placed")
     tied_with: list[str] = Field(default=[], description="hosts that are as good for all that is known")
     newcomer: EffectOut | None = Field(
-        default=None, description="what happens to it there at that step; absent where nobody was placed"
+        default=None, description="the predicted effect on it there at that step; absent where no instance was placed"
     )
     pinning: dict[str, list[int]] | None = Field(default=None, description="its pinning there; null = none")
     isolation: Isolation | None = Field(default=None, description="its settings there")
@@ -56,7 +56,7 @@ class PlanStepOut(AnswerBody):
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
     notes: list[str] = Field(default=[], description="what else to know")
     effects: list[EffectOut] = Field(
-        default=[], description="on whom the step changes by 0.01 or more, with what was before it (tune)"
+        default=[], description="effects that the step changes by 0.01 or more, with the value before it (tune)"
     )
     driver_cpus: list[int] = Field(default=[], description="pCPUs of the driver domain after the step (tune)")
     driver_weight: int | None = Field(
@@ -65,7 +65,7 @@ class PlanStepOut(AnswerBody):
 
     @classmethod
     def of(cls, step: PlanStep) -> PlanStepOut:
-        """From the domain; what happens to whom stands in the plan's `after`."""
+        """From the domain; the effect on each instance stands in the plan's `after`."""
         candidate = step.candidate
         settings = candidate.isolation if candidate is not None else step.settings
         changes = {**(candidate.changes if candidate is not None else {}), **step.changes}
@@ -148,7 +148,7 @@ class RunwayOut(AnswerBody):
     added: int = Field(description="instances added by then")
     load_factor: Known = Field(description="load over the load of now")
     sums: SumsOut = Field(description="the cloud then")
-    fits: bool = Field(description="everybody has a host and keeps its limit")
+    fits: bool = Field(description="every instance has a host and is within its limit")
 
 
 class SpareOut(AnswerBody):
@@ -165,7 +165,7 @@ class CapacityOut(AnswerBody):
     """How much more of the mix fits."""
 
     fit: int = Field(description="instances of the mix, as expected")
-    fit_lower: int = Field(description="the same if everybody ends at the worse edge of its interval")
+    fit_lower: int = Field(description="the same if every instance ends at the worse edge of its interval")
     by_rule: int = Field(description="what sizes alone would let in, by first fit")
     first_refusal: str = Field(description="what is in the way of one more")
     runs_out_month: float | None = Field(
@@ -204,7 +204,7 @@ class VariantOut(AnswerBody):
         default=None, description="the first month whose demand does not fit; null = none of those examined"
     )
     instance_days: Tenths = Field(
-        default=None, description="days that newcomers run within the months looked ahead; null = not known"
+        default=None, description="days that new VMs run within the months looked ahead; null = not known"
     )
     notes: list[str] = Field(default=[], description="what else to know")
 
@@ -216,16 +216,16 @@ class ClassSizingOut(AnswerBody):
     instances: int = Field(description="instances that get another size")
     vcpus: int = Field(description="vCPUs that they have together")
     vcpus_then: int = Field(description="vCPUs with the new sizes")
-    short: Figure = Field(description="part of the time in which `riskiest` then wants more than it has, 0-1")
+    short: Figure = Field(description="part of the time in which the demand of `riskiest` then exceeds its vCPUs, 0-1")
     short_mean: Figure = Field(description="the same in the mean over them")
     riskiest: str = Field(description="the instance at most risk")
-    busiest: Figure = Field(description="largest part of its vCPUs that one then wants at busy times (p95), 0-1")
+    busiest: Figure = Field(description="largest demand of one at busy times (p95), as a part of its vCPUs, 0-1")
 
 
 class AgeOut(AnswerBody):
     """The plan beside the inventory of now."""
 
-    stale: bool | None = Field(description="the inventory was written since; null = nobody knows")
+    stale: bool | None = Field(description="the inventory was written since; null = not known")
     generation: int = Field(description="of the inventory now")
     hosts: list[str] | None = Field(description="put or deleted since; null = it is no longer known which")
     instances: list[str] | None = Field(description="put or deleted since; null = it is no longer known which")
@@ -238,7 +238,7 @@ class PlanAnswer(AnswerBody):
     created_at: Time = Field(description="when it was made")
     kind: PlanKind = Field(description="which question it answers")
     model: ModelRef = Field(description="which model predicted")
-    degraded: bool = Field(description="the learned model failed and the queueing prior answered")
+    degraded: bool = Field(description="the learned model failed and the analytic model answered")
     generation: int | None = Field(description="of the inventory that it was made for; null = a file")
     stale: bool | None = Field(default=None, description="the inventory was written since; in answers of the service")
     age: AgeOut | None = Field(default=None, description="the same with what was written since")
@@ -255,8 +255,8 @@ class PlanAnswer(AnswerBody):
     duration_s: SecondsOut | None = Field(
         default=None, description="all stages one after the other; absent where that of a move is not known"
     )
-    before: dict[str, list[EffectOut]] = Field(description="what everybody keeps before, by host")
-    after: dict[str, list[EffectOut]] = Field(description="what everybody keeps after, by host")
+    before: dict[str, list[EffectOut]] = Field(description="the effect on every instance before, by host")
+    after: dict[str, list[EffectOut]] = Field(description="the effect on every instance after, by host")
 
     @classmethod
     def of(cls, plan: Plan, age: PlanAge | None = None) -> PlanAnswer:
@@ -300,7 +300,7 @@ class PlanItem(AnswerBody):
     kind: PlanKind = Field(description="which question it answers")
     model_version: str = Field(description="which model predicted")
     generation: int | None = Field(description="of the inventory that it was made for; null = not known")
-    stale: bool | None = Field(description="the inventory was written since; null = nobody knows")
+    stale: bool | None = Field(description="the inventory was written since; null = not known")
 
     @classmethod
     def of(cls, entry: PlanEntry, generation: int) -> PlanItem:

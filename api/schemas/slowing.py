@@ -1,4 +1,4 @@
-"""Schemas of who slows whom, predicted beside measured."""
+"""Schemas of the interference between instances, predicted beside measured."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ FELT = 0.01  # of a ratio: smaller losses are not listed
 class SlowingOut(AnswerBody):
     """What one instance loses to one other."""
 
-    victim: str = Field(description="who loses")
-    neighbour: str = Field(description="to whom")
+    victim: str = Field(description="the instance that loses")
+    neighbour: str = Field(description="the neighbour that it loses to")
     predicted: Figure = Field(
-        description="what it would keep more of its speed without that one, as T/B; null = less than 0.01"
+        description="by how much its relative throughput would be higher without that one; null = less than 0.01"
     )
     measured: Figure = Field(
-        description="the part of the CPU time that it wants which it loses to that one; null = nothing was seen"
+        description="the part of its CPU demand that it loses to that one; null = nothing was seen"
     )
     source: SlowingSource | None = Field(
-        description="of what was measured: by its run queue it is known who ran while it waited; by correlation it "
+        description="of what was measured: its run queue shows which instance ran while it waited; by correlation it "
         "waits more in windows in which that one runs"
     )
     chance: Figure = Field(description="p-value of the correlation")
 
 
 class HostSlowing(AnswerBody):
-    """Who slows whom on a host, the largest loss first."""
+    """How instances on a host slow each other down, the largest loss first."""
 
     host: str = Field(description="the host")
     begin: Time = Field(description="since when it was measured")
     end: Time = Field(description="until when")
     windows: int = Field(description="windows of five minutes that correlations had; under 36 say nothing")
     watched: list[str] = Field(description="instances whose run queue was watched; of these no correlation is asked")
-    elsewhere: bool = Field(description="true = another store has the samples, and nothing measured is told")
+    elsewhere: bool = Field(description="true = another store has the samples, so nothing measured is shown")
     pairs: list[SlowingOut] = Field(description="pairs of which something is predicted or measured")
 
     @classmethod

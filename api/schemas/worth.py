@@ -29,7 +29,7 @@ class WorthBand(AnswerBody):
 
 
 class ToldAndObservedOut(AnswerBody):
-    """Mean shares of the CPU time that was wanted, run / (run + wait), in windows of five minutes."""
+    """Mean CPU delivered, run / (run + wait), in windows of five minutes."""
 
     windows: int = Field(description="windows, of one instance each")
     told: Figure = Field(description="predicted before; null = nothing was")
@@ -41,18 +41,18 @@ class ToldAndObservedOut(AnswerBody):
 
 
 class FaredBesideOut(AnswerBody):
-    """Who followed beside others of the same size and class on hosts alike, with like demand, that came at the same
-    time. Nobody was drawn by lot: it is no proof of a cause."""
+    """Placements that followed, beside others of the same size and class on hosts alike, with like demand, that came at
+    the same time. They were not assigned at random: it is no proof of a cause."""
 
-    who: str = Field(description="newcomer: who was placed; residents: who was on the host before")
+    who: str = Field(description="newcomer: the instances placed; residents: the instances on the host before")
     group: int = Field(description="placements that followed and were measured for an hour")
-    matched: int = Field(description="those of them that have somebody like them")
-    others: int = Field(description="those who are like them and did not follow, or were not asked about")
+    matched: int = Field(description="those of them that have a match among the others")
+    others: int = Field(description="instances like them that did not follow, or that no advice was asked for")
     hosts: int = Field(description="hosts of both; they are what the interval draws anew")
-    followed: Figure = Field(description="mean share of those who followed; null = nobody is like them")
+    followed: Figure = Field(description="mean share of those that followed; null = there is no match")
     not_followed: Figure = Field(description="mean share of the others")
     difference: Figure = Field(description="the first less the second")
-    lower: Figure = Field(description="90 % bootstrap interval of the difference; null = too few to tell")
+    lower: Figure = Field(description="90 % bootstrap interval of the difference; null = too few for a comparison")
     upper: Figure = Field(description="its upper end")
     text: str = Field(description="the same as a sentence, with what is compared")
 
@@ -63,7 +63,7 @@ class AlternativeOut(AnswerBody):
 
     host: str = Field(description="the host")
     why: str = Field(description="here: where it is; answer: the answer showed it; most_free: Nova's weighers' choice")
-    share: Known = Field(description="share of the CPU time that it wants")
+    share: Known = Field(description="CPU delivered, as a part of its demand")
     others: Known = Field(description="mean share of all others on this host and on where it is")
     others_here: Known = Field(description="the same with the instance where it is")
 
@@ -78,9 +78,9 @@ class PlacementWorthOut(AnswerBody):
     asked_at: Time = Field(description="when it was answered")
     seen_at: Time = Field(description="when the inventory first showed it there")
     heeded: str = Field(description="followed or elsewhere")
-    band: WorthBand | None = Field(description="share that was predicted of it where it is; null = that was not told")
+    band: WorthBand | None = Field(description="share that was predicted of it where it is; null = none was")
     newcomer: ToldAndObservedOut | None = Field(description="how it fared in its first week; null = no window yet")
-    residents: ToldAndObservedOut | None = Field(description="the same of those who were on the host before")
+    residents: ToldAndObservedOut | None = Field(description="the same of the instances on the host before")
     most_free: str | None = Field(description="the host that Nova's weighers would have chosen when it came")
     alternatives: list[AlternativeOut] = Field(description="where it is, then the other hosts; empty once it has left")
 
@@ -94,9 +94,10 @@ class AdviceWorthOut(AnswerBody):
     arrivals: int = Field(description="instances that came to a host, asked for or not")
     measured: int = Field(description="those of them that agents measured for an hour")
     told: dict[str, ToldAndObservedOut] = Field(
-        description="predicted and measured of placements that followed: newcomer, and residents of their hosts"
+        description="predicted and measured of placements that followed: newcomer = the new VM, and residents of "
+        "their hosts"
     )
-    beside: list[FaredBesideOut] = Field(description="who followed beside others like them")
+    beside: list[FaredBesideOut] = Field(description="placements that followed beside others like them")
     placements: list[PlacementWorthOut] = Field(description="the newest 50 that were asked for and seen")
     sentences: list[str] = Field(description="all of it in words")
 

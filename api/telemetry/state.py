@@ -69,14 +69,16 @@ class StateCollector(Collector):
             known.add_metric((source,), number)
         yield known
         alarms = GaugeMetricFamily(
-            "cotenant_alarms", "Instances that get less of the CPU time they want than predicted", labels=("cause",)
+            "cotenant_alarms", "Instances with less CPU delivered than predicted", labels=("cause",)
         )
         for cause in _CAUSES:
             alarms.add_metric((cause,), vitals.alarms.get(cause, 0))
         yield alarms
         yield _gauge("cotenant_snapshot_age_seconds", "Age of the snapshot that answers", vitals.snapshot_age_s)
         yield _gauge("cotenant_pending_answers", "Answers that hold their host for a while", vitals.pending)
-        yield _gauge("cotenant_degraded", "1 while the prior stands in for a broken model", int(vitals.degraded))
+        yield _gauge(
+            "cotenant_degraded", "1 while the analytic model answers in place of a broken one", int(vitals.degraded)
+        )
         model = InfoMetricFamily("cotenant_model", "The model that answers")
         model.add_metric((), {"version": vitals.model, "origin": vitals.origin})
         yield model

@@ -219,12 +219,12 @@ class AdviceArgs(Incoming):
         }
     )
 
-    pod: Pod | None = Field(default=None, alias="Pod", description="nobody is asked about without it")
+    pod: Pod | None = Field(default=None, alias="Pod", description="the question is about no pod without it")
     node_names: Annotated[list[HostName], Field(max_length=MOST_HOSTS)] = Field(
         default=[], alias="NodeNames", description="names of all nodes that are candidates"
     )
     without: Annotated[list[HostName], Field(max_length=MOST_HOSTS)] = Field(
-        default=[], alias="Without", description="UIDs of pods that count as gone: whom preemption would evict"
+        default=[], alias="Without", description="UIDs of pods that count as gone: those that preemption would evict"
     )
     placed: Annotated[list[PlacedPod], Field(max_length=MOST_TOLD)] = Field(
         default=[], alias="Placed", description="pods that count on their nodes from now on, in their order"
@@ -259,5 +259,5 @@ class AdviceAnswer(AnswerBody):
         "that node changes",
     )
     others: bool = Field(
-        serialization_alias="Others", description="somebody else had hosts held lately, and may place there, too"
+        serialization_alias="Others", description="another client had hosts held lately, and may place there, too"
     )
