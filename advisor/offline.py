@@ -1,4 +1,4 @@
-"""Questions on files: answered without server and database, by the newest artifact at hand or the queueing prior."""
+"""Questions on files: answered without server and database, by the newest artifact at hand or the analytic model."""
 
 from __future__ import annotations
 

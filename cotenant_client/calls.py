@@ -186,7 +186,7 @@ class Calls:
 
     @Listing
     def models(self) -> Call[Page[ModelOut]]:
-        """All registered models, newest first, and last the queueing prior."""
+        """All registered models, newest first, and last the analytic model."""
         return _list("/v1/models")
 
     @Answer

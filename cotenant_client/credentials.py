@@ -50,7 +50,7 @@ class TokenAuth(httpx.Auth):
         if self._token() is not None and not _may_carry_token(url):
             raise ValueError(
                 f"the token is not sent to {url}: use https, a server on this machine, or {PLAIN_VARIABLE}=1 where "
-                "nobody else listens"
+                "no other machine can listen"
             )
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
@@ -87,7 +87,7 @@ def _private_text(path: Path) -> str:
 
 
 def _may_carry_token(url: httpx.URL) -> bool:
-    """Over plain HTTP a token may only go to this machine, unless PLAIN_VARIABLE says that nobody else listens."""
+    """Over plain HTTP a token may only go to this machine, unless PLAIN_VARIABLE says that no other can listen."""
     if url.scheme == "https" or url.host == "localhost" or os.environ.get(PLAIN_VARIABLE) == "1":
         return True
     try:

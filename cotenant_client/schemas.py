@@ -31,7 +31,7 @@ class EvidenceOut(TypedDict):
 
 
 class HeadroomOut(TypedDict):
-    """What would be left on a host with the newcomer, as parts of what it has; below 0 = more is asked for."""
+    """What would be left on a host with the new VM, as parts of its capacity; below 0 = more is asked for."""
 
     cpu: float | None
     memory: float | None
@@ -68,7 +68,7 @@ class BandOut(TypedDict):
 
 
 class CpuOut(TypedDict):
-    """What an instance gets of the CPU time that it wants, by the queueing model, also where a learned one answers."""
+    """CPU delivered to an instance, by the analytic model, also where a learned one answers."""
 
     share: float | None
     worst_share: float | None
@@ -89,7 +89,7 @@ class BasisOut(TypedDict):
 
 
 class NewcomerOut(TypedDict):
-    """What happens to the newcomer."""
+    """The predicted effect on the new VM."""
 
     throughput_ratio: BandOut
     latency_ratio: BandOut
@@ -711,7 +711,7 @@ class SceneAnswer(TypedDict):
 
 
 class SceneBody(TypedDict):
-    """A host and who shares it; workloads that are not given here are looked up by name."""
+    """A host and the instances that share it; workloads that are not given here are looked up by name."""
 
     host: HostItem
     instances: list[AskedInstance]

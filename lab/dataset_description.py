@@ -22,11 +22,11 @@ _NOTES = (
     " on one host. The load generators are third parties on the same CPUs, placed as under circumstances and accounted"
     " per run in runs.csv (generator_percent, 100 = one CPU). solo is the value of the same round on the same CPUs with"
     " the same generator placement. profiles.csv holds the solo runs on the first place of the first pinning form;"
-    " metrics.csv.gz holds the metrics of every run, outcomes.csv everything that its workloads told, series.csv.gz its"
-    " windows (at_s is the end of a window, in seconds after the measured time began; warm-up below 0). Runs that were"
-    " disturbed from outside, or whose windows drifted (unsteady), are marked in runs.csv and kept. cpu_speed there is"
-    " the speed of an instance's CPUs during the run, in iterations of fixed work per µs of CPU time: what a"
-    " hypervisor's steal does not tell. It is empty where the run was measured before that was watched."
+    " metrics.csv.gz holds the metrics of every run, outcomes.csv everything that its workloads reported, "
+    "series.csv.gz its windows (at_s is the end of a window, in seconds after the measured time began; warm-up below "
+    "0). Runs that were disturbed from outside, or whose windows drifted (unsteady), are marked in runs.csv and "
+    "kept. cpu_speed there is the speed of an instance's CPUs during the run, in iterations of fixed work per µs of "
+    "CPU time: what a hypervisor's steal does not tell. It is empty where the run was measured before that was watched."
 )
 
 _ON_OFF = (
@@ -41,7 +41,7 @@ _EMULATED_NOTES = (
     ": times, pages, events and switches cost there what the emulator makes of them, so no value is that of a real"
     " machine; every row's platform says so. Clients run outside of the machine (generator_percent in runs.csv is their"
     " CPU time). profiles.csv holds the solo runs on the first place of the first pinning form; metrics.csv.gz holds"
-    " the metrics with everybody at work. Of cpu the unit is not sysbench's event, but 1,000 turns of a loop."
+    " the metrics with all members at work. Of cpu the unit is not sysbench's event, but 1,000 turns of a loop."
 )
 
 
@@ -118,7 +118,7 @@ def _on_off(campaign: Campaign) -> dict[str, Any]:
         return {}
     tuned = f"found for each workload beside {on_off.beside}, see outcomes.csv, runs tuning:"
     lengths = tuned if on_off.tunes else f"{on_off.dwell_ms} ms, {on_off.guard_ms} ms of which do not count"
-    filled = "; CPUs without work were kept busy by a program that lets everybody else go first"
+    filled = "; CPUs without work were kept busy by a program of the lowest priority"
     busy = filled if on_off.fill_idle else ""
     return {"on_off": f"each state for {campaign.seconds} s or longer, in windows of a length that is {lengths}{busy}"}
 

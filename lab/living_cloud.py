@@ -173,7 +173,7 @@ class LineConnection:
         try:
             self._lines.write({"at": round(time.time() - self._begin_s, 3), "to": to, "body": document})
         except (OSError, ValueError) as error:
-            raise HttpError("connection", f"nobody reads any more ({error})") from None
+            raise HttpError("connection", f"the reader is gone ({error})") from None
         samples = {"accepted": len(document.get("samples", ())), "duplicate": 0, "dropped": 0}
         return HttpAnswer(200, json.dumps({"notes": []} if to == ANNOUNCE else samples).encode(), None)
 

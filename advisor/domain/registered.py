@@ -13,7 +13,7 @@ class ModelCard:
     """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card.json.
 
     `verdict` is what the gate last said of it, as plain values of `models.evaluation.gate.GateVerdict`; None for the
-    queueing prior.
+    analytic model.
     """
 
     version: str
@@ -26,7 +26,7 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One change of the model that answers: `before` and `after` are versions, "prior" for the queueing prior alone;
+    """One change of the model that answers: `before` and `after` are versions, "prior" for the analytic model alone;
     `cause` is activate, force (against the gate) or rollback."""
 
     at: datetime

@@ -27,7 +27,7 @@ class ReplayRequest:
     plans do: a percentile or the mean of everybody's last day, or demand as it varied till then, over the hours, too.
     `rebalance_s` is how often residents may move, None = never.
     `shards` deals the instances out to that many clouds of their own. `judge` says where the ratios are from: the
-    trace's demand, shared fairly, in which no model has a part; the model that also advises; or the queueing prior.
+    trace's demand, shared fairly, in which no model has a part; the model that also advises; or the analytic model.
     """
 
     policies: tuple[PolicyName, ...] = REPLAY_POLICIES

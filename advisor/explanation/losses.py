@@ -50,7 +50,7 @@ class ResourceLoss:
 def losses(arrays: CandidateArrays) -> tuple[tuple[ResourceLoss, ...], ...]:
     """The losses on every host, the largest first.
 
-    A loss is -log of the ratio that the resource alone allows, by the queueing prior, relative to that without the
+    A loss is -log of the ratio that the resource alone allows, by the analytic model, relative to that without the
     newcomer. Instances that lose nothing by the answer's own figures are not named.
     """
     solved = solve(stack([arrays.scenes, _absent(arrays)]))

@@ -31,7 +31,7 @@ _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class ModelRegistry:
-    """The registered models: at most one active and one in shadow, the queueing prior ("prior") where none is.
+    """The registered models: at most one active and one in shadow, the analytic model ("prior") where none is.
 
     `read` and `write` open a transaction, artifacts lie below `model_dir`.
     """
@@ -43,7 +43,7 @@ class ModelRegistry:
     audit: Audit
 
     def listing(self) -> tuple[ModelCard, ...]:
-        """Every registered model, newest first, and last the queueing prior."""
+        """Every registered model, newest first, and last the analytic model."""
         with self.read() as connection:
             cards = models.load_all(connection)
         return (*cards, _prior_card(is_active=all(card.status != "active" for card in cards)))
@@ -92,7 +92,7 @@ class ModelRegistry:
         return self.get(version)
 
     def activate(self, version: str, *, force: bool = False) -> ModelCard:
-        """Let a model answer and retire the former one; "prior" lets the queueing prior answer alone.
+        """Let a model answer and retire the former one; "prior" lets the analytic model answer alone.
 
         It is judged against the model that answers now, whatever its training said. BrokenArtifact when it cannot be
         read, RefusedByGate unless forced, Conflict when another model was activated meanwhile: nothing changes then.
@@ -209,5 +209,5 @@ def _version(card: ModelCard | None) -> str | None:
 
 def _prior_card(*, is_active: bool) -> ModelCard:
     prior = PriorPredictor()
-    card = {"kind": "queueing prior", "trained": False}
+    card = {"kind": "analytic model", "trained": False}
     return ModelCard(PRIOR, "active" if is_active else "candidate", _LONG_AGO, prior.origin, card)

@@ -1,4 +1,4 @@
-"""Which predictor answers, and what happens when it fails: the queueing prior takes over and the answer says so."""
+"""Which predictor answers, and what happens when it fails: the analytic model takes over and the answer says so."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import insert_new, upsert
 
 Status = Literal["candidate", "shadow", "active", "retired"]
-PRIOR = "prior"  # stands in the history where the queueing prior alone answered
+PRIOR = "prior"  # stands in the history where the analytic model alone answered
 
 models = sa.Table(
     "models",
@@ -76,7 +76,7 @@ def in_status(connection: sa.Connection, status: Status) -> tuple[ModelCard, ...
 
 
 def active(connection: sa.Connection) -> ModelCard | None:
-    """The learned model that answers, None when the queueing prior alone does."""
+    """The learned model that answers, None when the analytic model alone does."""
     return next(iter(in_status(connection, "active")), None)
 
 

@@ -51,7 +51,7 @@ ModelDir = Annotated[
         exists=True,
         file_okay=False,
         help="Model artifact that answers.",
-        show_default="the newest in the state folder that the gate let pass, else the queueing prior",
+        show_default="the newest in the state folder that the gate let pass, else the analytic model",
     ),
 ]
 Database = Annotated[

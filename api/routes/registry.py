@@ -9,7 +9,7 @@ from api.schemas.registry import ActivateBody, ModelBody, ModelOut
 
 
 def listing(models: ModelDep, cursor: Cursor = None, limit: Limit = 100) -> PageOut[ModelOut]:
-    """All registered models, newest first, and last the queueing prior, in pages."""
+    """All registered models, newest first, and last the analytic model, in pages."""
     cards = models.listing()
     versions = [model.version for model in cards]
     if cursor is not None and cursor not in versions:
@@ -28,7 +28,7 @@ def get(version: PathId, models: ModelDep) -> ModelOut:
 def register(body: ModelBody, models: ModelDep, settings: SettingsDep) -> ModelOut:
     """Register an artifact that lies in the service's model directory; it becomes a candidate, not yet active.
 
-    The gate judges it against the queueing prior and the active model.
+    The gate judges it against the analytic model and the active model.
     """
     artifact = settings.model_dir / body.version
     if not artifact.is_dir():
@@ -37,7 +37,7 @@ def register(body: ModelBody, models: ModelDep, settings: SettingsDep) -> ModelO
 
 
 def activate(version: PathId, models: ModelDep, body: ActivateBody | None = None) -> ModelOut:
-    """Make a registered model the one that answers; `prior` stands for the queueing prior alone.
+    """Make a registered model the one that answers; `prior` stands for the analytic model alone.
 
     The gate judges it anew, against the model that answers now; `force` overrules it.
     """

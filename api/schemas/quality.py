@@ -41,7 +41,7 @@ class AlarmOut(AnswerBody):
 class GroupOut(AnswerBody):
     """The rows of one role and target: all of them, one platform's or one workload's."""
 
-    role: str = Field(description="active, shadow or baseline (the queueing prior beside a learned model)")
+    role: str = Field(description="active, shadow or baseline (the analytic model beside a learned model)")
     target: str = Field(description="throughput, latency or jitter")
     scope: str = Field(description="all, platform or workload")
     name: str = Field(description="of the platform or workload")

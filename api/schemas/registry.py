@@ -31,8 +31,8 @@ class ActivationOut(AnswerBody):
     """One change of the model that answers; `cause` is activate, force (against the gate) or rollback."""
 
     at: Time = Field(description="when")
-    before: str = Field(description="the version that answered before; prior = the queueing prior alone")
-    after: str = Field(description="the version that answers since; prior = the queueing prior alone")
+    before: str = Field(description="the version that answered before; prior = the analytic model alone")
+    after: str = Field(description="the version that answers since; prior = the analytic model alone")
     cause: str = Field(description="activate, force or rollback")
 
 
@@ -47,7 +47,7 @@ class ModelOut(AnswerBody):
     verdict: dict[str, Any] | None = Field(
         default=None,
         description="what the gate last said: `passed`, `refusals` and `reasons` as sentences, `figures` by target and "
-        "protocol, `against` which active model; null for the queueing prior",
+        "protocol, `against` which active model; null for the analytic model",
     )
     history: list[ActivationOut] | None = Field(
         default=None, description="when it began and ceased to answer, oldest first; where one model is asked for"

@@ -23,7 +23,7 @@ def read_groups(
     for index, entry in enumerate(top.sequence("groups") if top.has("groups") else []):
         groups += _entry(Fields(top.file, f"groups[{index}]", entry), members, forms, seed)
     if not groups:
-        top.wrong("groups", "names nobody who shares the host (pairs is none, too)")
+        top.wrong("groups", "names no members that share a host (pairs is none, too)")
     return tuple(dict.fromkeys(groups))
 
 

@@ -408,7 +408,9 @@ def _outcome(row: TableRow, cells: Mapping[str, Any]) -> Outcome:
     if cells["solo"] == 0 and cells["outcome"] in RATIO_OUTCOMES:
         raise row.error("solo", "is 0: a ratio to it has no meaning")
     if cells["load"] == 0:
-        raise row.error("load", "is 0: who is not loaded has no throughput (leave the cell empty for saturation)")
+        raise row.error(
+            "load", "is 0: an instance without load has no throughput (leave the cell empty for saturation)"
+        )
     settings = _settings(row, cells)
     pinned = len(settings.pinning.cpus) if settings.pinning else 1
     vcpus = cells["vcpus"] or pinned

@@ -41,7 +41,7 @@ def _ours(train: Examples, test: Examples) -> IntervalPrediction:
 
 
 def _prior(train: Examples, test: Examples) -> IntervalPrediction:
-    """The queueing prior, which needs no training."""
+    """The analytic model, which needs no training."""
     del train
     found = band(test.base, prior_spread(test.base, np.zeros(len(test), dtype=bool)), HIGHEST)
     return IntervalPrediction(found.expected, found.lower, found.upper)

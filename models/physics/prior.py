@@ -1,4 +1,4 @@
-"""The queueing prior: T/B, latency and jitter from solo profiles, by max-min fair sharing of five resources."""
+"""The analytic model: T/B, latency and jitter from solo profiles, by max-min fair sharing of five resources."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class PushToken:
         if self() is not None and not may_carry_token(server):
             raise ValueError(
                 f"the token is not sent to {server}: use https, a server on this machine, or {PLAIN_VARIABLE}=1 where "
-                "nobody else listens"
+                "no other machine can listen"
             )
 
     def __call__(self) -> str | None:

@@ -26,7 +26,7 @@ _REASONS = {
     errno.EACCES: "permission denied (run as root, or with CAP_PERFMON)",
     errno.EPERM: "permission denied (run as root, or with CAP_PERFMON)",
     errno.ENOSYS: "this kernel has no perf events (CONFIG_PERF_EVENTS)",
-    errno.EBUSY: "somebody else holds the hardware counters",
+    errno.EBUSY: "another program holds the hardware counters",
     errno.EINVAL: "this kernel counts no control groups (CONFIG_CGROUP_PERF)",
     errno.EBADF: "the group is in no tree of control groups that perf events know",
     errno.EMFILE: "too many files are open (ulimit -n)",

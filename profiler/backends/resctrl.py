@@ -49,7 +49,7 @@ class ResctrlReader:
         for name, tids in threads.items():
             folders = _own(groups, frozenset(tids), owners)
             if not folders:
-                absent[name] = "no monitoring group of resctrl holds its threads, and nobody else's"
+                absent[name] = "no monitoring group of resctrl holds its threads and no others"
                 continue
             cache = [self._sum(folder, "llc_occupancy") for folder in folders]
             memory = [self._memory(folder) for folder in folders]

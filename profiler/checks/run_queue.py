@@ -13,7 +13,7 @@ _REFUSED = f"{PROGRAM} failed with 1: "
 def run_queues(view: HostView) -> CheckFinding:
     """Load the BPF program for a moment. It is optional: without it, waiting comes from schedstat."""
     if not view.value(f"path of {PROGRAM}", lambda: shutil.which(PROGRAM) or ""):
-        return CheckFinding(True, "not installed: waiting is known, who runs meanwhile is not")
+        return CheckFinding(True, "not installed: waiting is known, what runs meanwhile is not")
     try:
         view.tool(PROGRAM, "--check")
     except UnseenError as unseen:
@@ -26,7 +26,7 @@ def run_queues(view: HostView) -> CheckFinding:
 
 RULES = (
     CheckRule(
-        "run queues (BPF)", run_queues, "run_queue_p50_us, _p99_us and _p999_us are absent, and who runs meanwhile",
+        "run queues (BPF)", run_queues, "run_queue_p50_us, _p99_us and _p999_us are absent, and what runs meanwhile",
         "use a kernel with CONFIG_DEBUG_INFO_BTF=y and without lockdown", "linux",
     ),
 )  # fmt: skip

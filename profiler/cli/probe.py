@@ -71,7 +71,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_push(probe: argparse.ArgumentParser) -> None:
-    add_push(probe, "the result, which it keeps as the newest of this probe")
+    add_push(probe, "the result, which it stores as the newest of this probe")
     probe.add_argument(
         "--host", type=an_id("host"), metavar="ID",
         help="with --push, the id in the inventory of the host that is measured (default: the name of this machine)",

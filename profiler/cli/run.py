@@ -74,7 +74,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     run.add_argument(
         "--run-queue", nargs="?", const=PROGRAM, metavar="PROGRAM",
-        help=f"also measure how long instances wait for a CPU and who runs meanwhile, by BPF (root; {PROGRAM})",
+        help=f"also measure how long instances wait for a CPU and what runs meanwhile, by BPF (root; {PROGRAM})",
     )  # fmt: skip
     run.add_argument(
         "--hardware-counters", action="store_true",
@@ -95,7 +95,7 @@ def _listen(text: str) -> tuple[str, int]:
 
 def _run(options: argparse.Namespace) -> int:
     if options.no_exporter and options.push is None:
-        return fail("with --no-exporter and without --push nobody would see what is measured", WRONG_USAGE)
+        return fail("with --no-exporter and without --push, what is measured would reach no reader", WRONG_USAGE)
     window_s = options.window or (PUSHED_WINDOW_S if options.push else Pace().window_s)
     if window_s < options.every:
         return fail("--window must be at least as long as --every", WRONG_USAGE)

@@ -3,7 +3,7 @@
     python -m research.benchmarks.unlike_hosts [--json] [--sizes 100,1000,10000] [--misses QUESTIONS] [--model DIR]
 
 Hosts have 64 CPUs, half of them in two NUMA nodes, and 10 to 30 instances of 2 to 16 vCPUs, whose demands (simulated:
-random means, spreads, parts in common, loops and bursts) load a host to 30-110 % on average. The queueing prior
+random means, spreads, parts in common, loops and bursts) load a host to 30-110 % on average. The analytic model
 answers, with reasons. Cold is a question for which nothing is remembered; warm is the same one after 1 % of the hosts
 had news; another is one about a newcomer that was never asked about, in a cloud that was. The baseline in the same run
 is the predictor's own predict of all hosts, without the newcomer and with it under every pinning. All runs on one core;

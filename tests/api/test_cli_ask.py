@@ -102,7 +102,7 @@ def test_where_prints_ranked_hosts_then_rejected_ones_then_who_answered() -> Non
     assert {host for _, host in ranked} == {"h3", "h4"}
     assert re.search(r"\d\.\d\d \(\d\.\d\d-\d\.\d\d\) +mystery \d\.\d\d +", "\n".join(lines))
     assert any(line.split()[:2] == ["h6", "host.disabled"] for line in lines)
-    assert lines[-1] == ("Answered by the queueing prior; no learned model was used.")
+    assert lines[-1] == ("Answered by the analytic model; no learned model was used.")
     assert "Why" not in result.stdout
     assert "Commands" not in result.stdout
 

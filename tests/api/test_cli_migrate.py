@@ -92,7 +92,7 @@ def test_a_plan_that_is_applied_moves_guests_to_its_nodes(planner: Service, api:
 
 def test_nothing_is_planned_while_something_moves_or_nobody_may(planner: Service, api: ApiServer) -> None:
     nobody = migrate(planner, "--namespaces", "shop")
-    assert "nobody may be moved" in nobody.stdout
+    assert "no instance may be moved" in nobody.stdout
     api.put("migrations", {"metadata": {"name": "m", "namespace": "prod"}, "status": {"phase": "Running"}})
     assert "guests move already" in migrate(planner, "--apply").stdout
     assert api.sent == []

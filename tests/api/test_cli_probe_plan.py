@@ -74,7 +74,7 @@ def test_the_plan_is_a_table_then_the_decisions_then_one_sentence() -> None:
         r"^\d+ pairs in \d+ of 60 minutes lower the expected regret of 1 decisions from 0\.\d+ to 0\.\d+; ", lines[-3]
     )
     assert lines[-2] == "A run takes 26.5 s, 20 s of them measured; 3 rounds of each."
-    assert lines[-1] == ("Answered by the queueing prior; no learned model was used.")
+    assert lines[-1] == ("Answered by the analytic model; no learned model was used.")
 
 
 def test_every_instance_is_decided_about_unless_some_are_named() -> None:

@@ -95,7 +95,10 @@ def test_one_phase_can_be_shown() -> None:
 
 def test_a_phase_is_stored_as_a_workload(file: str) -> None:
     result = run("profile", "i1", "--phase", "2", "--save", "batch")
-    assert "Stored as workload batch on platform p1, origin measured; no instance was told to run it." in result.stdout
+    assert (
+        "Stored as workload batch on platform p1, origin measured; the workload of no instance was changed."
+        in result.stdout
+    )
     saved = document("--samples", file, "--phase", "1", "--save", "whole", "--full-load")["saved"]
     assert saved == {"workload": "whole", "platform": "p1", "origin": "extrapolated"}
     with Advisor(Settings()) as advisor:

@@ -149,7 +149,7 @@ def test_upgrade_tells_the_revision_and_is_safe_to_repeat() -> None:
 def test_the_prior_is_listed_shown_and_activated() -> None:
     assert run("models", "list").stdout.splitlines()[1].split() == ["prior", "active", "built", "in", "prior"]
     assert json.loads(run("models", "list", "--json").stdout)[0]["version"] == "prior"
-    assert "queueing prior" in run("models", "show", "prior").stdout
+    assert "analytic model" in run("models", "show", "prior").stdout
     assert json.loads(run("models", "show", "prior", "--json").stdout)["status"] == "active"
     assert run("models", "activate", "prior").stdout == "Model prior answers from now on.\n"
     assert json.loads(run("models", "activate", "prior", "--json").stdout)["version"] == "prior"

@@ -41,7 +41,7 @@ def test_as_json_it_has_all_that_there_is_to_know() -> None:
 def test_a_revoked_token_stays_in_the_list_without_its_secret() -> None:
     text = run("token", "create", "--name", "old one", "--expires", "1s").stdout.strip()
     token_id = text.split("_")[1]
-    assert run("token", "revoke", token_id).stdout == f"Token {token_id} (old one) lets nobody ask any more.\n"
+    assert run("token", "revoke", token_id).stdout == f"Token {token_id} (old one) is revoked.\n"
     shown = run("token", "list").stdout
     assert token_id in shown
     assert "revoked" in shown

@@ -148,7 +148,7 @@ def test_what_is_late_is_posted_together() -> None:
 def test_the_worst_off_gets_the_smallest_part_of_what_it_wants() -> None:
     seen = NewestSamples()
     seen.take("announcements", {"host": {"id": "h1", "pcpus": 2}})
-    assert seen.worst() == "nobody is busy"
+    assert seen.worst() == "no instance is busy"
     values = {"a-1": (80.0, 20.0), "b-1": (30.0, 70.0), "idle": (0.01, 0.9)}
     samples = [
         {"host": "h1", "instance": name, "metric": metric, "value": value}
@@ -157,7 +157,7 @@ def test_the_worst_off_gets_the_smallest_part_of_what_it_wants() -> None:
     ]
     seen.take("samples", json.loads(json.dumps({"samples": samples})))
     assert seen.hosts() == "h1 55 %"
-    assert seen.worst().startswith("worst off: b-1 on h1 gets 30 %")
+    assert seen.worst().startswith("most affected: b-1 on h1, CPU delivered 30 %")
 
 
 def test_a_service_that_is_only_slow_is_told_again_and_one_that_refuses_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

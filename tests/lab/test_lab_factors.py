@@ -215,7 +215,7 @@ def test_a_changed_time_grid_makes_other_rounds(read: Read) -> None:
         ("groups: [{combinations: {size: 3}}]", r"groups\[0\]\.combinations size 3 is not between 2 and the 2"),
         ("groups: [{combinations: {size: 2, count: 9}}]", r"count 9 is above the 1 combinations"),
         ("groups: [{combinations: {size: 2, of: [cpu, gpu]}}]", r"combinations\.of names 'gpu', which is not under"),
-        ("pairs: none", r"groups names nobody who shares the host"),
+        ("pairs: none", r"groups names no members that share a host"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_repeats_or_factors_is_named(read: Read, more: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""The queueing prior: exact where the answer is known, sane everywhere, and what the papers found."""
+"""The analytic model: exact where the answer is known, sane everywhere, and what the papers found."""
 
 from __future__ import annotations
 

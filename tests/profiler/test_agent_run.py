@@ -209,7 +209,7 @@ def test_it_imports_nothing_that_a_host_does_not_need(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["--no-exporter"], 2, "nobody would see"),
+        (["--no-exporter"], 2, "would reach no reader"),
         (["--push", "ftp://x"], 2, "is not a URL"),
         (["--push", "http://u:p@x"], 2, "--token-file"),
         (["--every", "0.01"], 2, "not between 0.1 and 60 seconds"),

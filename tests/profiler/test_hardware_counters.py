@@ -62,7 +62,7 @@ def test_groups_are_told_by_their_threads_and_none_counts_twice(monitored: FakeH
     absent: dict[str, str] = {}
     found = ResctrlReader(monitored).read(THREADS, absent)
     assert found == {"shop": CacheCounters(3 << 20, 0), "web": CacheCounters(4 << 20, 0)}
-    assert "nobody else's" in absent["lost"]
+    assert "its threads and no others" in absent["lost"]
 
 
 def test_a_group_that_two_share_is_nobodys(monitored: FakeHost) -> None:

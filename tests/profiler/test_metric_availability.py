@@ -112,7 +112,7 @@ def test_a_metric_that_no_instance_gives_is_absent_with_the_reason() -> None:
     metrics = _after_a_second(_host("shop"), "shop", links={"/proc/10/ns/net": "net:[1]"})
     for name in ("pages_exchanged", "pages_per_execution"):
         assert metrics[name].state == "absent"
-        assert metrics[name].reason == "it uses the host's own network, where traffic cannot be told apart"
+        assert metrics[name].reason == "it uses the host's own network, where its traffic cannot be separated"
         assert metrics[name].driver_state == "absent"
         assert "summed over the instances" in metrics[name].driver_reason
 

@@ -26,14 +26,17 @@ class CreatePlan(command.ShowOne):
             "--kind",
             choices=KINDS,
             default="rebalance",
-            help="rebalance: bring everybody within its limit (default); consolidate: use the fewest hosts; evacuate: "
-            "empty hosts",
+            help="rebalance: bring every server within its limit (default); consolidate: use the fewest hosts; "
+            "evacuate: empty hosts",
         )
         parser.add_argument("--empty", action="append", metavar="<host>", help="Host to empty (repeat for several)")
         parser.add_argument("--host", action="append", metavar="<host>", help="Only host to use (repeat for several)")
         parser.add_argument("--max-moves", type=int, metavar="<number>", help="Most moves")
         parser.add_argument(
-            "--keep-ratio", type=float, metavar="<ratio>", help="What servers without a limit must keep"
+            "--keep-ratio",
+            type=float,
+            metavar="<ratio>",
+            help="Lowest accepted relative throughput of servers without a limit",
         )
         parser.add_argument("--time-limit", type=float, metavar="<seconds>", help="Seconds that the search may take")
         return parser

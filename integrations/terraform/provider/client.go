@@ -76,7 +76,7 @@ func newClient(address, tokenFile string) (*client, error) {
 	}
 	if token != "" && !mayCarryToken(parsed) {
 		return nil, fmt.Errorf("the token is not sent to %s: use https, a service on this machine, or "+
-			"COTENANT_TOKEN_OVER_HTTP=1 where nobody else listens", parsed)
+			"COTENANT_TOKEN_OVER_HTTP=1 where no other machine can listen", parsed)
 	}
 	return made, nil
 }

@@ -18,7 +18,7 @@ import (
 
 const mostAtOnce = 200 // instances of one question, as the service takes them
 
-// candidate is what the configuration reads of a candidate: the newcomer's ratio beside the fields of the host.
+// candidate is what the configuration reads of a candidate: the new VM's ratio beside the fields of the host.
 type candidate struct {
 	rest.CandidateOut
 	ThroughputRatio rest.BandOut `tfsdk:"throughput_ratio"`
@@ -92,7 +92,7 @@ func (p *placements) Schema(_ context.Context, _ datasource.SchemaRequest, answe
 		"min_throughput_ratio": number("The share of its speed alone that it must keep, 0-1."),
 		"max_latency_ratio":    number("The largest latency ratio that it accepts; 1.0 = as alone."),
 		"max_time_short":       number("The part of the time, 0-1, for which it may be short of CPU."),
-		"exclusive":            flag("It shares its host with nobody."),
+		"exclusive":            flag("It shares its host with no other instance."),
 		"dedicated_vcpus":      schema.Int64Attribute{Optional: true, Description: "How many of its vCPUs have a physical CPU each that no other instance uses; 0 unless said."},
 		"labels":               labels("Free texts, such as class or project."),
 	}}
@@ -116,7 +116,7 @@ func (p *placements) Schema(_ context.Context, _ datasource.SchemaRequest, answe
 	}}
 	placed := schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 		"host":       schema.StringAttribute{Computed: true, Description: "The host that is advised: that of the first candidate."},
-		"degraded":   schema.BoolAttribute{Computed: true, Description: "The learned model failed and the queueing prior answered."},
+		"degraded":   schema.BoolAttribute{Computed: true, Description: "The learned model failed and the analytic model answered."},
 		"notes":      answered("What else to know."),
 		"candidates": schema.ListNestedAttribute{Computed: true, NestedObject: candidate, Description: "Hosts that can take it, best first."},
 	}}
@@ -125,7 +125,7 @@ func (p *placements) Schema(_ context.Context, _ datasource.SchemaRequest, answe
 			"Nothing is held for them. An instance that finds no host is an error.",
 		Attributes: map[string]schema.Attribute{
 			"hosts":     texts("Answer only these hosts; all unless said."),
-			"objective": text("worst (unless said): best worst-off instance; total: combined score; pack: fewest hosts."),
+			"objective": text("worst (unless said): best for the most affected instance; total: combined score; pack: fewest hosts."),
 			"limit":     schema.Int64Attribute{Optional: true, Description: "Most candidates given for each; 1 unless said."},
 			"order": text("given (unless said): each where it suits best after those before it; joint: other orders and plans are " +
 				"tried, too, and the answers that harm least together are kept."),

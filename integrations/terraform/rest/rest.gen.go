@@ -56,7 +56,7 @@ type CandidateOut struct {
 	// Host the host
 	Host string `json:"host" tfsdk:"host"`
 
-	// Newcomer what happens to the newcomer
+	// Newcomer the predicted effect on the new VM
 	Newcomer NewcomerOut `json:"newcomer" tfsdk:"-"`
 
 	// Notes what must be known before the settings are followed
@@ -68,7 +68,7 @@ type CandidateOut struct {
 	// Score by the objective that was asked for; higher is better
 	Score *float64 `json:"score" tfsdk:"score"`
 
-	// TiedWith hosts whose difference lies within the uncertainty, with nobody visibly worse off
+	// TiedWith hosts whose difference lies within the uncertainty, where no instance is visibly worse off
 	TiedWith []string `json:"tied_with" tfsdk:"tied_with"`
 }
 
@@ -102,7 +102,7 @@ type NewInstance struct {
 	// DiskGb disk in GB
 	DiskGb *float64 `json:"disk_gb,omitempty" tfsdk:"disk_gb"`
 
-	// Exclusive shares its host with nobody
+	// Exclusive shares its host with no other instance
 	Exclusive *bool `json:"exclusive,omitempty" tfsdk:"exclusive"`
 
 	// Id its id; one that the inventory has brings its size, settings, labels, demand and place, which the fields of the question replace
@@ -120,13 +120,13 @@ type NewInstance struct {
 	// MaxLatencyRatio the largest latency ratio (1.0 = as alone) that it accepts; null = any
 	MaxLatencyRatio *float64 `json:"max_latency_ratio,omitempty" tfsdk:"max_latency_ratio"`
 
-	// MaxTimeShort the part of the time, 0-1, for which it may be short of CPU; null = any
+	// MaxTimeShort the largest part of the time, 0-1, in which it may be contended for CPU; null = any
 	MaxTimeShort *float64 `json:"max_time_short,omitempty" tfsdk:"max_time_short"`
 
 	// MemoryMb memory in MB; null = as the inventory or `like` has it, else 0
 	MemoryMb *float64 `json:"memory_mb,omitempty" tfsdk:"memory_mb"`
 
-	// MinThroughputRatio the share of its speed alone that it must keep; null = any
+	// MinThroughputRatio the lowest part of its uncontended speed that it accepts; null = any
 	MinThroughputRatio *float64 `json:"min_throughput_ratio,omitempty" tfsdk:"min_throughput_ratio"`
 
 	// Service what it is sensitive to
@@ -139,7 +139,7 @@ type NewInstance struct {
 	Workload *string `json:"workload,omitempty" tfsdk:"workload"`
 }
 
-// NewcomerOut What happens to the newcomer.
+// NewcomerOut The predicted effect on the new VM.
 type NewcomerOut struct {
 	// ThroughputRatio T/B
 	ThroughputRatio BandOut `json:"throughput_ratio" tfsdk:"throughput_ratio"`
@@ -150,7 +150,7 @@ type PlacementAnswer struct {
 	// Candidates hosts that can take it, best first
 	Candidates []CandidateOut `json:"candidates" tfsdk:"candidates"`
 
-	// Degraded the learned model failed and the queueing prior answered
+	// Degraded the learned model failed and the analytic model answered
 	Degraded bool `json:"degraded" tfsdk:"degraded"`
 
 	// Notes what else to know

@@ -65,7 +65,7 @@ def plan(
         if step.get("action") == "move"
     ]
     counted = {
-        "compute nodes take nobody: Cotenant does not know them": len(hosts) - len(usable),
+        "compute nodes accept no servers: Cotenant does not know them": len(hosts) - len(usable),
         "servers stay: Cotenant does not know them, or on another host": len(places) - len(movable),
         "steps are left out: they change settings, which Watcher cannot": len(answer["steps"]) - len(moves),
     }

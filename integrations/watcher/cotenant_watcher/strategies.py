@@ -21,7 +21,7 @@ PARAMETERS = {
         "minimum": 0.01,
         "maximum": 1,
         "default": 0.8,
-        "description": "part of its speed alone that each server without a limit of its own must keep",
+        "description": "lowest accepted part of the uncontended speed of servers without a limit of their own",
     },
     "time_limit_s": {
         "type": "number",
@@ -117,7 +117,7 @@ class CotenantRebalance(CotenantStrategy):
     """
 
     KIND = "rebalance"
-    TITLE = "Cotenant: everybody keeps its limit"
+    TITLE = "Cotenant: every server within its limit"
 
     @classmethod
     def get_name(cls) -> str:
@@ -132,7 +132,7 @@ class CotenantConsolidation(CotenantStrategy):
     """The fewest hosts on which everybody keeps its limit. Hosts that get free stay enabled."""
 
     KIND = "consolidate"
-    TITLE = "Cotenant: fewest hosts on which everybody keeps its limit"
+    TITLE = "Cotenant: fewest hosts with every server within its limit"
 
     @classmethod
     def get_name(cls) -> str:

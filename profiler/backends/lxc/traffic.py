@@ -9,7 +9,7 @@ from profiler.backends.stalls import HostQueues, InterfaceStalls
 from profiler.parse.proc import InterfaceBytes
 
 _KEEP_S = 60.0  # how long the owner of an interface is taken as known, while the interface exists
-_HOSTS_OWN = "it uses the host's own network, where traffic cannot be told apart"
+_HOSTS_OWN = "it uses the host's own network, where its traffic cannot be separated"
 _UNSEEN = "it has no task whose network namespace could be read"
 _MOVED = "its traffic is counted at another place since this reading"
 

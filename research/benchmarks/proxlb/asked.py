@@ -121,7 +121,7 @@ def read_places(printed: str) -> Places:
 def by_cotenant(
     cluster: SimulatedCluster, max_moves: int | None, kind: PlanKind = "rebalance", keep_ratio: float = 0.8
 ) -> Rebalanced:
-    """A plan by the queueing prior, as `cotenant plan --kind KIND` makes it; a detour is two moves, None = no limit."""
+    """A plan by the analytic model, as `cotenant plan --kind KIND` makes it; a detour is two moves, None = no limit."""
     if max_moves == 0:
         return Rebalanced(cluster)
     cloud, chosen = cluster.snapshot(), ActivePredictor(PriorPredictor())

@@ -1,7 +1,7 @@
 """A cluster whose demand varies, and how contended its instances are wherever they run, by the event simulator.
 
 Demand is drawn once for each instance and window, so every placement of a cluster is judged by the same demand. The
-judge is `research.contention.simulator`, which shares no code with the queueing prior that advises.
+judge is `research.contention.simulator`, which shares no code with the analytic model that advises.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=4, help="measured time of a run (4)")
     parser.add_argument("--warmup", type=float, default=0.7, help="seconds (0.7)")
     parser.add_argument("--scenes", default="", metavar="WORD", help="only those whose name holds this word")
-    parser.add_argument("--model", type=Path, metavar="DIR", help="artifact that advises (the queueing prior)")
+    parser.add_argument("--model", type=Path, metavar="DIR", help="artifact that advises (the analytic model)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     console = Console(width=160)

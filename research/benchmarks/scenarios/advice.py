@@ -54,7 +54,7 @@ def ask(
     """Ask where the newcomer should go on an inventory of this one host; NoAdviceError when it cannot go there.
 
     `alone` are runs of each party alone, `disk_mb_s` what the disk was measured to do, None = it is not told. `model`
-    is an artifact, None = what `settings` find, else the queueing prior.
+    is an artifact, None = what `settings` find, else the analytic model.
     """
     scene = stage.scene
     host = Host(

@@ -77,7 +77,7 @@ class ScenarioResult:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioCampaign:
-    """How scenes are measured: `rounds` of each, for how long, and who advises (`model` None = the queueing prior)."""
+    """How scenes are measured: `rounds` of each, for how long, and who advises (`model` None = the analytic model)."""
 
     rounds: int
     timing: Timing

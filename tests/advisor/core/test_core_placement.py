@@ -331,7 +331,7 @@ def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing(
     newcomer = vm(pins="0:1", cap_percent=90.0, weight=256, min_throughput_ratio=0.4)
     answer = ask(cloud([host()], [capped, healthy]), request(newcomer))
     assert codes(answer) == {"h1": "limit.neighbour"}
-    assert answer.rejected[0].reason.startswith("z would fall")
+    assert answer.rejected[0].reason.startswith("z would run at")
 
 
 def test_a_candidate_says_whom_its_last_resort_takes_more_than_half_from_and_what_its_commands_need() -> None:

@@ -87,5 +87,5 @@ def test_a_host_that_only_other_settings_would_save_is_refused_and_the_others_ke
     assert [(one.rank, one.host, one.rungs) for one in answer.candidates] == [(1, "c", ()), (2, "b", ())]
     (refused,) = answer.rejected
     assert (refused.host, refused.code) == ("a", NEEDS_SETTINGS)
-    assert refused.reason.startswith("r would fall to 0.5") and "settings of instances may not change" in refused.reason
+    assert refused.reason.startswith("r would run at 5") and "settings of instances may not change" in refused.reason
     assert not refused.rungs

@@ -1,4 +1,4 @@
-"""Every kind of plan on small clouds with the queueing prior: what it says."""
+"""Every kind of plan on small clouds with the analytic model: what it says."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def made_trace(instances: int = 12, steps: int = 24, *, seed: int = 0, net: bool
 def replayed(
     trace: Trace, request: ReplayRequest | None = None, *, workloads: Sequence[WorkloadProfile] = (), **options: Any
 ) -> Replay:
-    """A replay in this process, by the queueing prior."""
+    """A replay in this process, by the analytic model."""
     return replay(
         trace,
         (),

@@ -1,6 +1,6 @@
 """Hosts that an inventory calls alike and that differ, with what probes find on them; and models trained on some.
 
-What happens on such a host is what the queueing prior says of what it really has (simulated), with some noise.
+What happens on such a host is what the analytic model says of what it really has (simulated), with some noise.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def test_what_the_service_does_not_know_stays_and_a_note_says_so(client: Client)
     there: Mapping[str, str] = {**CROWD, "new": "h1", "vm-5": "h2"}
     found = plan(client, "rebalance", [*hosts(), "h9"], there, {})
     assert found.notes[:2] == [
-        "1 compute nodes take nobody: Cotenant does not know them",
+        "1 compute nodes accept no servers: Cotenant does not know them",
         "2 servers stay: Cotenant does not know them, or on another host",
     ]
     assert {"new", "vm-5"}.isdisjoint(one.instance for one in found.moves)

@@ -10,8 +10,8 @@ short_description: Ask Cotenant where instances should go
 version_added: 0.1.0
 author: Cotenant's contributors (@cotenant)
 description:
-  - Asks a Cotenant service which hosts suit instances best, for them and for everybody there. Each instance counts for
-    those after it, or all are placed together; see O(order).
+  - Asks a Cotenant service which hosts suit instances best, for them and for all instances there. Each instance counts
+    for those after it, or all are placed together; see O(order).
   - Run it on the controller, before the task that makes the instances.
   - An instance that finds no host fails the task, unless O(allow_none=true).
 options:
@@ -67,16 +67,16 @@ options:
         type: str
         choices: [throughput, latency]
       min_throughput_ratio:
-        description: The share of its speed alone that it must keep, 0-1.
+        description: The lowest part of its uncontended speed that it accepts, 0-1.
         type: float
       max_latency_ratio:
         description: The largest latency ratio that it accepts; 1.0 = as alone.
         type: float
       max_time_short:
-        description: The part of the time, 0-1, for which it may be short of CPU.
+        description: The part of the time, 0-1, in which it may be contended for CPU.
         type: float
       exclusive:
-        description: It shares its host with nobody.
+        description: It shares its host with no other instance.
         type: bool
       dedicated_vcpus:
         description: How many of its vCPUs have a physical CPU each that no other instance uses; 0 unless said.
@@ -114,7 +114,7 @@ options:
         description: Hosts without fresh data may answer, too.
         type: bool
   objective:
-    description: The best worst-off instance, the combined score, or the fewest hosts; V(worst) unless said.
+    description: The best for the most affected instance, the combined score, or the fewest hosts; V(worst) unless said.
     type: str
     choices: [worst, total, pack]
   limit:
@@ -300,7 +300,7 @@ def read_token(params):
     if not may_carry_token(params["url"]):
         raise ValueError(
             f"the token is not sent to {params['url']}: use https, a service on this machine, or "
-            "COTENANT_TOKEN_OVER_HTTP=1 where nobody else listens"
+            "COTENANT_TOKEN_OVER_HTTP=1 where no other machine can listen"
         )
     return token
 

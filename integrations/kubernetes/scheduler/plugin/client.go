@@ -145,7 +145,7 @@ func (c *client) sign(request *http.Request) error {
 	// To ask twice does no harm. With this key net/http.Transport asks again at once where a replica closes the open
 	// connection; nothing of it is sent.
 	request.Header["Idempotency-Key"] = nil
-	// The service gives up when we do, because nobody would wait for its answer.
+	// The service gives up when we do, because no caller would wait for its answer.
 	request.Header.Set("X-Request-Timeout", strconv.FormatFloat(c.timeout.Seconds(), 'f', -1, 64))
 	if c.tokenFile == "" {
 		return nil

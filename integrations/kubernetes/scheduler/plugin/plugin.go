@@ -257,7 +257,7 @@ func (p *Plugin) refusedNow(ctx context.Context, found *advice, node string) (he
 		case held && score+alike < thought:
 			p.ledger.release(found.pod)
 			p.tellSoon(p.soon)
-			return false, "somebody else has placed there"
+			return false, "another scheduler has placed a pod there"
 		case held:
 			p.victims.forget(types.UID(found.pod.Metadata.Uid))
 		}

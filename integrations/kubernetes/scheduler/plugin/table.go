@@ -15,7 +15,7 @@ import (
 const (
 	lasting   = 2 * time.Second        // for how long an answer holds for pods alike; measurements of nodes are older
 	alike     = 2                      // points of 100 by which nodes as good may differ: predictions are less sure
-	watched   = 150 * time.Millisecond // time to notice a burst that somebody else began at the same moment
+	watched   = 150 * time.Millisecond // time to notice a burst that another scheduler began at the same moment
 	burst     = time.Second            // after so long without a question the next one begins a burst
 	mostKinds = 64                     // kinds of pods that are remembered
 	mostMarks = 32768                  // nodes that are remembered
@@ -30,7 +30,7 @@ type tables struct {
 	lock  sync.Mutex
 	of    map[string]*table
 	marks marks
-	alone time.Time // since when, in this burst, answers say that nobody else places pods; zero = somebody does
+	alone time.Time // since when, in this burst, answers say that no other scheduler places pods; zero = one does
 	last  time.Time // when the last answer came
 	watch time.Duration
 }
@@ -163,7 +163,7 @@ func (t *tables) answered(found *answer, now time.Time) {
 	t.last = now
 }
 
-// others tells whether somebody else may be placing pods, too.
+// others says whether another scheduler may be placing pods, too.
 func (t *tables) others() bool {
 	t.lock.Lock()
 	defer t.lock.Unlock()

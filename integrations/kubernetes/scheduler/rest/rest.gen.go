@@ -1,4 +1,4 @@
-// Description: sha256 aa606ae915a36750defa842b0299d5e9fdb028de031ebc174123ad79adc6ff61
+// Description: sha256 d7dec087a2f23419fa2f090ea989a169a6ff82ec62c15562489ad122017b656a
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -18,7 +18,7 @@ type AdviceAnswer struct {
 	// FailedNodes with a sentence each; they may do once pods are gone
 	FailedNodes map[string]string `json:"FailedNodes"`
 
-	// Others somebody else had hosts held lately, and may place there, too
+	// Others another client had hosts held lately, and may place there, too
 	Others bool `json:"Others"`
 
 	// PerNode what is said of each node depends on no other node, and there are no `Others`: it stands until that node changes
@@ -39,13 +39,13 @@ type AdviceArgs struct {
 	// Placed pods that count on their nodes from now on, in their order
 	Placed []PlacedPod `json:"Placed,omitempty"`
 
-	// Pod nobody is asked about without it
+	// Pod the question is about no pod without it
 	Pod *Pod `json:"Pod,omitempty"`
 
 	// Released pods that were placed and then were not bound
 	Released []Pod `json:"Released,omitempty"`
 
-	// Without UIDs of pods that count as gone: whom preemption would evict
+	// Without UIDs of pods that count as gone: those that preemption would evict
 	Without []string `json:"Without,omitempty"`
 }
 
