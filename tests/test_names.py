@@ -1,10 +1,9 @@
-"""Names lead to one place: a class name occurs once, and what programs inside strings import is there."""
+"""What programs inside strings import is there."""
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -19,14 +18,6 @@ def sources(*folders: str) -> Iterator[tuple[Path, str]]:
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield path.relative_to(ROOT), path.read_text(encoding="utf-8")
-
-
-def test_no_two_classes_have_one_name() -> None:
-    places = defaultdict(list)
-    for path, text in sources(*PACKAGES):
-        for name in re.findall(r"^class ([^\W_]\w*)", text, re.MULTILINE):
-            places[name].append(str(path))
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def imported_in_strings() -> Iterator[tuple[str, str, str]]:

@@ -71,7 +71,7 @@ def where(
 ) -> None:
     """Rank the hosts of an inventory for one instance.
 
-    Hosts are ranked by what would happen to everybody there. With a file no server and no database are needed. The exit
+    Hosts are ranked by the effect on all instances there. With a file no server and no database are needed. The exit
     code is 3 where no host can take it.
     """
     service = asked_service(server, token_file, inventory, model=model)

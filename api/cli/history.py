@@ -45,10 +45,10 @@ def history(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn what instances do from the weeks that Gnocchi, Proxmox VE, or a Prometheus has watched them.
+    """Learn the demand of instances from the weeks that Gnocchi, Proxmox VE, or a Prometheus has stored.
 
-    Series become demand over time, in windows of five minutes: CPUs (with waiting where it is told), network, disk.
-    What the agent measures itself, and what was given by hand, counts for more. Again is harmless: run it each night.
+    Series become demand over time, in windows of five minutes: CPUs (with waiting where it is known), network, disk.
+    What the agent measures itself, and what was given by hand, counts for more. Run it each night: again is harmless.
     Exit code 1 when something of a guest could not be read.
     """
     if prometheus is not None and source in HISTORIES:

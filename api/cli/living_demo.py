@@ -264,7 +264,7 @@ def _end(number: int, _frame: object) -> None:
 
 
 def _chosen(stack: ExitStack, *, live: bool) -> tuple[DayOfLines, FastClock]:
-    """What is shown, told in a sentence, and its clock."""
+    """The day that is shown, after a sentence about it, and its clock."""
     if live:
         live_day = stack.enter_context(_containers())
         if isinstance(live_day, DayOfLines):

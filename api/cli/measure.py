@@ -114,7 +114,7 @@ def _known(advisor: Advisor, name: str) -> str:
 
 
 def _check_arguments(instance: str | None, picture: Path | None) -> None:
-    """Refuse what can be told to be wrong before anything is read, drawn or stored."""
+    """Refuse wrong arguments before anything is read, drawn or stored."""
     try:
         if instance is not None:
             check_id(instance, "instance")

@@ -105,7 +105,7 @@ def _make_round(rounds: _Rounds, *, repeated: bool, as_json: bool) -> bool:
 
 @dataclass(slots=True)
 class _Round:
-    """One plan and what became of its moves, by instance; `stay` is why somebody may not move, by name."""
+    """One plan and what became of its moves, by instance; `stay` is why an instance may not move, by name."""
 
     at: datetime
     apply: bool

@@ -44,7 +44,7 @@ def print_json(value: Any, *, in_one_line: bool = False) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What json does not know; a schema without the fields that nobody set, as REST answers."""
+    """What json does not know; a schema without unset fields, as REST answers."""
     from pydantic import BaseModel  # the list of commands is printed without it
     from pydantic_core import to_jsonable_python
 

@@ -55,7 +55,7 @@ def plan(
     Places instances (admit), restores limits with the fewest moves (rebalance), empties hosts (evacuate), needs fewer
     hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), suits
     sizes and caps to what is used (right_size), or finds better settings on hosts as they stand (tune). With a file no
-    server and no database are needed. Nothing is carried out. The exit code is 3 where somebody finds no host.
+    server and no database are needed. Nothing is carried out. The exit code is 3 where an instance finds no host.
     """
     service = asked_service(server, token_file, inventory, model=model, patience_s=asked["time_limit_s"])
     if service is not None:

@@ -56,7 +56,7 @@ def report(
     server: Server = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Write a report of the whole cloud: hosts, pressure, who is worst off, how old the data are, what a plan would do.
+    """Write a report of the whole cloud: hosts, pressure, most affected instances, age of the data, effect of a plan.
 
     Each is a folder with a page that needs no other file, and with all of its numbers as JSON and CSV, whole or not at
     all. Nothing is carried out.

@@ -21,7 +21,7 @@ def slowing(
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Say who slows whom on a host, predicted beside measured.
+    """Say which instances of a host slow which, predicted beside measured.
 
     Measured by the run queue where the agent watches it (cotenant-profiler run --run-queue), else by correlation of
     windows: the instance waits more while a certain other one runs.

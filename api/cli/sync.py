@@ -119,7 +119,7 @@ def _load(file: Path, database: str | None, *, merge: bool, dry_run: bool, as_js
 
 
 def _follow(advisor: Advisor, source: InventorySource, pause_s: float | None, *, dry_run: bool, as_json: bool) -> bool:
-    """Read once, or until SIGINT or SIGTERM; whether the last read told everything."""
+    """Read once, or until SIGINT or SIGTERM; whether the last read was complete."""
     stop = threading.Event() if pause_s is None else stop_event()
     again = timedelta(0) if pause_s is None else max(PATIENCE * timedelta(seconds=pause_s), LEAST_PATIENCE)
     while True:

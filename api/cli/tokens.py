@@ -86,7 +86,7 @@ def accept(
 
 @tokens.command("list")
 def list_tokens(database: Database = None, as_json: AsJson = False) -> None:
-    """List every token there ever was, without its secret, which nobody has kept."""
+    """List every token, also revoked ones, without their secrets, which are not stored."""
     with Advisor(settings(database=database)) as advisor:
         listed = advisor.access.tokens.listing()
     if as_json:
@@ -127,7 +127,7 @@ def show_audit(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who changed or was told what, newest first."""
+    """Show changes and refused requests by user, newest first."""
     with Advisor(settings(database=database)) as advisor:
         entries = advisor.access.audit(actor=actor, named=named, limit=limit).items
         names = {f"token:{token.id}": f"token:{token.id} ({token.name})" for token in advisor.access.tokens.listing()}

@@ -1,4 +1,4 @@
-"""Alarms: where measurements contradict predictions."""
+"""Alarms: anomalies, where measured contention is above the predicted range."""
 
 from __future__ import annotations
 

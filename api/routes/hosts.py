@@ -59,7 +59,7 @@ def delete(host: PathId, inventory: InventoryDep, if_match: IfMatch = None) -> N
 
 
 def slowing(host: PathId, cloud: CloudDep, telemetry: TelemetryDep, since: Since = "24h") -> HostSlowing:
-    """Who slows whom on a host: what is predicted of each pair beside what was measured."""
+    """How instances on a host slow each other down: what is predicted of each pair beside what was measured."""
     return HostSlowing.of(telemetry.slowing(host, since=since), cloud.host(host).slowing)
 
 

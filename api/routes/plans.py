@@ -18,8 +18,8 @@ OnlyKind = Annotated[PlanKind | None, Query(description="only plans of this kind
 def make(body: PlanBody, plans: PlanDep, inventory: InventoryDep, settings: SettingsDep, once: OnceDep) -> Response:
     """What should become of the whole cloud?
 
-    Ordered steps with what is predicted for everybody before and after. Nothing is carried out and nothing held; the
-    answer is kept. Without `kind` the instances are placed.
+    Ordered steps with the predicted effect on every instance before and after. Nothing is carried out and nothing held;
+    the answer is kept. Without `kind` the instances are placed.
     """
     check_batch(body.instances, settings, "instances")
     check_batch(body.what_if.hosts if body.what_if else (), settings, "what_if.hosts")

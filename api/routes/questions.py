@@ -38,7 +38,7 @@ def place(
     once: OnceDep,
     summary: Summary = False,
 ) -> Response:
-    """Where should this instance go, so that nobody on that host suffers?
+    """Where should this instance go, so that no VM on that host suffers?
 
     A dry run needs a token of scope read; an answer that holds its host needs scope write.
     """
@@ -65,7 +65,7 @@ def place_batch(
 ) -> Response:
     """Where should each of these go? Each answer counts for those after it, so that a burst spreads.
 
-    No settings change: a host where a limit would break with everybody as they are is rejected. With the order `joint`
+    No settings change: a host where a limit would break with the present settings is rejected. With the order `joint`
     all are answered together, never worse than in the order given; that takes longer. A dry run needs a token of scope
     read and is not stored; answers that hold their hosts need scope write.
     """

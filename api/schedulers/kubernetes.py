@@ -101,7 +101,7 @@ def preempt(
 ) -> PreemptionAnswer:
     """On which nodes evicting the victims that Kubernetes proposes would let the pod in.
 
-    A node that would still be refused without them is left out, so that nobody is evicted for nothing. Nodes without
+    A node that would still be refused without them is left out, so that no pod is evicted for nothing. Nodes without
     data stay.
     """
     victims = {node: proposed or MetaVictims() for node, proposed in (body.victims or {}).items()}
@@ -164,7 +164,7 @@ def _of_no_node(scores: dict[str, int], error: str, others: bool) -> AdviceAnswe
 def _count_in(body: AdviceArgs, inventory: InventoryService, placements: PlacementService) -> bool:
     """Count pods on the nodes that they were put on, unless the inventory shows them there already.
 
-    Returns whether somebody else had hosts held lately. A pod that is reported alone, or before the next one is asked
+    Returns whether another client had hosts held lately. A pod that is reported alone, or before the next one is asked
     about, is answered as if it had been asked about that node only, so that its prediction is stored and judged later.
     In a burst that would cost more than placing the pods, so the others only count.
     """

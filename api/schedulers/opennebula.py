@@ -51,7 +51,7 @@ def place(
 
 
 def optimize(body: OptimizeBody, cloud: CloudDep, placements: PlacementDep, settings: SettingsDep) -> PlaceAnswer:
-    """Which virtual machines should move, and where to, because somebody gains more by it than is uncertain.
+    """Which virtual machines should move, and where to, because a machine gains more by it than is uncertain.
 
     `HOST_ID` is where each is, `HOST_IDS` where it could go. Those that stay are not in the answer.
     """

@@ -41,8 +41,8 @@ class HostScores:
     def points(self, most: int, held: str | None) -> dict[str, int]:
         """What each host that can take the instance is worth, 0 to `most`.
 
-        It is `most` where nobody is harmed, and half where the harm is as if one instance stood still. No other host
-        gets as many points as the one that is held, so that a scheduler which goes by points takes that one.
+        It is `most` where no instance is harmed, and half where the harm is as if one instance stood still. No other
+        host gets as many points as the one that is held, so that a scheduler which goes by points takes that one.
         """
         scaled = {name: round(most / (1 + max(1 - score, 0.0))) for name, score in self.scores.items()}
         # The worst hosts are among those behind: a scheduler that looks at a few hosts only must not prefer them.

@@ -181,7 +181,7 @@ class _Pool:
         return _uuid(self.instances[name]) if name in self.instances else name
 
     def targets(self) -> dict[str, list[str]]:
-        """Everybody on the pool's hosts, and where each may go."""
+        """Instances on the pool's hosts, and where each may go."""
         return {instance.id: list(self.hosts) for instance in self.instances.values() if instance.host in self.hosts}
 
 

@@ -89,7 +89,7 @@ def host(
     host: PathName,
     since: Span = "1h",
 ) -> HTMLResponse | RedirectResponse:
-    """One host with everybody on it; a name of one that is not its id leads there."""
+    """One host with its instances; a name of one that is not its id leads there."""
     known = inventory.find_host(host).id
     if known != host:
         return to_page_of(request, "hosts", known)

@@ -63,7 +63,7 @@ PRIOR, FIRST_FIT, LEAST_LOADED, BEST_RULE, LEARNED, ORACLE = COLUMNS = (
 BEATEN = (FIRST_FIT, LEAST_LOADED, PRIOR)  # nobody of these may do better
 REGRET, VIOLATIONS, SHORT = "regret to the oracle, %", f"below {runs.SLO} of alone, %", "time short, %"
 WORST_REGRET = "the worst-off of each host: regret to the oracle, %"  # what the objective `worst` is about
-CAPPED_REGRET = "nobody counted as faster than alone: regret to the oracle, %"
+CAPPED_REGRET = "no instance counted as faster than alone: regret to the oracle, %"
 FAIR_REGRET = "regret to an oracle that knows other repeats, %"
 TUNED_ON = 1000  # number of the first stream, or evening's world, that rules are tuned on
 TUNING = 4  # streams for it
@@ -287,7 +287,7 @@ def _cells(row: PlacementRow) -> list[str]:
             cells.append("")
             continue
         mean, ends = row.worse(other)
-        apart = "" if ends[0] > 0 or ends[1] < 0 else "not told apart: "
+        apart = "" if ends[0] > 0 or ends[1] < 0 else "not significant: "
         cells.append(f"{apart}{mean:+.1f} ({ends[0]:+.1f} to {ends[1]:+.1f})")
     return cells
 

@@ -143,7 +143,7 @@ def against_first_fit(world: MeasuredWorld, dataset: str, count: int) -> Row:
         found = plan_quality.planned(world, plan_quality.cloud(world, count), goal)
         there = [situation for situation in plan_quality.situations(found.after) if situation]
         if plan_quality.below(world, there, SLO) or sum(map(len, there)) < count:
-            raise AssertionError("the plan leaves somebody out, or below the limit")
+            raise AssertionError("the plan leaves an instance out, or below the limit")
         hosts["first fit"] += len(fitted)
         hosts["plan"] += len(there)
         by_seats = plan_quality.first_fit(world, workloads, None)
@@ -179,7 +179,7 @@ def growth(count: int, hosts: int, flavours: str, limit: PlanDeadline, questions
         row["seconds"] = time.perf_counter() - first
         after = CloudEvaluation.of(plan.after, chosen.predictor)
         if not after.below(goal.keep_ratio) <= before:
-            raise AssertionError("the plan pushes somebody below the limit")
+            raise AssertionError("the plan pushes an instance below the limit")
         search = plan.search
         row |= {
             "value": search.value, "bound": search.bound, "gap_percent": 100 * search.gap, "of": search.aim,

@@ -246,7 +246,7 @@ def _coverage(told: ToldShares, windows_a_day: int) -> None:
                 _say(
                     f"day {day + 1}, {name}: {len(off)} contended forecasts of {len(set(some.scene))} windows, error "
                     f"{_bounded(some, np.abs(off))}, bias {off.mean():+.4f}, interval held "
-                    f"{_bounded(some, some.covered(calibrated=False))}, as told "
+                    f"{_bounded(some, some.covered(calibrated=False))}, calibrated "
                     f"{_bounded(some, some.covered(calibrated=True))}, width {(some.upper - some.lower).mean():.3f}"
                 )
 

@@ -20,8 +20,6 @@ PAGES = sorted(
 WAITING: frozenset[str] = frozenset(
     {
         "README.md",
-        "docs/reference/commands.md",
-        "docs/reference/errors.md",
         "docs/reference/rest.md",
         "docs/tour.md",
     }

@@ -327,7 +327,7 @@ def test_the_placement_table_and_its_picture_hold_every_column_at_both_loads(tmp
 def test_a_difference_whose_interval_holds_0_is_not_told_apart(learned: tuple[float, ...], apart: bool) -> None:
     values = {"prior": (2.0, 2.1, 2.0), "learned": learned}
     text = "\n".join(placement.tables([placement.PlacementRow("f", "w", "full", "", values)]))
-    assert ("not told apart" not in text) == apart
+    assert ("not significant" not in text) == apart
 
 
 @pytest.mark.parametrize(

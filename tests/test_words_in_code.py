@@ -1,0 +1,80 @@
+"""Sentences that users read name the actor: these words hide it. Documents have a test of their own (tests/docs)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_words import FORBIDDEN
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("advisor", "api", "models", "profiler", "cotenant_client", "lab", "research", "integrations", "packaging")
+CODE = sorted(
+    path
+    for folder in FOLDERS
+    for path in (ROOT / folder).rglob("*.py")
+    if "versions" not in path.parts and not any(part.startswith((".", "var")) for part in path.relative_to(ROOT).parts)
+)  # migrations name columns as they were
+TEMPLATES = sorted(
+    path for pattern in ("*.html", "*.html.j2") for folder in FOLDERS for path in (ROOT / folder).rglob(pattern)
+)
+_CODE_OF_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_QUOTED = re.compile(r'"([^"]*)"')
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """String constants of several words, with their line; docstrings are not among them."""
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Constant(value=str(text)) if id(node) not in docs and " " in text.strip():
+                yield node.lineno, text
+
+
+def words_of_template(text: str) -> str:
+    """What a reader may see of a template: its text, and what is quoted in its expressions, by line."""
+
+    def visible(match: re.Match[str]) -> str:
+        quoted = " ".join(one for one in _QUOTED.findall(match[0]) if " " in one)
+        return quoted + "\n" * match[0].count("\n")
+
+    return _CODE_OF_TEMPLATE.sub(visible, text)
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_sentence_in_code_names_the_actor(folder: str) -> None:
+    found = [
+        f"{name_of(path)}:{line}: {text}"
+        for path in CODE
+        if path.relative_to(ROOT).parts[0] == folder
+        for line, text in sentences(ast.parse(path.read_text(encoding="utf-8")))
+        if FORBIDDEN.search(text)
+    ]
+    assert found == []
+
+
+def test_a_page_names_the_actor() -> None:
+    assert len(TEMPLATES) > 20
+    found = [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in TEMPLATES
+        for number, line in enumerate(words_of_template(path.read_text(encoding="utf-8")).splitlines(), 1)
+        if FORBIDDEN.search(line)
+    ]
+    assert found == []
+
+
+def test_sentences_are_found_in_parts_of_formatted_strings_and_docstrings_are_left_out() -> None:
+    tree = ast.parse(
+        '"""Nobody."""\nNAME = "told"\n\ndef f(x):\n    """Told to whom."""\n    return f"{x} told nobody {x}"\n'
+    )
+    assert list(sentences(tree)) == [(6, " told nobody ")]
+    assert words_of_template('a {{ told }} {% if x == "so it was" %}b') == "a  so it wasb"
