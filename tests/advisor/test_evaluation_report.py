@@ -59,7 +59,7 @@ def test_the_summary_says_what_the_figures_say() -> None:
     said = words.summary("unseen_pair", PROTOCOL)
     assert said[0].startswith("Unseen pairs: off by 2.1 percentage points of the throughput alone on average (95")
     assert "1.9–2.4" in said[0]
-    assert said[1] == "Against the best baseline, knn, it is better by 0.9 (difference −1.1 to −0.5)."
+    assert said[1] == "Compared with the best baseline, knn, it is better by 0.9 (difference −1.1 to −0.5)."
     assert said[2] == f"Its 90{NBSP}% intervals held 91.2{NBSP}% of the rows."
     assert "1.21 times" in said[3]
     assert "93.4" in said[4]

@@ -338,10 +338,10 @@ def test_reasons_are_few_and_their_numbers_are_the_answers(drawn: list[Any], new
         for one in why:
             assert one.text.endswith(".")
             assert one.neighbour in {None, *effects} or one.kind == "counterfactual"
-            runs = r"(\S+) runs at (\d+) % of its uncontended speed"
-            for name, ratio in re.findall(runs, one.text):
+            runs, lost_in = r"(\S+) runs at (\d+) % of its uncontended speed", one.text if one.kind == "loss" else ""
+            for name, ratio in re.findall(runs, lost_in):
                 assert f"{100 * effects[name].throughput_ratio.expected:.0f}" == ratio
-            for name, _, had in re.findall(rf"{runs} \((\d+) % without n\)", one.text):
+            for name, _, had in re.findall(rf"{runs} \((\d+) % without n\)", lost_in):
                 before = effects[name].before
                 assert before and f"{100 * before.expected:.0f}" == had
             for low, high, name in re.findall(
