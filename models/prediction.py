@@ -27,7 +27,7 @@ class BandArrays:
 class CpuPressure:
     """Of instances, (S, N): `share` the part of the CPU time it wants that it gets, run / (run + wait); `worst` the
     same in the worst twentieth of the time; `short` the part of the time, 0-1, in which it gets less than it wants;
-    `overloaded` whether more work arrives at its busy times than it is served then: no finite latency is told. Of
+    `overloaded` whether more work arrives at its busy times than it is served then: no finite latency is reported. Of
     hosts, (S,): `crowded` is the part of the time with more vCPUs ready than CPUs."""
 
     share: Floats

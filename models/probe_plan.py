@@ -28,7 +28,7 @@ class UncertainRatios:
 
     `expected`, `lower`, `upper` (R,) are median and 90 % interval, above 0. `errors` (E,) are positions among the
     errors that all questions share, each standard normal; `weights` (R, E) say how a ratio's error is made of them,
-    with squares that sum to 1, or to 0 for a ratio that nobody can learn more about.
+    with squares that sum to 1, or to 0 for a ratio that no probe says more about.
     """
 
     expected: Floats

@@ -67,8 +67,8 @@ class ClassAccuracy:
 class CloudClasses:
     """Sums of those whose CPU demand is known, of all together and by each trait; values never change.
 
-    `whole` are of those that were seen for a whole day. Once enough were, nobody else teaches: what came in the evening
-    knows nothing of the morning.
+    `whole` are of those that were seen for a whole day. Once enough were, the others are left out: what came in the
+    evening knows nothing of the morning.
     """
 
     sums: Mapping[Trait, LogSums]
@@ -124,7 +124,7 @@ class CloudClasses:
         return from_class(instance.vcpus, self.levels(instance))
 
     def basis(self, instance: Instance) -> tuple[tuple[Trait, int], ...]:
-        """Whom `demand_of` goes by: traits with the number of known instances that share each, the narrowest last."""
+        """What `demand_of` goes by: traits with the number of known instances that share each, the narrowest last."""
         every = (EVERYBODY, *traits(instance))
         return tuple((trait, self._teach[trait].n) for trait in every if trait in self._teach)
 

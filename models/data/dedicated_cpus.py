@@ -16,7 +16,7 @@ def given_own_cpus(scenes: SceneBatch) -> SceneBatch:
 
     They are free ones of the host's `dedicated` pCPUs, or of all where it has none, in order of node and core, for the
     slots in turn; which ones the hypervisor took is not known, so this is assumed. Where too few are free, those share
-    what there is. An instance that may run anywhere keeps to the other pCPUs. One that is pinned stays as it is.
+    the capacity. An instance that may run anywhere keeps to the other pCPUs. One that is pinned stays as it is.
     """
     at = np.flatnonzero((scenes.present & (scenes.own > 0) & ~scenes.pinned).any(axis=1))
     if not at.size:

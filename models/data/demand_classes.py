@@ -1,4 +1,4 @@
-"""Demand of instances that nobody has measured: widened from one number, or taken from instances that are alike."""
+"""Demand of instances without measurements: widened from one number, or taken from instances that are alike."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def spread_of(mean: Amount, most: Amount) -> Amount:
 
 
 def from_mean(mean: float, vcpus: int, resource: Resource = "cpu") -> Demand:
-    """Widen a mean that somebody gave, in CPUs (or the resource's unit), to a distribution like those of its class.
+    """Widen a mean that a user gave, in CPUs (or the resource's unit), to a distribution like those of its class.
 
     It is as doubtful as GIVEN_WINDOWS windows of the class would leave it. ValueError when the mean is no demand or
     above `vcpus`.
@@ -130,7 +130,7 @@ def _spread_by_quantile(given: Demand) -> float:
 
 
 def day_one(vcpus: int) -> Demand:
-    """CPU demand of an instance of which only the size is known, on a cloud that has measured nobody yet."""
+    """CPU demand of an instance of which only the size is known, on a cloud without measurements yet."""
     return from_class(vcpus, ())
 
 
@@ -167,7 +167,7 @@ def log_of(mean: float, vcpus: float) -> int:
 
 
 def own_part(demand: Demand) -> float:
-    """What part of the hours that are told of a demand is its own; the rest is a day without hours."""
+    """What part of a demand's hours is its own; the rest is a day without hours."""
     if not demand.windows or not demand.hours:
         return 1.0
     in_each = demand.windows / len(demand.hours)
@@ -184,7 +184,8 @@ def hours_of(demand: Demand) -> Hours:
 
 
 def day_of(levels: Sequence[LogSums]) -> tuple[float, ...]:
-    """Factors of the hours of the day, mean about 1, from wide to narrow levels; empty where nobody's day is known.
+    """Factors of the hours of the day, mean about 1, from wide to narrow levels; empty where no instance's day is
+    known.
 
     Factors are rounded to STEP, so that one more instance seldom changes what is said of all others.
     """
@@ -324,7 +325,7 @@ def doubt(windows: float, spread: float, mean: float, lag: float, days: float) -
 
 
 def doubt_of_mean(mean: Amount, spread: Amount) -> Amount:
-    """The doubt about a mean that somebody gave: that of GIVEN_WINDOWS windows of the class."""
+    """The doubt about a mean that a user gave: that of GIVEN_WINDOWS windows of the class."""
     independent = GIVEN_WINDOWS * (1 - DAY_ONE.lag_one) / (1 + DAY_ONE.lag_one)
     return (spread**2 / independent + (DAY_ONE.days * mean) ** 2) ** 0.5  # type: ignore[no-any-return]
 

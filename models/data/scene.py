@@ -21,7 +21,7 @@ from profiler.observed import DEFAULT_WEIGHT, NET_MODES, PROBED_VALUES, Host, In
 HOST_NUMBERS = ("pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit")
 OWN_NUMBERS = ("second_thread", "turbo_mhz", "disk_iops")  # of a host, else of its platform
 # Of demand for CPUs over time (profiler.demand.Demand), what prediction reads; and of its hours the factor of the mean
-# in each two hours of the day. What is shorter counts as spread that is nobody else's.
+# in each two hours of the day. What is shorter counts as spread of its own.
 DAY_PARTS = tuple(f"day_{hour:02}" for hour in range(0, 24, 2))
 CPU_DEMAND = ("mean", "spread", "common", "doubt", "open_loop", "burst_ms", *DAY_PARTS)
 DEVICES = RESOURCES[1:]
@@ -39,7 +39,7 @@ class ProfileTable:
 
     Row 0 is the unknown workload. `rows` maps (platform, workload) to a row; platform "" holds everywhere. `names` has
     the workload of every row. `platforms` has what is known of a platform beside HOST_NUMBERS, by its name; "" = of any
-    that is not there. `means` are rows of which nobody measured anything: a single number for `cpu` was given.
+    that is not there. `means` are rows without a measurement: a single number for `cpu` was given.
     `subjects` has a number for each workload and instance (INSTANCE and its id) of which results were posted
     (models.learning.posted_results).
     """
@@ -127,7 +127,7 @@ class ProfileTable:
 
 
 def is_mean(profile: WorkloadProfile) -> bool:
-    """Whether a profile is no measurement but one number that somebody gave: the mean use of CPUs."""
+    """Whether a profile is no measurement but one number that a user gave: the mean use of CPUs."""
     return profile.origin in {"given", "unknown"} and {_canonical(key) for key in profile.metrics} == {"cpu"}
 
 
@@ -234,7 +234,8 @@ class SceneBatch:
 
     @property
     def used_cpus(self) -> Floats:
-        """Number of pCPUs on which anybody may run, (S,): isolated ones count where somebody is pinned to them."""
+        """Number of pCPUs on which any instance may run, (S,): isolated ones count where an instance is pinned to
+        them."""
         somebody = (self.affinity & self.present[:, :, None]).any(axis=1)
         return np.asarray((self.shared | somebody).sum(axis=1), dtype=np.float64)
 

@@ -1,5 +1,5 @@
 """What a service has seen as dataset directories: windows that agents measured, with what each instance wanted, beside
-whom, and its share of it; and co-locations that users posted."""
+its neighbours, and its share of it; and co-locations that users posted."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class SharedWindow:
-    """One window of a host: who ran there, each with the demand of that window, and the share that those got of whom it
-    is known."""
+    """One window of a host: who ran there, each with the demand of that window, and the share that those got of which
+    it is known."""
 
     host: Host
     instances: tuple[Instance, ...]

@@ -12,7 +12,7 @@ from models.arrays import Floats
 from models.evaluation.bootstrap import resampled_means
 from models.learning.held_out import HeldOutPredictions
 
-FEWEST_PAIRS = 5  # among fewer, noise cannot be told from a difference
+FEWEST_PAIRS = 5  # among fewer, noise cannot be distinguished from a difference
 SAME_MEASURED = 1e-5  # relative; a key with another measured value is another measurement
 
 

@@ -19,7 +19,7 @@ the prior is wrong in every scene, and a model that says nearly the same everywh
 4. on left-out campaigns or hosts, where any were left out, it is not better than the prior beyond noise, and under no
    other protocol where none were, or
 5. on unseen pairs or hosts it is not better than the best constant: the median of the held-out values themselves. A
-   share, learned from windows that nobody looked at, must be so beyond noise.
+   share, learned from windows that no operator checked, must be so beyond noise.
 
 Rows of windows are checked in two parts, contended ones (prior or measured share below CONTENDED) and calm ones:
 of most clouds nine rows in ten are calm, where nothing is to be gained, and would drown what was learned of the others.

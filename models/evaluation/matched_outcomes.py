@@ -42,7 +42,7 @@ class MatchedDifference:
     """The group's mean outcome (`mine`) and that of its like (`theirs`), with the 90 % interval of the difference, None
     where too few are compared.
 
-    `matched` of the `group` have somebody like them; `others` are those, on so many `hosts` together.
+    `matched` of the `group` have an instance like them; `others` are those, on so many `hosts` together.
     """
 
     group: int
@@ -63,7 +63,7 @@ def matched_difference(units: Sequence[FaredUnit], *, seed: int = 0) -> MatchedD
     """How those who followed fared, less the mean of all who are like each of them and did not.
 
     The interval is by a bootstrap that weighs hosts and days of arrival anew, each with exponential weights (Owen and
-    Eckles 2012, by whom it is rather too wide than too narrow), since those on one host or of one day fare alike; with
+    Eckles 2012, who find it rather too wide than too narrow), since those on one host or of one day fare alike; with
     Student's t for the number of hosts, since few hosts tell their own spread badly. The mean is of all within the
     bounds and not of the nearest ones: of those a bootstrap is wrong (Abadie and Imbens 2008).
     """

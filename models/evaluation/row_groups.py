@@ -24,7 +24,7 @@ def codes(labels: Iterable[Hashable]) -> Ints:
 def repeats(examples: Examples) -> Ints:
     """Rows of the same instance of the same run in the same setting have the same number; (R,).
 
-    A run that holds a workload twice has two instances of it, told apart by their order.
+    A run that holds a workload twice has two instances of it, distinguished by their order.
     """
     seen: Counter[tuple[str, str]] = Counter()
     keys = []

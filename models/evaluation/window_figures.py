@@ -124,7 +124,7 @@ class WindowKey:
 
 @dataclass(frozen=True, slots=True)
 class WindowGroup:
-    """A group as it is told: `error` is the mean |observed - expected| of the share of CPU time, `bias` the mean of
+    """A group as it is reported: `error` is the mean |observed - expected| of the share of CPU time, `bias` the mean of
     observed - expected; `scaled` the factor that would make intervals hold 90 %; `widening` what is applied, None =
     nothing, for there is not enough; `short` whether intervals were too narrow beyond chance."""
 

@@ -111,7 +111,7 @@ def _analytic(prior: PriorResult) -> dict[str, Floats]:
 
 
 def _demands(scenes: SceneBatch, prior: PriorResult, beside: Floats, others: Floats) -> dict[str, Floats]:
-    """What an instance and those beside it ask for, relative to what there is; (S, N) each."""
+    """What an instance and those beside it ask for, relative to the capacity; (S, N) each."""
     want, here = prior.demands, scenes.present
     own_cpus = np.maximum(allowed_cpus(scenes), 1)
     size = np.maximum(np.minimum(scenes.vcpus, own_cpus), 1)
@@ -216,13 +216,13 @@ def _sums(weight: Floats, values: Sequence[Floats]) -> list[Floats]:
 
 
 def _means(weight: Floats, values: Sequence[Floats]) -> list[Floats]:
-    """Weighted means over the neighbours of whom each value is known, nan where there is none; (S, N) each."""
+    """Weighted means over the neighbours of which each value is known, nan where there is none; (S, N) each."""
     total, there = _weighed(weight, values)
     return list(np.moveaxis(np.divide(total, there, out=np.full(total.shape, np.nan), where=there > 1e-12), 2, 0))
 
 
 def _weighed(weight: Floats, values: Sequence[Floats]) -> tuple[Floats, Floats]:
-    """For each of K values the weighted sum over the neighbours of whom it is known, and their weight; (S, N, K)."""
+    """For each of K values the weighted sum over the neighbours of which it is known, and their weight; (S, N, K)."""
     stacked = np.stack(values, axis=2)
     known = ~np.isnan(stacked)
     found = weight @ np.concatenate([np.where(known, stacked, 0.0), known], axis=2)

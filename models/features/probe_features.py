@@ -26,7 +26,7 @@ def with_probe_features(dataset: Dataset) -> Dataset:
 
 
 def usual_host(datasets: Sequence[Dataset]) -> dict[str, float]:
-    """What a host counts as having that nobody has probed: the median over all platforms, of values that each has.
+    """What a host without probes counts as having: the median over all platforms, of values that each has.
 
     A value that some platform lacks is left out: what is unknown was seen in training, then.
     """

@@ -60,7 +60,7 @@ def check_writable(directory: Path) -> None:
     try:
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
-        error.filename = str(there)  # the name of the file, which nobody chose, says nothing
+        error.filename = str(there)  # the name of the file, which the operator did not choose, says nothing
         raise
 
 

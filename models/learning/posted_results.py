@@ -69,8 +69,8 @@ MEASURED = Spreads(pair=0.20, victim=0.34, neighbour=0.22, noise=0.11, reach=0.1
 
 @dataclass(frozen=True, slots=True)
 class PostedRow:
-    """One result: whose, beside whom, where (`places_of`), what the model expected there and what was measured (T/B
-    both), by whom it was sent, and how far what was measured may be `apart` from what the instance itself would reach
+    """One result: whose, beside which others, where (`places_of`), what the model expected there and what was measured (T/B
+    both), which user sent it, and how far what was measured may be `apart` from what the instance itself would reach
     (standard deviation, log scale). `beside` has the weight of each neighbour by its number and by whether it shares
     CPUs; `length` is that of the vector of all neighbours' weights, known or not."""
 
@@ -111,7 +111,7 @@ class PostedResults:
     """What was learned from posted results. Nothing in it depends on their order."""
 
     cells: tuple[PostedCell, ...]
-    numbers: Ints  # (K,) of everybody who is in a result, sorted
+    numbers: Ints  # (K,) of every instance in a result, sorted
     beside: Floats  # (C, 2K) of the cells: sharing CPUs, and not
     inverse: Floats  # (C, C) of the covariance of the cells' values
     solved: Floats  # (C,) the inverse times these values
@@ -154,8 +154,8 @@ class PostedResults:
         )
 
     def moved(self, scenes: SceneBatch, band: BandArrays) -> BandArrays:
-        """The throughput of everybody in these scenes, (S, N), moved by what was posted; the same object where nothing
-        is known of anybody there. What is above 1 and above what was expected before is cut off."""
+        """The throughput of every instance in these scenes, (S, N), moved by what was posted; the same object where
+        nothing is known of anybody there. What is above 1 and above what was expected before is cut off."""
         known = _known(scenes, self.numbers)
         at = np.flatnonzero(known.any(axis=1) & (scenes.present.sum(axis=1) > 1))
         if not len(at):
@@ -253,7 +253,7 @@ def _weights(scenes: SceneBatch) -> tuple[Floats, Floats]:
 
 
 def _known(scenes: SceneBatch, numbers: Ints) -> Bools:
-    """Of whom something was posted, (S, N)."""
+    """Which instances have posted results, (S, N)."""
     if not scenes.subject.any():
         return np.zeros(scenes.present.shape, dtype=bool)
     return np.asarray(np.isin(scenes.subject, numbers) & scenes.present)

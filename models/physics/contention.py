@@ -51,9 +51,9 @@ def cpu_contention_of(
 
     `cpu` (S, N) is what each uses alone on average, in CPUs; `driver_domain` what one with CPUs of its own does for
     each (S, N), which moves as its demand does, what it uses in all and its weight, both (S,); `sensitive` (S, N) who
-    asks for more when it is served: closed loops. At `deviations` standard deviations, of all scenes or (S,), everybody
-    wants that much more than expected, as far as each one's mean is not known. `fluid`: by a scheduler that gives every
-    burst its weighted part at every moment, on any CPU that idles, as simulations do.
+    asks for more when it is served: closed loops. At `deviations` standard deviations, of all scenes or (S,), every
+    instance wants that much more than expected, as far as each one's mean is not known. `fluid`: by a scheduler that
+    gives every burst its weighted part at every moment, on any CPU that idles, as simulations do.
     """
     everybody = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
     if scenes.own_cpus.any():
@@ -212,7 +212,7 @@ def _beside_own_work(scenes: SceneBatch, consumers: _Consumers, fluid: bool) -> 
 
 
 def _day_of_driver(day: Floats, parts: Floats) -> Floats:
-    """The day (S, D) of a driver domain, that of whom it works for; `parts` (S, N) as in `cpu_contention_of`."""
+    """The day (S, D) of a driver domain, that of which it works for; `parts` (S, N) as in `cpu_contention_of`."""
     works = parts.sum(axis=1)[:, None]
     of_all = (day * parts[:, :, None]).sum(axis=1)
     return np.asarray(np.divide(of_all, works, out=np.ones_like(of_all), where=works > 1e-12))
@@ -270,7 +270,7 @@ def undecided(doubt: Floats, deviations: Floats | float) -> Floats:
 def beside_the_day(demand: Floats, spread: Floats, common: Floats, day: Floats) -> tuple[Floats, Floats]:
     """Spread and its common share (S, N) that the hours of the day do not explain; `day` (S, N, D) as DAY_PARTS.
 
-    What is left varies in proportion to the mean of the hour. What is common to everybody is the day first of all.
+    What is left varies in proportion to the mean of the hour. What is common to every instance is the day first of all.
     """
     varies = day.var(axis=2)
     explained = demand**2 * varies
@@ -282,8 +282,8 @@ def beside_the_day(demand: Floats, spread: Floats, common: Floats, day: Floats) 
 def growth(demand: Floats, spread: Floats, common: Floats, doubt: Floats) -> Floats:
     """How each demand moves with that of its whole host, as the exponent per standard deviation of the sum; (S, N).
 
-    The sum's variance is that of the common part, which adds up, and that of everybody's own. Given the sum, a demand
-    moves by its covariance with it (linear regression), here as a lognormal one of the same mean and deviation.
+    The sum's variance is that of the common part, which adds up, and that of every instance's own. Given the sum, a
+    demand moves by its covariance with it (linear regression), here as a lognormal one of the same mean and deviation.
     """
     shared = np.sqrt(common) * spread
     own = (1 - common) * spread**2 + doubt**2

@@ -26,7 +26,7 @@ CLOSED, OPEN, HOG = 0, 1, 2
 BELOW, ABOVE = 6, 10  # nodes below and above the number of CPUs at which consumers are looked at
 POINTS = 2000.0  # of K at most; larger ranges are gone through in larger steps
 NEVER = 30.0  # of log chance below the likeliest K
-FREE = 1e9  # a level that holds nobody back
+FREE = 1e9  # a level that holds no instance back
 MOST_TILT = 1e6
 HALVINGS = 30  # of a level
 CLOSE = 1e-9  # of all CPUs: a total that far off is theirs
@@ -336,7 +336,8 @@ def conserve(cpus: float, vcpus: Floats, demand: Floats, kind: Ints, run: Floats
 def unhindered(
     vcpus: Floats, demand: Floats, loop: Ints, run: Floats, want: Floats, short: Floats, fair: Floats
 ) -> float:
-    """Fill in what N consumers have where nobody is in their way, as `share_cpus` does; returns what all ask for."""
+    """Fill in what N consumers have where no instance is in their way, as `share_cpus` does; returns what all ask
+    for."""
     total = 0.0
     for at in range(len(vcpus)):
         asked = vcpus[at] if loop[at] == HOG else demand[at]
@@ -433,8 +434,8 @@ def ordered(values: Floats) -> Ints:
 
 
 def sets_of(cpus: float, allowed: Bools, sizes: Floats) -> tuple[Floats, Bools]:
-    """The sets of CPUs of a host that somebody may not leave, from the smallest to the whole host: how many CPUs each
-    has, (K,), and who may not leave it, (K, N).
+    """The sets of CPUs of a host that an instance may not leave, from the smallest to the whole host: how many CPUs
+    each has, (K,), and who may not leave it, (K, N).
 
     Each of N consumers may use some of P CPUs, `allowed` (N, P), which are `sizes` (N,).
     """
@@ -552,11 +553,11 @@ def moved(moves: Floats, moments: Floats, chances: Floats) -> Floats:
 
 def moment_factors(usual: Floats, moves: Floats, day: Floats, moments: Floats, chances: Floats) -> Floats:
     """How much each of N consumers of a host wants in M moments, from the calmest to the busiest one, as factors of its
-    mean; (M, N), or (1, N) where nobody's demand changes.
+    mean; (M, N), or (1, N) where no instance's demand changes.
 
     Beside the `day` (N, D), factors of the parts of a day, demand moves by exp(`moves` (N,) z) with what all want
     together, at z = `moments` (M,), which have `chances` (M,) of the time. All z of all parts of the day, by what all
-    want then, are put together into M moments again: of each the mean is what everybody wants in it.
+    want then, are put together into M moments again: of each the mean is what every instance wants in it.
     """
     consumers, parts, count = len(usual), day.shape[1], len(moments)
     vary = move = False

@@ -126,7 +126,7 @@ def guessed(scenes: SceneBatch) -> Bools:
 
 
 def mean_only(scenes: SceneBatch) -> Bools:
-    """Whose demand for CPUs is known as a single mean, which somebody gave as the profile of its workload; (S, N)."""
+    """Whose demand for CPUs is known as a single mean, which a user gave as the profile of its workload; (S, N)."""
     known = np.isin(scenes.profile, list(scenes.table.means)) if scenes.table.means else np.zeros(1, dtype=bool)
     return np.asarray(np.isnan(scenes.cpu_demand[:, :, 0]) & known)
 
@@ -234,7 +234,8 @@ def driver_price(scenes: SceneBatch, want: Demands) -> Floats:
     driver = np.minimum(driver_size, MOST_COUNTED_CPUS)[:, None]
     # A driver-domain CPU takes part in the events of all guests, a guest's CPU only in its own: it counts half.
     further = np.maximum(driver - 1, 0) + np.maximum(guest - 1, 0) / 2
-    # Who sends no pages makes nobody's events fewer: a guest's CPU counts up to what the driver domain does for it.
+    # Who sends no pages makes no instance's events fewer: a guest's CPU counts up to what the driver domain does for
+    # it.
     feeding = _spread(scenes, replace(want, cpu=np.minimum(want.cpu, want.driver)))
     spread = (scenes.driver_cpus * feeding).sum(axis=1) / np.maximum(driver_size, 1)
     crowded = np.clip(spread - 1, 0.0, 1.0)[:, None]

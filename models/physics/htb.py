@@ -9,7 +9,7 @@ from models.data.scene import SceneBatch
 from models.physics.max_min import fill
 from profiler.observed import NET_MODES
 
-# Of the line, for everybody together who has no class of its own: what is advised must not push them aside.
+# Of the line, for all instances together that have no class of their own: what is advised must not push them aside.
 UNSHAPED_SHARE = 0.5
 
 
@@ -32,9 +32,9 @@ def kept_for_unshaped(has_class: Bools, link: Floats) -> Floats:
 def sure(want: Floats, rate: Floats, has_class: Bools, is_first: Bools, link: Floats) -> Floats:
     """The guaranteed rate of each slot on the uplink (S,), Mbit/s; (S, N).
 
-    Who has a class is sure of its `rate`, the others of an even part of what is kept for them, and nobody of more than
-    it wants. HTB gives every class its rate even beyond that of its parent (tc-htb(8), sch_htb.c), so that the line
-    itself decides where more is promised than it carries: who is served first has it all, and of what is left the
+    Who has a class is sure of its `rate`, the others of an even part of what is kept for them, and no instance of more
+    than it wants. HTB gives every class its rate even beyond that of its parent (tc-htb(8), sch_htb.c), so that the
+    line itself decides where more is promised than it carries: who is served first has it all, and of what is left the
     promises to the others are cut in proportion, as their quanta are.
     """
     promised = np.where(has_class, np.minimum(want, rate), 0.0)

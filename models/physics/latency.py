@@ -171,7 +171,7 @@ def _class_rate(scenes: SceneBatch, want: Demands) -> Floats:
     """Mbit/s that a class of its own can send: its rate, or what the others leave, up to its ceiling (tc-htb(8)).
 
     The others take what they ask for, and no more than their own classes let through; of who is served first they
-    leave all but what they are sure of. Of its rate a class is sure as far as the line carries what everybody is.
+    leave all but what they are sure of. Of its rate a class is sure as far as the line carries what every instance is.
     """
     most, sent = np.broadcast_to(link(scenes)[:, None], want.net.shape), np.minimum(want.net, scenes.net_ceil)
     shaped, first = htb.shaped(scenes), htb.first(scenes)

@@ -8,14 +8,14 @@ from models.arrays import Floats
 
 
 def fill(capacity: Floats, demand: Floats, weight: Floats) -> Floats:
-    """Share one resource max-min fairly: nobody can get more unless someone with less per weight gets less.
+    """Share one resource max-min fairly: no instance can get more unless someone with less per weight gets less.
 
     `capacity` (S,), `demand` and `weight` (S, K) with weight > 0. Returns what each gets, (S, K), in sum
     min(capacity, demand). Every consumer is filled up to a common level per weight (water-filling; progressive filling,
     Bertsekas and Gallager, Data Networks, 6.5.2).
     """
     got = np.maximum(demand, 0.0)
-    scarce = np.flatnonzero(got.sum(axis=1) > capacity)  # nobody is filled up where all get what they want
+    scarce = np.flatnonzero(got.sum(axis=1) > capacity)  # no instance is filled up where all get what they want
     if len(scarce):
         got[scarce] = _filled(capacity[scarce], got[scarce], weight[scarce])
     return got

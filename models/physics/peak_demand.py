@@ -21,8 +21,8 @@ NEVER = 4.0  # standard deviations above which no more vCPUs want a CPU
 
 def demand_sums(scenes: SceneBatch, want: Demands) -> Floats:
     """Of each host's demand for every one of RESOURCES, in its unit: the mean, the standard deviation that all have in
-    common, which adds up, the variance of everybody's own, doubt included, the variance of how many vCPUs want a CPU
-    at a time, 0 of devices, and the mean in each of DAY_PARTS; (S, 4, 16). The host's own work is part of it.
+    common, which adds up, the variance of every instance's own, doubt included, the variance of how many vCPUs want a
+    CPU at a time, 0 of devices, and the mean in each of DAY_PARTS; (S, 4, 16). The host's own work is part of it.
 
     What varies beside the day does so in proportion to the mean of the part.
     """

@@ -42,7 +42,7 @@ PRIOR_HALF_WIDTH = 0.35  # of log T/B at full contention; what published rules o
 # How much wider latency's interval is than that of T/B, and jitter's: waiting depends on how work arrives, of which a
 # profile says nothing, and jitter on its squares, which doubles a spread of logs.
 LATENCY_TIMES, JITTER_TIMES = 2.0, 4.0
-CEILING = 1.05  # of T/B: nobody is faster in company than alone, but for noise
+CEILING = 1.05  # of T/B: no instance is faster in company than alone, but for noise
 RESOURCES = ("cpu", "driver_domain", "nic", "disk", "memory")
 # Of a profile, all that the prior reads.
 METRICS = (
@@ -116,8 +116,8 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     most = np.maximum(trait(scenes.kind, "driver_servers"), want.driver.max(axis=1, initial=0.0))
     whole = np.where(apart, np.minimum(driver.sum(axis=1), most), 0.0)
     lasting = over_time(scenes)
-    # Work that arrives however well it is served is so only where somebody says it: of most programs so many requests
-    # are on their way at a time, and what a full host does not serve comes later instead of piling up.
+    # Work that arrives however well it is served is so only where an instance says it: of most programs so many
+    # requests are on their way at a time, and what a full host does not serve comes later instead of piling up.
     waits = np.where(lasting, ~(open_loop(scenes) >= 0.5), scenes.load >= 1)
     domain = driver, whole, _driver_weight(scenes, driver)
     shared = cpu_contention_of(scenes, cpu, domain, waits, deviations, fluid=fluid)
@@ -236,7 +236,8 @@ def answer(
 
 
 def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
-    """The prior's result, and T/B (S, N) as it would be if everybody wanted more, None where no demand is in doubt.
+    """The prior's result, and T/B (S, N) as it would be if every instance wanted more, None where no demand is in
+    doubt.
 
     Both in one go: for few scenes the number of operations counts, not their size.
     """
@@ -261,8 +262,8 @@ def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
 def _around(
     scenes: SceneBatch, result: PriorResult, crowded: Floats | None, unknown: Bools, further: Floats | float = 0.0
 ) -> tuple[BandArrays, BandArrays]:
-    """The prior's interval, (S, N): as it would be if everybody wanted more (`crowded`), or less, than expected, and
-    the prior's own, which comes second.
+    """The prior's interval, (S, N): as it would be if every instance wanted more (`crowded`), or less, than expected,
+    and the prior's own, which comes second.
 
     The deviations are those of the doubt about each one's demand, so that less evidence never narrows it. `further`
     is added to the half width.
@@ -280,7 +281,7 @@ def _around(
     crowded = np.where(scenes.present, crowded, np.nan)
     lower = np.minimum(own.lower, least(crowded))
     upper = own.upper.copy()
-    # Nothing is above the ceiling: where everybody is there already, wanting less changes nothing.
+    # Nothing is above the ceiling: where every instance is there already, wanting less changes nothing.
     rows = np.flatnonzero((scenes.present & (upper < CEILING)).any(axis=1))
     if len(rows):
         some = scenes.take(rows)
@@ -291,12 +292,12 @@ def _around(
 
 
 def latency_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:
-    """A latency ratio of the prior, (S, N), with the prior's interval; nan where nobody sits."""
+    """A latency ratio of the prior, (S, N), with the prior's interval; nan where no instance sits."""
     return _waiting_band(ratio, scenes, LATENCY_TIMES)
 
 
 def jitter_band(ratio: Floats, scenes: SceneBatch) -> BandArrays:
-    """A jitter ratio of the prior, (S, N), with the prior's interval; nan where nobody sits."""
+    """A jitter ratio of the prior, (S, N), with the prior's interval; nan where no instance sits."""
     return _waiting_band(ratio, scenes, JITTER_TIMES)
 
 

@@ -1,4 +1,4 @@
-"""Who presses whom, by windows alone: an instance waits more while a certain other one runs.
+"""Which instances press which, by windows alone: an instance waits more while a certain other one runs.
 
 After CPI2 (Zhang et al., EuroSys 2013), which correlates a victim's cycles per instruction with the CPU use of each
 suspect. Here the victim's symptom is the share of the CPU time that it wanted and did not get. What changes with its
@@ -24,7 +24,7 @@ LEAST_WANTED = 1.0  # % of one CPU: the share of who wants less says how one bur
 _ALWAYS_READY = 0.8  # of the time of its vCPUs, in half of its windows
 _RIDGE = 1e-9  # so that two who always run together are no error
 _TOLD_APART = 1e-3  # of the variance of a suspect's use that no other one explains
-LEAST_LOSS = 0.01  # of the CPU time that the victim wants: less is nobody's trouble, however sure
+LEAST_LOSS = 0.01  # of the CPU time that the victim wants: less does not matter, however sure
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,16 @@ HOURS = 168  # of a week, in UTC; the first is Thursday 0:00-1:00, when the epoc
 PER_OCTAVE = 8  # bins of the histogram: a quantile is right to 9 % of itself
 _FIRST, _LAST = -10 * PER_OCTAVE, 24 * PER_OCTAVE  # 0.001 CPUs to 16 TB/s
 PRIOR_WINDOWS = 4.0  # what the class counts for where the spread is estimated
-# Days that must have been seen before hours of the day, or of the week, are told.
+# Days that must have been seen before hours of the day, or of the week, are reported.
 DAYS_FOR_HOURS, DAYS_FOR_WEEK = 0.9, 21.0
 MORE_HOURS = 1.25  # of the day that must have been seen to be news
-LEAST_COMMON = 24  # windows before a share with the others is told
+LEAST_COMMON = 24  # windows before a share with the others is reported
 # Windows, of eight weeks, after which all that was seen counts half: what an instance did in spring says little of
 # what it does in autumn. At least four weeks count then, which is enough for hours of the week.
 MOST_WINDOWS = 16_128
 # Of a window, in the resource's unit: more is a counter gone wrong, and would count for weeks.
 LARGEST: Mapping[str, float] = {"net_mbit": 1e7, "disk_mb_s": 1e6, "mem_bw_mb_s": 1e7}
-LEAST_EXECUTIONS = 100.0  # that a mean burst is told by
+LEAST_EXECUTIONS = 100.0  # that a mean burst is reported by
 NEWS_OF_BURSTS = 1.25  # a mean burst that grew or shrank by so much is news
 _MOST_LAG = 0.99  # above it a constant would look like a trend
 
@@ -49,7 +49,7 @@ class Tally:
 
     Beyond MOST_WINDOWS all counts are halved, so that what is older counts less. Mean and squares by Welford's method;
     `bins` count windows by the logarithm of their demand; `sums` and `counts` are of the hours of the week; `lagged`
-    are co-moments of a window and the next one, `shared` of a window and everybody's: number, both means, both
+    are co-moments of a window and the next one, `shared` of a window and every instance's: number, both means, both
     squares, products. `bursts` are the seconds that it ran, and how often it was given a CPU for them.
     """
 
@@ -148,7 +148,7 @@ def tally(windows: Iterable[Window], *, resource: Resource = "cpu", window_s: fl
 
 
 def wanted_cpus(run: float, wait: float, vcpus: float, threads: float | None = None) -> float:
-    """CPUs that an instance would use if nobody held it back, from what it ran and waited; all in CPUs.
+    """CPUs that an instance would use if nothing held it back, from what it ran and waited; all in CPUs.
 
     Who had time to spare has done the work that came, and who was always ready would have run all the time; who thinks
     between bursts lies between. So run / (1 - wait * ready), with the parts of its vCPUs' time in which it waited and
@@ -310,7 +310,7 @@ def _lag_one(known: Tally) -> float | None:
 
 
 def _common(known: Tally) -> float | None:
-    """The share of the variance that goes with everybody's, less what as many windows show by chance."""
+    """The share of the variance that goes with every instance's, less what as many windows show by chance."""
     n, r = known.shared[0], _correlation(known.shared)
     if n < LEAST_COMMON or r is None:
         return None
