@@ -32,7 +32,7 @@ from cotenant_client.schemas import (
 P = ParamSpec("P")
 T = TypeVar("T")
 _PAGE = 1000
-_PLAN_S = 30.0  # what the service takes for a plan unless it is told otherwise
+_PLAN_S = 30.0  # what the service takes for a plan unless the caller says otherwise
 
 
 class Page(TypedDict, Generic[T]):

@@ -80,7 +80,7 @@ class Client(_Client, SyncCalls):
         self._http = httpx.Client(**options)
         self._closed = threading.Event()
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        weakref.finalize(self, self._http.close)  # where nobody closes it
+        weakref.finalize(self, self._http.close)  # where the caller does not close it
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Where the service is and who asks: a checked URL, and a token that goes only where nobody listens in."""
+"""Where the service is and who asks: a checked URL, and a token that goes only over a private connection."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class SpeedWatch:
     """Context manager that times the work on each of these CPUs, four times a second; CPUs it may not use are left out.
 
     The work is PBKDF2, which computes in registers. Its CPU time is measured, so neighbours on the same CPU do not
-    count. With `often` that is done a hundred times a second, and before everybody else's work.
+    count. With `often` that is done a hundred times a second, and before all other work.
     """
 
     def __init__(self, cpus: Collection[int], *, often: bool = False) -> None:

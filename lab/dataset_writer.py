@@ -162,7 +162,7 @@ def _states(record: Record, platform: str) -> Iterable[_Row]:
 
 
 def state_run(run: str, state: State, members: int) -> str:
-    """The name that a state has as a run of its own; the state in which everybody works has the run's."""
+    """The name that a state has as a run of its own; the state in which every member works has the run's."""
     return run if len(state) == members else f"{run}/{'+'.join(str(place + 1) for place in state)}"
 
 

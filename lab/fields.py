@@ -104,7 +104,7 @@ class Fields:
         return iter(self._values.items())
 
     def done(self) -> None:
-        """Refuse fields that nobody read: a misspelt name would be ignored silently."""
+        """Refuse fields that were not read: a misspelt name would be ignored silently."""
         unknown = sorted(set(self._values) - self._read)
         if unknown:
             known = ", ".join(sorted(self._read)) or "nothing"

@@ -19,7 +19,7 @@ _DAY_S = 86_400
 
 
 class IdleFiller:
-    """Context manager: meanwhile a program works on each CPU of this host whenever nobody else does.
+    """Context manager: meanwhile a program works on each CPU of this host whenever no other program does.
 
     A virtual CPU is faster while the other hardware thread of its core idles, and an idle one takes time to wake up.
     With these programs neither depends on who else works. RunError where the kernel cannot let others go first.

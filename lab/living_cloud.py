@@ -4,7 +4,7 @@
 
 Hosts are control groups with a small part of this machine's CPUs; containers are control groups within them that work
 as their kind does over a day. What each host's agent would push goes to standard output, one JSON object a line, after
-a first line that says how time passes. It ends after S seconds, by a signal, or when nobody reads any more, and leaves
+a first line that says how time passes. It ends after S seconds, by a signal, or when the reader is gone, and leaves
 nothing behind. It needs root and control groups, version 1 or 2.
 """
 
@@ -147,10 +147,10 @@ class LineWriter:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._lock = threading.Lock()
-        self.unread = threading.Event()  # nobody reads any more
+        self.unread = threading.Event()  # the reader is gone
 
     def write(self, document: Mapping[str, Any]) -> None:
-        """Raises OSError when nobody reads any more."""
+        """Raises OSError when the reader is gone."""
         text = json.dumps(document, separators=(",", ":")) + "\n"
         with self._lock:
             try:
@@ -227,7 +227,7 @@ class LivingCloud:
         }  # fmt: skip
 
     def tell(self, lines: LineWriter) -> None:
-        """Let an agent on each host write what it sees, until the time is over or nobody reads."""
+        """Let an agent on each host write what it sees, until the time is over or the reader is gone."""
         log = Log(as_json=False)
         with contextlib.ExitStack() as stack:
             for host, known in self._known.items():

@@ -257,7 +257,7 @@ def metric_values(collected: Collected) -> tuple[tuple[MetricValue, ...], tuple[
 def _foreign(
     collected: Collected, generators: Mapping[str, float], first: _WindowEdge, second: _WindowEdge
 ) -> float | None:
-    """CPU time of everybody else on this host, 100 = one CPU: not of the instances, their generators or their I/O.
+    """CPU time of all other work on this host, 100 = one CPU: not of the instances, their generators or their I/O.
 
     Exact where the host counts all tasks. Elsewhere a lower bound from the ticks of /proc/stat: softirqs that interrupt
     an instance count there for the instance as well as for the driver domain.

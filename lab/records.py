@@ -89,7 +89,7 @@ class Record:
     """One finished run of one round. `values` are (instance, scope, metric, value, unit).
 
     A run on/off has `states`: what each member reached in each, beside what it reached alone. The outcomes of its
-    members are then those of the state in which everybody works.
+    members are then those of the state in which every member works.
     """
 
     kind: str

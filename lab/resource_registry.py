@@ -176,7 +176,7 @@ def _read(path: Path) -> list[tuple[str, str]]:
 
 
 def _lock(path: Path) -> int | None:
-    """Open and lock a file; None when somebody else holds it."""
+    """Open and lock a file; None when another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -57,7 +57,7 @@ def most_segments(net: NetworkSettings | None, link_mbit: float | None, line_mbi
     """The maximum number of frames per packet of an instance; None = no limit.
 
     HTB lets a packet pass as a whole, and TCP makes packets of up to 64 KB: half a second of a 1 Mbit/s line, during
-    which nobody else sends. A millisecond's worth is what TCP itself aims at once it knows its rate (tcp_output.c).
+    which nothing else is sent. A millisecond's worth is what TCP itself aims at once it knows its rate (tcp_output.c).
     """
     own = None
     if net is not None and net.mode == "dedicated":

@@ -8,7 +8,9 @@ from __future__ import annotations
 from profiler.metrics import ADDITIONAL, EIGHT
 
 PREFIX = "cotenant_"
-ATTRIBUTED = "cotenant_attributed_"  # of an instance's part of the driver domain, so that nobody sums it with the whole
+ATTRIBUTED = (
+    "cotenant_attributed_"  # of an instance's part of the driver domain, so that no query sums it with the whole
+)
 # Unit of a metric → how the gauge's name ends, and the factor to that base unit.
 _BASE = {
     "%": ("_ratio", 0.01),

@@ -1,6 +1,6 @@
 """Files and bytes from outside, read within limits: plain or compressed, so many bytes and lines no longer than that.
 
-A few kilobytes of gzip can hold gigabytes. Whoever reads a file that somebody else made reads it by this module.
+A few kilobytes of gzip can hold gigabytes. A file that another party made is read by this module.
 """
 
 from __future__ import annotations

@@ -179,8 +179,8 @@ class Host:
     nothing that is not pinned there; `dedicated_cpus` serve dedicated vCPUs only, one each. `numa[n]` are the pCPUs of
     node n; empty = one node. `driver_cpus` are the pCPUs of the driver domain (Dom0, or vhost and emulator threads);
     empty = it may run anywhere, and then it has as many vCPUs (dom0_max_vcpus of xen-command-line). `driver_weight` is
-    its scheduler weight; xl gives Dom0 256 as everybody (xl(1)). `*_overcommit` is how much may be promised per unit
-    there; `driver_overcommit` how much work guests may ask of the driver domain per unit of what its pCPUs can do.
+    its scheduler weight; xl gives Dom0 256 as every instance (xl(1)). `*_overcommit` is how much may be promised per
+    unit there; `driver_overcommit` how much work guests may ask of the driver domain per unit of what its pCPUs can do.
     `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its disk and its memory for all instances together, in
     MB/s. `probed` are values that probes found, by name (some of PROBED_VALUES). `own_cpus` are the CPUs that its own
     work uses, outside of instances and driver domain.

@@ -22,7 +22,7 @@ from profiler.backends.xen.trace import xentrace_argv
 T = TypeVar("T")
 How = Literal["read", "names", "link"]
 
-_TRACE = "/tmp/trace"  # noqa: S108 - of Dom0, which nobody else uses
+_TRACE = "/tmp/trace"  # noqa: S108 - of Dom0, used by nothing else
 _SNAPSHOT = "/tmp/snapshot.{number}"  # noqa: S108
 _BUFFERS = ("-S", "512")  # pages for each pCPU, 16 times the default: a busy emulated Dom0 empties them late
 _START_S = 1.2  # that xentrace takes until it writes

@@ -20,7 +20,7 @@ from profiler.parse.kernel_objects import parse_slabinfo
 
 _UP_S = 240.0
 _SERVES_S = 60.0
-_WORK = "/tmp"  # noqa: S108 - of Dom0, which nobody else uses
+_WORK = "/tmp"  # noqa: S108 - of Dom0, used by nothing else
 SPIN_PORT = 7078
 WEB_PORT = 80
 _CONFIG = """name = "{name}"

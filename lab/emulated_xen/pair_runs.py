@@ -225,7 +225,7 @@ class EmulatedXenRuns(RunMaker):
         return (self._on_off.guard_ms or 0) / 1000
 
     def _metrics(self, machine: XenMachine, run: Run) -> tuple[tuple[MetricValue, ...], tuple[str, ...]]:
-        """The eight metrics with everybody at work, for clients of their own; they are fetched when those are gone.
+        """The eight metrics with every member at work, for clients of their own; they are fetched when those are gone.
 
         Beside them what was dropped, with its reason.
         """

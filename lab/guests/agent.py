@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _NICE = -20  # so that it answers at once also while the guest's programs keep its CPUs busy
 _MOST_OUTPUT = 8 << 20  # bytes of a program's output that are handed over, from its end
-_HUNG_UP_S = 0.05  # between two looks at a port that nobody has opened
+_HUNG_UP_S = 0.05  # between two looks at a port that is not open
 _FIRST = 1  # process id of the agent in a guest
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games"
 

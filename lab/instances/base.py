@@ -21,7 +21,7 @@ class RunSetup:
 
     The `driver_cpus` of `wiring` do all of the host's I/O work for the instances: softirqs of a container's packets,
     QEMU's threads beside the vCPUs, vhost, a whole Dom0. With `fill_idle` a program beside the containers works on each
-    CPU whenever nobody else does. Containers get at most `host_cap_percent` together, 100 = one CPU, None = all.
+    CPU whenever no other program does. Containers get at most `host_cap_percent` together, 100 = one CPU, None = all.
     What the `host_groups` do is the host's I/O work, too, so their CPU time does not count as that of others.
     """
 

@@ -101,7 +101,7 @@ def _tuned(run: OnOffRun) -> Mapping[str, tuple[float, str]]:
 def on_off_measurement(
     run: OnOffRun, further: Mapping[str, Mapping[str, tuple[float, str]]] | None = None
 ) -> RunMeasurement:
-    """A run in the form of other runs: its members' outcomes are those of the state in which everybody works."""
+    """A run in the form of other runs: its members' outcomes are those of the state in which every member works."""
     reached = {
         name: WorkloadResult(_together(run, place), further=(further or {}).get(name, {}))
         for place, name in enumerate(run.members)
@@ -114,7 +114,7 @@ def on_off_measurement(
 
 
 def _together(run: OnOffRun, place: int) -> float:
-    """The median rate while everybody worked, or answers per question."""
+    """The median rate while every member worked, or answers per question."""
     windows = [window for window in run.windows if len(window.state) == len(run.members)]
     if asks(run, place):
         due = sum(window.due[place] for window in windows)

@@ -50,10 +50,10 @@ class WindowPlan:
 class OnOffWindow:
     """What every member did in a window after its guard, by position: progress, answers and the seconds they took.
 
-    `due` is how many answers were asked for, 0 where nobody asks at moments fixed in advance. `steal` is a share of the
-    time of all CPUs, `foreign` others' CPU time in CPUs. `disturbed` depends on these and on the lab's lateness, never
-    on what was reached. `steps` has the progress at each step, where the plan asks for steps. `speeds` are the mean
-    speeds of each member's CPUs; None = no sample in this window.
+    `due` is how many answers were asked for, 0 where no client asks at moments fixed in advance. `steal` is a share of
+    the time of all CPUs, `foreign` others' CPU time in CPUs. `disturbed` depends on these and on the lab's lateness,
+    never on what was reached. `steps` has the progress at each step, where the plan asks for steps. `speeds` are the
+    mean speeds of each member's CPUs; None = no sample in this window.
     """
 
     block: int

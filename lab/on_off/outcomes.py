@@ -61,7 +61,7 @@ def _of_member(
 
 
 def asks(run: OnOffRun, place: int) -> bool:
-    """Whether somebody asks this member at moments fixed in advance."""
+    """Whether clients ask this member at moments fixed in advance."""
     return any(window.due and window.due[place] for window in run.windows)
 
 
@@ -71,5 +71,5 @@ def _answered(window: OnOffWindow, place: int) -> StateShare:
 
 
 def _waited(window: OnOffWindow, place: int) -> StateShare:
-    """Milliseconds over answers; nothing where nobody counts latency."""
+    """Milliseconds over answers; nothing where latency is not counted."""
     return StateShare(1000 * window.waited_s[place], float(window.answers[place]) if window.waited_s[place] else 0.0)

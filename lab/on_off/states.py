@@ -13,7 +13,7 @@ FEWEST_BLOCKS = 6
 
 
 def all_states(members: int) -> tuple[State, ...]:
-    """Every subset in which somebody works, the smallest first."""
+    """Every subset in which a member works, the smallest first."""
     return tuple(state for size in range(1, members + 1) for state in itertools.combinations(range(members), size))
 
 

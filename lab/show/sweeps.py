@@ -130,7 +130,7 @@ def _point(value: float | None, factor: str, results: Sequence[PairResult]) -> S
 
 
 def _others(result: PairResult, factor: str, role: str) -> str:
-    """What stays the same but is not as defined, so that two curves of one pair can be told apart."""
+    """What stays the same but is not as defined, so that two curves of one pair can be distinguished."""
     own = _deviations(result.victim.variant, "" if role == "the neighbour's" else factor)
     other = _deviations(result.neighbour.variant, "" if role == "its own" else factor)
     return "; ".join([*own, *(f"neighbour {words}" for words in other)])

@@ -30,7 +30,7 @@ class _Game(ServedWorkload, Protocol):
 
     takes_rate: ClassVar[bool] = False
     listens: ClassVar[Listens] = ("udp", _PORT)
-    # games are not on everybody's PATH
+    # games are not on every user's PATH
     tools: ClassVar[tuple[str, ...]] = ("/usr/games/openarena-server", "quakestat")
 
     @property

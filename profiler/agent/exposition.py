@@ -136,7 +136,7 @@ def _escaped(value: str) -> str:
 
 
 def _is_share(key: Key) -> bool:
-    """An instance's part of the driver domain. It has its own name, so that nobody sums it with the whole."""
+    """An instance's part of the driver domain. It has its own name, so that no query sums it with the whole."""
     return key[1] == "driver_domain" and key[0] is not None
 
 

@@ -86,7 +86,8 @@ def check_token(text: str) -> str:
 
 
 def may_carry_token(server: ServerUrl) -> bool:
-    """Over plain HTTP a token may only go to this machine, unless PLAIN_VARIABLE says that nobody else listens."""
+    """Over plain HTTP a token may only go to this machine, unless PLAIN_VARIABLE says that no other machine can
+    listen."""
     if server.secure or server.host == "localhost" or os.environ.get(PLAIN_VARIABLE) == "1":
         return True
     try:

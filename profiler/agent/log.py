@@ -57,7 +57,7 @@ class Log:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line: dict[str, Value] = {"time": stamp, "level": level, "event": event, **fields}
         text = json.dumps(line) if self._as_json else " ".join(f"{name}={_shown(line[name])}" for name in line)
-        with contextlib.suppress(OSError, ValueError):  # nobody reads it any more, or the disk is full
+        with contextlib.suppress(OSError, ValueError):  # the reader is gone, or the disk is full
             self._stream.write(text + "\n")
             self._stream.flush()
 

@@ -1,4 +1,4 @@
-"""Reads a backend in a thread of its own, so that a tool that hangs keeps nobody else waiting."""
+"""Reads a backend in a thread of its own, so that a tool that hangs keeps no other thread waiting."""
 
 from __future__ import annotations
 

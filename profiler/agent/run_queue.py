@@ -70,7 +70,7 @@ class RunQueueWatch:
             self._groups_before, self._groups = self._groups, groups
 
     def close_window(self, seconds: float) -> dict[Key, Statistic]:
-        """End the window of this length; returns percentiles of the waits of each instance, and for whom it waited."""
+        """End the window of this length; returns percentiles of the waits of each instance, and for which it waited."""
         self._read_program()
         # instances that ended meanwhile are still known from the listing before
         waits = self._window.waits_of({**self._groups_before, **self._groups})

@@ -135,7 +135,7 @@ class _HostFiles:
         return self._list(f"{_CPUS}/online")
 
     def isolated(self, cpus: tuple[int, ...]) -> tuple[int, ...]:
-        """CPUs that the scheduler gives to nobody: those of isolcpus= and of isolated cpuset partitions.
+        """CPUs on which the scheduler puts no task by itself: those of isolcpus= and of isolated cpuset partitions.
 
         On those of nohz_full= alone it runs what it runs elsewhere (kernel: kernel/sched/isolation.c).
         """
@@ -154,7 +154,7 @@ class _HostFiles:
         return round(max(int(match[1]) / 1024 - self._unused_huge_mb(), 1.0), 1) if match else None
 
     def _unused_huge_mb(self) -> float:
-        """MB of huge pages that nothing has or was promised: they are reserved, and nobody else gets them (kernel:
+        """MB of huge pages that nothing has or was promised: they are reserved, and no other use gets them (kernel:
         hugetlbpage.rst)."""
         unused = 0.0
         for name in list(or_none(self._source.names, _HUGE_PAGES) or ())[:_MOST]:

@@ -113,7 +113,7 @@ class RecordingSource:
 
 
 def _public(files: dict[str, str | int]) -> dict[str, str | int]:
-    """Without mounts other than control groups, which no backend needs and nobody should have to publish."""
+    """Without mounts other than control groups, which no backend needs and no operator should have to publish."""
     mounts = files.get("/proc/mounts")
     if not isinstance(mounts, str):
         return files

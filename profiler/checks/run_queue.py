@@ -1,4 +1,4 @@
-"""Check whether this kernel lets cotenant-run-queue see who waits for whom."""
+"""Check whether this kernel lets cotenant-run-queue see which tasks wait for which."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def execution(deltas: Deltas) -> float | None:
     """Execution periods per second: Δ timeslices of the tasks / Δt.
 
     Source: third number of schedstat. The paper counts how often a domain is put on a CPU; here how often a task is.
-    The driver domain adds its network and block softirqs: each is one period of work for somebody's I/O.
+    The driver domain adds its network and block softirqs: each is one period of work for an instance's I/O.
     """
     return None if deltas.executions is None else deltas.executions / deltas.seconds
 

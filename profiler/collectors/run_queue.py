@@ -1,4 +1,4 @@
-"""Turns waits for a CPU by control group into those of instances: percentiles, and for whom they waited."""
+"""Turns waits for a CPU by control group into those of instances: percentiles, and for which they waited."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from profiler.parse.run_queue import NOT_KNOWN, RunQueueCounts, bucket_bounds
 
 # In place of an instance's id, which has no brackets: who ran meanwhile, where that is no instance.
 HOST = "(host)"  # the host's own work, and groups that are no instance
-CAP = "(cap)"  # nobody: the instance's own quota throttled it
+CAP = "(cap)"  # none: the instance's own quota throttled it
 UNKNOWN = "(unknown)"  # more groups than the BPF program remembers
 OTHERS = frozenset({HOST, CAP, UNKNOWN})
 
 _PERCENTILES = (("run_queue_p50_us", 0.5), ("run_queue_p99_us", 0.99), ("run_queue_p999_us", 0.999))
 _LEAST_SHARE = 0.001  # of the time of a window: a pair that waited less is not reported
-_MOST_PAIRS = 8  # per instance: those for whom it waited longest
+_MOST_PAIRS = 8  # per instance: those for which it waited longest
 _LONGEST_NAME = 255 - len(WAITED_FOR)
 _BEYOND = 1.0  # waits that must lie beyond a percentile; with fewer it would only be the longest wait
 
@@ -32,7 +32,7 @@ class InstanceWaits:
     waited_for: Mapping[tuple[str, str], float]
 
     def series(self, present: Collection[str]) -> dict[Key, Statistic]:
-        """As metrics of the window: percentiles of instances that waited; for whom, of all that are `present`."""
+        """As metrics of the window: percentiles of instances that waited; for which, of all that are `present`."""
         values = {(name, metric): wait for name, waits in self.percentiles.items() for metric, wait in waits.items()}
         shares: dict[str, dict[str, float]] = {name: {} for name in present}
         for (victim, antagonist), seconds in self.waited_for.items():

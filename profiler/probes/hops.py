@@ -157,7 +157,7 @@ def _known(series: RawSeries, name: str) -> list[tuple[float, float]]:
 
 
 def _name(rounds: Sequence[HopRound], hop: int) -> str:
-    """Who answered at this hop; several where the path changes, ? where nobody did."""
+    """Who answered at this hop; several where the path changes, ? where none did."""
     names = sorted({each.senders[hop] for each in rounds if hop < len(each.senders)} - {""})
     return "|".join(names) or "?"
 

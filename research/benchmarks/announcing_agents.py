@@ -57,7 +57,7 @@ class Cost:
     agents: int
     instances: int
     window_s: float
-    first_s: float  # until everybody had announced
+    first_s: float  # until every agent had announced
     seconds: float
     samples_per_s: float
     late: float  # part of the pushes that began over a second after they were due

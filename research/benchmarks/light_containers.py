@@ -20,7 +20,7 @@ use Socket; for (1..$ARGV[0]-1) { fork || last }
 socket(my $s, AF_INET, SOCK_DGRAM, 0); my $to = pack_sockaddr_in(9, inet_aton($ARGV[1]));
 while (1) { my $n = 0; $n += $_ for 1..200; send($s, "x" x 1000, 0, $to); select(undef, undef, undef, 0.25) }
 """
-_GATEWAY = "10.78.0.1"  # nobody has it: what is sent there is counted by the pair and ends at its host side
+_GATEWAY = "10.78.0.1"  # no instance has it: what is sent there is counted by the pair and ends at its host side
 _MAC = "02:00:00:00:00:01"
 
 

@@ -1,4 +1,4 @@
-"""Newcomers placed one after the other on clouds of large hosts that nobody profiled, by the product and by rules.
+"""Newcomers placed one after the other on clouds of large hosts without profiles, by the product and by rules.
 
     python -m research.benchmarks.newcomers [--seeds 24] [--busy 6] [--newcomers 100] [--kinds] [--never-known]
         [--spread 0.76] [--model DIR]
@@ -6,8 +6,8 @@
 The clouds are those of `research.benchmarks.proxlb.cluster`: 12 hosts of 64 CPUs and 150 VMs, the last of which come
 anew. Of those that are there size and mean CPU time are known, of a newcomer its size until it is there, and its name.
 The analytic model answers, or the trained one of `--model`, beside which the analytic one is a policy of its own. With
-`--kinds` a name tells what the VM is, and VMs of a kind want alike; with `--never-known` nobody ever learns what
-newcomers want, as where all come at once. Demand varies by `--spread` of its mean, of which nobody is told, and an
+`--kinds` a name says what the VM is, and VMs of a kind want alike; with `--never-known` no policy ever learns what
+newcomers want, as where all come at once. Demand varies by `--spread` of its mean, which no policy knows, and an
 event simulation judges.
 """
 
@@ -57,7 +57,7 @@ FIGURES = ("simulated short, %", "simulated below 0.9", "simulated below 0.8")
 
 @dataclass(frozen=True, slots=True)
 class NewcomerCluster:
-    """A cluster with everybody's demand, and who of it is not there yet, in the order of coming."""
+    """A cluster with every instance's demand, and who of it is not there yet, in the order of coming."""
 
     cluster: SimulatedCluster
     newcomers: tuple[Instance, ...]

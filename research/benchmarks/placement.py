@@ -3,8 +3,8 @@
     python -m research.benchmarks.placement [DATASET ...] [--public DIR] [--together] [--hosts 50] [--streams 12]
         [--first-stream 0] [--json] [--chart OUT.png]
 
-Five parts: regret to the oracle of the worst-off of each host, of all instances, and of these with nobody counted as
-faster than alone, and violations, all in clouds of measured hosts; and the part of its time in which an instance is
+Five parts: regret to the oracle of the worst-off of each host, of all instances, and of these with no instance counted
+as faster than alone, and violations, all in clouds of measured hosts; and the part of its time in which an instance is
 short on simulated evenings (see `newcomer_choices`), where no pair was measured and so no model can be trained.
 
 A cloud is made of hosts whose outcomes are known: a host has as many seats as instances were measured together, and its
@@ -12,7 +12,7 @@ outcome is the measured mean T/B of that very set. The product is asked for what
 `total` for all instances and for how many are below a limit, and with its default, `worst`, for the worst-off. The best
 rule is the one that does best on streams of its own, of all rules and all values of their parameters, chosen anew for
 each world, load and figure. Every interval is of 95 %, by bootstrap over streams or evenings; differences are of the
-same stream or evening, and where their interval holds 0 the two are not told apart.
+same stream or evening, and where their interval holds 0 the two are not distinguished.
 
 The learned model that answers about a newcomer never saw its workload (see `unseen_newcomer`). By default it learned
 from the datasets of `make run` together, and judges are these and the hidden table of unpinned pairs, from which
@@ -60,7 +60,7 @@ PRIOR, FIRST_FIT, LEAST_LOADED, BEST_RULE, LEARNED, ORACLE = COLUMNS = (
     "learned",
     "oracle",
 )
-BEATEN = (FIRST_FIT, LEAST_LOADED, PRIOR)  # nobody of these may do better
+BEATEN = (FIRST_FIT, LEAST_LOADED, PRIOR)  # none of these may do better
 REGRET, VIOLATIONS, SHORT = "regret to the oracle, %", f"below {runs.SLO} of alone, %", "time short, %"
 WORST_REGRET = "the worst-off of each host: regret to the oracle, %"  # what the objective `worst` is about
 CAPPED_REGRET = "no instance counted as faster than alone: regret to the oracle, %"
@@ -237,7 +237,7 @@ def _below(world: MeasuredWorld, cloud: FilledCloud) -> float:
 
 
 def of_evenings() -> PlacementRow:
-    """Time short on simulated evenings; the oracle places greedily by what everybody will ask for."""
+    """Time short on simulated evenings; the oracle places greedily by what every instance will ask for."""
     _say("evenings")
     judged = [draw(world, number) for world in EVENING_WORLDS for number in EVENING_SETS]
     tuning = [draw(TUNED_ON + number, 0) for number in range(TUNING)]

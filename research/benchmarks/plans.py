@@ -3,11 +3,11 @@
     python -m research.benchmarks.plans [--quick] [--only measured|growth] [--tried N] [--smallest N] [--largest N]
         [--flavours few|many] [--question admit|rebalance|consolidate] [--seconds N] [--minutes N] [--json]
 
-Measured: worlds of datasets/lab-neighbours and lab-colocations, and a predictor that was told their outcomes; the best
+Measured: worlds of datasets/lab-neighbours and lab-colocations, and a predictor that knows their outcomes; the best
 of all plans is found by trying every one. Growth: made-up clouds of 100 to 10,000 instances of the workloads of
 lab-neighbours and the analytic model, admitted to empty hosts, and small ones scattered over hosts, rebalanced and then
-consolidated; that nobody falls below a limit is checked by the model. Placement in turn runs in the same process, of
-large clouds for a sample.
+consolidated; that no instance falls below a limit is checked by the model. Placement in turn runs in the same process,
+of large clouds for a sample.
 """
 
 from __future__ import annotations

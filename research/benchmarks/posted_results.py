@@ -59,7 +59,7 @@ class PostedCampaign:
 
     @property
     def pair(self) -> list[tuple[object, ...]]:
-        """What each result is about: whose, and beside whom."""
+        """What each result is about: whose, and beside which others."""
         return [(row.victim, *sorted(row.beside)) for row in self.rows]
 
 
@@ -72,7 +72,7 @@ def campaign_of(dataset: Dataset) -> PostedCampaign:
     there = [list({outcome.instance.id: outcome.instance for outcome in one.outcomes}.values()) for one, _ in used]
     hosts = [replace(dataset.platforms[one.platform], driver_cpus=one.driver_cpus) for one, _ in used]
     scenes = build_batch(list(zip(hosts, there, strict=True)), table)
-    # A generator uses CPUs and is nobody's neighbour: a service's users would not post it.
+    # A generator uses CPUs and is no instance's neighbour: a service's users would not post it.
     whole = [(host, [*some, *one.generators]) for host, some, (one, _) in zip(hosts, there, used, strict=True)]
     told = PriorPredictor().predict(build_batch(whole, table), ("throughput",)).throughput
     band = BandArrays(*(edge[:, : scenes.slots] for edge in (told.expected, told.lower, told.upper)))

@@ -81,7 +81,9 @@ def replayed(
 
 def lines(found: Replay, rebalance_s: float | None, seconds: float) -> list[str]:
     """A table of policies."""
-    moving = "no instance moves" if rebalance_s is None else f"cotenant may move residents every {rebalance_s / 3600:g} h"
+    moving = (
+        "no instance moves" if rebalance_s is None else f"cotenant may move residents every {rebalance_s / 3600:g} h"
+    )
     hours = found.steps * found.interval_s / 3600
     lines = [
         f"{found.trace}: {found.instances} instances, {hours:.0f} h in {found.steps} steps, {found.hosts} hosts "

@@ -1,17 +1,18 @@
-"""Memory of a service that is asked for an hour what nobody asked before: is there anything that it never lets go of?
+"""Memory of a service that is asked for an hour what no question was asked before: is there anything that it never lets
+go of?
 
     python -m research.benchmarks.soak [--minutes 60] [--warm-up 20] [--hosts 100] [--rate 10] [--workers 1]
                               [--every 30] [--model DIRECTORY] [--prior] [--folder FOLDER]
 
 A service of its own on SQLite is asked `rate` questions a second, no two alike: another name, load, size and limit
 each; one in KEPT of them is no dry run and holds its host. Beside them hosts report samples, instances change, hosts
-come and go under new names, lists and pages are read, outcomes are told and plans are made. Every `every` seconds the
-memory of all its processes is read: resident (RSS), its share of what processes share (PSS), and what it has written
-itself (anonymous).
+come and go under new names, lists and pages are read, outcomes are reported and plans are made. Every `every` seconds
+the memory of all its processes is read: resident (RSS), its share of what processes share (PSS), and what it has
+written itself (anonymous).
 
 Written are `soak.csv`, one row for each reading, and `soak.png`; printed are the readings, and by how many KB memory
 grew per 1,000 questions after the warm-up, with a 95 % interval from the means of STRETCHES stretches of time: single
-readings lie too close together to be independent. With 0 in the interval the growth cannot be told from none.
+readings lie too close together to be independent. With 0 in the interval the growth cannot be distinguished from none.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Traffic:
                 connection.request(method, path, text, {"Content-Type": "application/json"})
                 with connection.getresponse() as answer:
                     self._count(path, answer.status, answer.read())
-        except Exception as error:  # noqa: BLE001 - told by whoever waits
+        except Exception as error:  # noqa: BLE001 - raised where it is awaited
             self._failed.append(error)
         finally:
             connection.close()

@@ -11,12 +11,13 @@ from research.contention.simulator import as_arrays
 
 
 def fluid_of_means(hosts: Sequence[HostSpec]) -> list[HostOutcome]:
-    """Weighted max-min of the mean demands, with caps and CPU sets: everybody gets all or is short all the time."""
+    """Weighted max-min of the mean demands, with caps and CPU sets: every instance gets all or is short all the
+    time."""
     return [_fluid(host) for host in hosts]
 
 
 def single_queue(hosts: Sequence[HostSpec]) -> list[HostOutcome]:
-    """Each host as one M/G/1-PS queue of its load: share 1 - load; short while somebody else is there, too."""
+    """Each host as one M/G/1-PS queue of its load: share 1 - load; short while another instance is there, too."""
     return [_queue(host) for host in hosts]
 
 

@@ -106,7 +106,7 @@ class HostGroups:
             (folder / "cpu.cfs_period_us").write_text(str(period_us), "ascii")
 
     def remove(self) -> None:
-        """End everybody in the hosts of this mix and remove their groups."""
+        """End every instance in the hosts of this mix and remove their groups."""
         while self._made:
             _remove_host(self._made[-1])
             self._made.pop()

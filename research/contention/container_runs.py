@@ -335,8 +335,8 @@ def read_totals() -> Totals:
 def machine_state(before: Totals, after: Totals, used_s: float) -> dict[str, Any]:
     """Parts of all CPUs that others had; `used_s` is what the measured containers used.
 
-    Others in the idle class are told apart: what the containers leave is theirs. One that ended meanwhile and was not
-    waited for by another of that class counts as an ordinary one.
+    Others in the idle class are counted separately: what the containers leave is theirs. One that ended meanwhile and
+    was not waited for by another of that class counts as an ordinary one.
     """
     whole = (after.at_s - before.at_s) * (os.cpu_count() or 1)
     own = after.own_s - before.own_s

@@ -189,7 +189,7 @@ def run_windows(  # noqa: PLR0912, PLR0915
         wanted[i] = min(float(busy[i]), limit[i])
         for k in range(busy[i]):
             earliest[i] = min(earliest[i], tag[i, k])
-    changed = -1  # -1: everybody
+    changed = -1  # -1: every instance
     for window in range(windows):
         end = start_s + (window + 1) * window_s
         rates, rung, alarm_at = 0.0, -1, math.inf
@@ -250,7 +250,7 @@ def run_windows(  # noqa: PLR0912, PLR0915
                 crowded[window] += then - now
             now = then
             events += 1
-            changed = -2  # -2: nobody
+            changed = -2  # -2: no instance
             if then == end:
                 break
             # 3. do it

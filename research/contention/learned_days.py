@@ -4,8 +4,8 @@
 
 RECORD is what `compressed_days` wrote. So many of its turns together are a window, which has as many bursts as some
 seconds have, not minutes: with fewer turns chance is more of it. They go through the service as an agent's do: samples
-in, demand learned, each window told before and held afterwards, windows kept, a model trained on them, and the gate
-asked. OTHER is a record of the same plan with other chances, which shows how much is chance.
+in, demand learned, each window predicted before and measured afterwards, windows kept, a model trained on them, and the
+gate asked. OTHER is a record of the same plan with other chances, which shows how much is chance.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class RecordedDays:
                 yield from self._of(host, name, parts, self.begin_s(window))
 
     def shares(self, window: int) -> dict[str, float]:
-        """The share of the CPU time that it wanted and got, of everybody of whom that says something."""
+        """The share of the CPU time that it wanted and got, of every instance of which that says something."""
         found = {}
         for there in self.windows[window].values():
             for name, parts in there.items():
@@ -132,9 +132,9 @@ def _joined(some: Sequence[Readings]) -> Readings:
 
 @dataclass(frozen=True, slots=True)
 class ToldShares:
-    """What was told before windows beside what was measured in them; all (R,). `widening` is what the service widened
-    intervals by just then, nan = nothing, for they were not calibrated; `learned` is 1 of a model that was learned from
-    windows, 0 of the prior."""
+    """What was predicted before windows beside what was measured in them; all (R,). `widening` is what the service
+    widened intervals by just then, nan = nothing, for they were not calibrated; `learned` is 1 of a model that was
+    learned from windows, 0 of the prior."""
 
     learned: Floats
     window: Floats
@@ -146,7 +146,7 @@ class ToldShares:
     widening: Floats
 
     def covered(self, *, calibrated: bool) -> Bools:
-        """Whose outcome is in the interval, as wide as it was told or as the model's own."""
+        """Whose outcome is in the interval, as wide as the service answered or as the model's own."""
         factor = np.where(np.isnan(self.widening) | (not calibrated), 1.0, self.widening)
         rows = zip(self.expected, self.lower, self.upper, factor, strict=True)
         edges = np.array([[widen(said, edge, by) for edge in (low, high)] for said, low, high, by in rows])
@@ -172,7 +172,7 @@ class DaysReplay:
         self._rows: list[tuple[float, ...]] = []
 
     def run(self, learn_at: int | None = None) -> ToldShares:
-        """Live through all windows, and return what was told before them. Before the window `learn_at` a model is
+        """Live through all windows, and return what was predicted before them. Before the window `learn_at` a model is
         learned from those before, and answers from then on if the gate lets it pass."""
         for window in range(len(self._days.windows)):
             if window == learn_at:
@@ -212,7 +212,7 @@ class DaysReplay:
         self._clock = datetime.fromtimestamp(time_s, UTC)
 
     def _told(self, ends_s: float) -> tuple[Mapping[str, Mapping[str, Any]], Mapping[WindowKey, WindowFigures]]:
-        """What was told of each host before the window that ends then, and how all before it held."""
+        """What was predicted of each host before the window that ends then, and how all before it held."""
         with self.advisor._transactions.read() as connection:
             due = held.due(connection, ends_s, 10_000)
             return {one.host: one.told for one in due if one.ends_s == ends_s}, held.load(connection)
@@ -236,7 +236,7 @@ def _say(text: str) -> None:
 
 
 def _coverage(told: ToldShares, windows_a_day: int) -> None:
-    """Print how forecasts of contended windows held, by day and by who told them."""
+    """Print how forecasts of contended windows held, by day and by which model predicted them."""
     both = np.minimum(told.expected, told.observed) < CONTENDED
     for day in range(int(told.window.max()) // windows_a_day + 1):
         for who, name in enumerate(("prior", "learned")):

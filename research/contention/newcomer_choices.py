@@ -114,7 +114,7 @@ class Product:
 def by_days(waves: int | None, *, room: float = ROOM, known: bool = False) -> Choose:
     """Greedy placement by the days of residents and of the newcomer's class, with so many waves of each; None = all.
 
-    It leaves a host at `room`, a part of its CPUs, where it can. `known` = what everybody asks for the next day.
+    It leaves a host at `room`, a part of its CPUs, where it can. `known` = what every instance asks for the next day.
     """
 
     def choose(world: NewcomerWorld) -> Sequence[int]:

@@ -83,7 +83,7 @@ class WatchedHost:
 class LivingHosts:
     """Context manager: the hosts of a world. On exit nothing of them is left.
 
-    `day` is the epoch time of the day that passes, in seconds; None = nobody needs to know.
+    `day` is the epoch time of the day that passes, in seconds; None = it is not needed.
     """
 
     def __init__(self, groups: HostGroups, program: Path, day: Clock | None) -> None:
@@ -197,13 +197,13 @@ class LivingHosts:
                 announcer.done()
 
     def open(self) -> None:
-        """Prepare to sample everybody."""
+        """Prepare to sample every instance."""
         for one in self._running.values():
             one.open_tasks()
             one.count()
 
     def sample(self) -> None:
-        """Read what everybody ran and waited so far."""
+        """Read what every instance ran and waited so far."""
         for one in self._running.values():
             one.sample()
 

@@ -3,11 +3,11 @@
     python -m research.contention.newcomer_runs OUTPUT [--worlds 0 1] [--sets 4] [--minutes 90]
 
 Ten hosts of 16 CPUs are control groups with a part of a real CPU each. For a world, 24 containers of six kinds run for
-ten minutes, in which a day passes, and one agent for each host tells a running service what it sees. Nobody writes an
-inventory. Then 30 newcomers come, one each second, and a policy says where each goes. Then the next day passes. Runs of
-all policies are interleaved; each begins from what was known after the ten minutes, and is one line of OUTPUT. A run
-that is there is not made again, and with `--state` the ten minutes are not, either. It needs root, version 1 control
-groups and a C compiler.
+ten minutes, in which a day passes, and one agent for each host reports what it sees to a running service. No operator
+writes an inventory. Then 30 newcomers come, one each second, and a policy says where each goes. Then the next day
+passes. Runs of all policies are interleaved; each begins from what was known after the ten minutes, and is one line of
+OUTPUT. A run that is there is not made again, and with `--state` the ten minutes are not, either. It needs root,
+version 1 control groups and a C compiler.
 """
 
 from __future__ import annotations

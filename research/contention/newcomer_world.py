@@ -16,9 +16,9 @@ from models.arrays import Floats
 HOSTS = 10
 HOST_CPUS = 16
 VCPUS = 8  # of a container
-MOST = 8  # containers on a host, which may promise four vCPUs for each CPU, as where nobody says otherwise
+MOST = 8  # containers on a host, which may promise four vCPUs for each CPU, the default
 RESIDENTS, NEWCOMERS = 24, 30
-LOAD = 0.52  # of all CPUs, over the day, with everybody there: what is expected of these kinds
+LOAD = 0.52  # of all CPUs, over the day, with every instance there: what is expected of these kinds
 MEMORY_MB = 16_384.0  # of a host
 KINDS = ("web", "shop", "db", "batch", "ci", "dev")
 _ODDS = (0.24, 0.16, 0.2, 0.16, 0.12, 0.12)

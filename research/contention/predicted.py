@@ -17,7 +17,7 @@ from research.contention.host_spec import HostOutcome, HostSpec, InstanceOutcome
 
 
 def predict(hosts: Sequence[HostSpec], fluid: bool = True) -> list[HostOutcome]:
-    """The outcome of each host by the prior, which is told each instance's demand; `fluid`: of a simulation that
+    """The outcome of each host by the prior, which knows each instance's demand; `fluid`: of a simulation that
     shares CPUs at every moment and takes a cap for a rate, instead of a real scheduler."""
     return [_outcome(host, solve(scene(host, fluid), fluid=fluid).cpu, fluid) for host in hosts]
 

@@ -40,7 +40,7 @@ def main() -> int:
 def container_table(runs: Sequence[Run]) -> str:
     """Errors of each container's share and ranks of hosts, by family of mixes, as a table in Markdown.
 
-    The prediction is told what each container asked for in each second. Two figures of the scheduler
+    The prediction knows what each container asked for in each second. Two figures of the scheduler
     (profiler.host_kinds) were chosen on these very runs: so far it is fitted to them.
     """
     head = ("mixes", "containers", "MAE of share", "weighted by run time", "bias", "MAE, fluid of means",

@@ -178,7 +178,8 @@ def _with_cap(spec: InstanceSpec, rng: np.random.Generator, style: Style) -> Ins
 
 
 def _with_pins(specs: list[InstanceSpec], cpus: int, rng: np.random.Generator, style: Style) -> list[InstanceSpec]:
-    """NUMA-like nodes, mostly filled evenly; or a few instances on few CPUs, which everybody else may use, too."""
+    """NUMA-like nodes, mostly filled evenly; or a few instances on few CPUs, which every other instance may use,
+    too."""
     if style.pins == "none" or cpus < 4:
         return specs
     if style.pins == "few CPUs":

@@ -4,7 +4,7 @@
     python -m research.contention.tuned_mixes RUNS --judge
 
 Each mix is two to eight containers on this machine's first two CPUs: pinned badly, unpinned, with wrong weights, some
-beside a busy process that shares a CPU with whom it should not. All ways of one mix run one after the other, in turn
+beside a busy process that shares a CPU which it should not. All ways of one mix run one after the other, in turn
 and in another order each round. Of the first `--best` mixes with two or three containers every layout of pins runs,
 too. Runs, files and requirements are those of `container_runs`. `--judge` prints the table in Markdown: T/B measured
 and predicted, both run / (run + wait).

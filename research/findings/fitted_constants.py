@@ -57,7 +57,7 @@ class PriorConstants:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """The prior with these constants. They are no arguments of it, for nobody else wants others."""
+        """The prior with these constants. They are no arguments of it, because no other caller needs others."""
 
         def wanted(scenes: SceneBatch) -> Demands:
             own = demands(scenes)
@@ -72,8 +72,8 @@ class PriorConstants:
             yield
 
 
-# From what one would assume without any paper (a weight is a share, nobody is special) to what the papers suggest. A
-# coarse grid: 69 outcomes that hold for a few machines decide no finer one.
+# From what one would assume without any paper (a weight is a share, all instances are alike) to what the papers
+# suggest. A coarse grid: 69 outcomes that hold for a few machines decide no finer one.
 CHOICES = [
     PriorConstants(*values) for values in product((1.0, 0.5, 0.124), (0.0, 1.0), (0.0, 0.2, 0.4), (math.inf, 1.0))
 ]

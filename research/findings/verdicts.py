@@ -15,7 +15,7 @@ from typing import Literal
 
 Verdict = Literal["agrees", "disagrees", "undetermined"]
 
-# The margins. They are round numbers, the same for all claims, and were chosen by nobody's result.
+# The margins. They are round numbers, the same for all claims, and were not chosen by any result.
 NO_CHANGE = 0.05  # a relative change up to this is none: `flat` lies within, `up` and `down` beyond
 POINTS = 5.0  # of a printed percentage
 SHARE = 0.1  # of any other printed figure

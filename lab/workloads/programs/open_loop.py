@@ -82,7 +82,7 @@ def redis_requests(target: str) -> list[bytes]:
 
 
 def slots() -> memoryview:
-    """The counters that the lab reads while this works; without the file some that nobody reads."""
+    """The counters that the lab reads while this works; without the file some that are not read."""
     try:
         with open("progress", "r+b") as file:  # noqa: PTH123 - starts fast without pathlib
             return memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")

@@ -16,7 +16,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def counter() -> memoryview:
-    """The slots of the file, of which slot 0 counts what was done; without the file one that nobody reads."""
+    """The slots of the file, of which slot 0 counts what was done; without the file one that is not read."""
     try:
         with open("progress", "r+b") as file:  # noqa: PTH123 - starts fast without pathlib
             return memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")

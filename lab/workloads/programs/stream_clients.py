@@ -18,7 +18,7 @@ from itertools import pairwise
 _CONNECT_S = 5.0
 _HEAD = 8192  # no reply's head is longer
 _BUFFERED_S = 0.5  # what a player gathers before it plays
-_SEEN_S = 0.001  # nobody sees a shorter stall
+_SEEN_S = 0.001  # viewers do not notice a shorter stall
 
 
 class StreamServerError(Exception):

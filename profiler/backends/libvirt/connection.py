@@ -185,7 +185,7 @@ class LibvirtConnection:
 
 
 def _library() -> Any:
-    """The optional library, told not to print its errors: they are raised as well."""
+    """The optional library, made not to print its errors: they are raised as well."""
     try:
         library = importlib.import_module("libvirt")
     except ImportError:

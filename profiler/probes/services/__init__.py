@@ -3,7 +3,7 @@
 A service runs in a process of its own, which is killed when its client goes away or its time is over: it may block
 anywhere, and needs no clean-up beyond closing what it opened. It also ends by itself when the client closes the
 session, because a responder that was killed can no longer end it. It sends datagrams only to the address of its control
-connection, and only after that address sent the session's token (`ServedSession.meet`), so that nobody can aim a
+connection, and only after that address sent the session's token (`ServedSession.meet`), so that no client can aim a
 responder at a third machine.
 """
 

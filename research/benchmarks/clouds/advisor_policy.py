@@ -165,7 +165,8 @@ def name_of(number: int) -> str:
 
 
 def _newcomer(world: MeasuredWorld, workload: str) -> Instance:
-    """Who comes, on the CPUs that were measured: where nobody was pinned, on all of them, so that none are chosen."""
+    """Who comes, on the CPUs that were measured: where no instance was pinned, on all of them, so that none are
+    chosen."""
     one = _instance(world, "new", workload, world.pins[-1])
     everywhere = one.settings.pinning or Pinning.all_on(tuple(range(world.host.pcpus)), one.vcpus)
     return replace(one, settings=replace(one.settings, pinning=everywhere))

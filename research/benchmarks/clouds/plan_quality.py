@@ -22,7 +22,7 @@ from profiler.observed import Instance
 from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-NEVER_MEASURED = 1e-3  # T/B of everybody in a set that nobody measured: below whatever is to be kept
+NEVER_MEASURED = 1e-3  # T/B of every instance in a set that was not measured: below whatever is to be kept
 KEEP = 1e-2  # the least that a plan may leave anybody: every set that was measured
 
 
@@ -87,8 +87,8 @@ def total(world: MeasuredWorld, hosts: Sequence[Situation]) -> tuple[int, float]
 
 
 def best_of_all(world: MeasuredWorld, workloads: Sequence[str], hosts: int) -> tuple[int, float]:
-    """Every way to put these on the hosts, or nowhere, where everybody keeps KEEP: most instances, then the highest
-    sum of measured T/B."""
+    """Every way to put these on the hosts, or nowhere, where every instance keeps KEEP: most instances, then the
+    highest sum of measured T/B."""
 
     @cache
     def worth(there: Situation) -> tuple[int, float] | None:
@@ -109,8 +109,8 @@ def best_of_all(world: MeasuredWorld, workloads: Sequence[str], hosts: int) -> t
 
 
 def first_fit(world: MeasuredWorld, workloads: Sequence[str], keep: float | None) -> list[Situation]:
-    """Each on the first host that has a seat, and on which everybody keeps `keep` by what was measured (None = by seats
-    alone, of sets that were measured); a host more where none has."""
+    """Each on the first host that has a seat, and on which every instance keeps `keep` by what was measured (None = by
+    seats alone, of sets that were measured); a host more where none has."""
     hosts: list[Situation] = []
     for workload in workloads:
         for at, there in enumerate(hosts):

@@ -134,7 +134,8 @@ def solo(world: MeasuredWorld, metric: str) -> dict[str, float]:
 
 
 def spread(ratios: Callable[[Situation], Mapping[str, float]], world: MeasuredWorld) -> SituationPolicy:
-    """By the ratios that somebody expects: the host whose most harmed instance keeps most, as the advisor's `worst`."""
+    """By the ratios that a predictor expects: the host whose most harmed instance keeps most, as the advisor's
+    `worst`."""
 
     def key(situation: Situation, workload: str) -> Key:
         return (-worst_kept(*_change(world, ratios, situation, workload)),)
@@ -145,7 +146,8 @@ def spread(ratios: Callable[[Situation], Mapping[str, float]], world: MeasuredWo
 def pack(
     ratios: Callable[[Situation], Mapping[str, float]], world: MeasuredWorld, slo: float = KEPT
 ) -> SituationPolicy:
-    """By the ratios that somebody expects: the fullest host on which everybody stays at the SLO, else as `spread`."""
+    """By the ratios that a predictor expects: the fullest host on which every instance stays at the SLO, else as
+    `spread`."""
 
     def key(situation: Situation, workload: str) -> Key:
         before, after = _change(world, ratios, situation, workload)
@@ -167,7 +169,7 @@ def _change(
 
 
 def worst_kept(before: Mapping[str, float], after: Mapping[str, float]) -> float:
-    """One minus what counts as harm of what everybody loses of what it had before (1 a newcomer)."""
+    """One minus what counts as harm of what every instance loses of what it had before (1 a newcomer)."""
     losses = [1 - ratio / before.get(name, 1.0) for name, ratio in after.items()]
     return 1 - harm(max(losses), sum(losses))
 

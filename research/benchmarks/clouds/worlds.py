@@ -15,7 +15,7 @@ from profiler.observed import Colocation, Host, Instance, IsolationSettings
 
 LEAST_DENSE = 0.5  # of a world's pairs must have been measured: where fewer were, there is nothing to choose from
 
-Situation = tuple[str, ...]  # the workloads on a host, sorted: who sits on which of its seats is not told apart
+Situation = tuple[str, ...]  # the workloads on a host, sorted: its seats are not distinguished
 
 
 class NoWorldError(ValueError):
@@ -41,7 +41,7 @@ class MeasuredSet:
 @dataclass(frozen=True, slots=True)
 class MeasuredWorld:
     """Hosts of one platform with a seat per pinning of `pins`; `measured` by set; `instances` by workload as they were
-    measured, but for the pinning. A set that was never measured is offered to nobody."""
+    measured, but for the pinning. A set that was never measured is offered to no policy."""
 
     name: str
     host: Host

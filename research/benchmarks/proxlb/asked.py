@@ -42,7 +42,7 @@ class ProxlbError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """A cluster after the moves that somebody wants, and wall and CPU seconds that it took to name them."""
+    """A cluster after the moves that a balancer wants, and wall and CPU seconds that it took to name them."""
 
     cluster: SimulatedCluster
     moves: int = 0

@@ -60,8 +60,8 @@ def made_up(seed: int, busy: float = 1.0) -> Inventory:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCluster:
-    """`inventory` as everybody is told it, and the `demand` of its instances, (W, n) CPUs, of which nobody is told more
-    than means. What was simulated of a host is kept."""
+    """`inventory` as every balancer sees it, and the `demand` of its instances, (W, n) CPUs, of which no balancer sees
+    more than means. What was simulated of a host is kept."""
 
     inventory: Inventory
     seed: int
@@ -87,11 +87,11 @@ class SimulatedCluster:
 
     @property
     def places(self) -> Places:
-        """Where everybody is now."""
+        """Where every instance is now."""
         return {one.id: str(one.host) for one in self.inventory.instances}
 
     def after(self, places: Places) -> SimulatedCluster:
-        """The same with everybody at these places."""
+        """The same with every instance at these places."""
         moved = tuple(replace(one, host=places[one.id]) for one in self.inventory.instances)
         return replace(self, inventory=replace(self.inventory, instances=moved))
 

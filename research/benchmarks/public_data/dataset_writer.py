@@ -36,7 +36,7 @@ class Converted:
         return self.meta["name"]
 
     def describe(self) -> str:
-        """One line for people: what there is of what."""
+        """One line for people: how much of what."""
         workloads = {row["workload"] for row in (*self.profiles, *self.colocations)}
         runs = {(row["platform"], row["run"], row["repeat"]) for row in self.colocations}
         return (

@@ -31,7 +31,7 @@ class CommandError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The answer: what to do, as it was rendered, and what is expected of everybody then, by name."""
+    """The answer: what to do, as it was rendered, and what is expected of every instance then, by name."""
 
     candidate: Candidate
     commands: tuple[Command, ...]
@@ -53,7 +53,7 @@ def ask(
 ) -> Advice:
     """Ask where the newcomer should go on an inventory of this one host; NoAdviceError when it cannot go there.
 
-    `alone` are runs of each party alone, `disk_mb_s` what the disk was measured to do, None = it is not told. `model`
+    `alone` are runs of each party alone, `disk_mb_s` what the disk was measured to do, None = it is not given. `model`
     is an artifact, None = what `settings` find, else the analytic model.
     """
     scene = stage.scene

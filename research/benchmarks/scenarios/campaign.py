@@ -107,7 +107,7 @@ class ScenarioCampaign:
 
     def _disk_mb_s(self, stage: Testbed) -> float | None:
         """What the disk does for both of a scene's readers, as an operator would measure it of a host beforehand: what
-        one of them reaches alone does not tell whether the disk could do more. None where nobody reads."""
+        one of them reaches alone does not say whether the disk could do more. None where no instance reads."""
         if not all(isinstance(party.workload, DiskWorkload) for party in stage.scene.parties):
             return None
         runs = [self._together(stage) for _ in range(PROFILED)]

@@ -18,7 +18,7 @@ from research.benchmarks.proxlb.cluster import Places, SimulatedCluster
 
 INSIDE = Path(__file__).parent / "inside.py"
 LONGEST_S = 1_800.0
-DISK_GB, HOST_DISK_GB = 10, 100_000  # nobody is short of it
+DISK_GB, HOST_DISK_GB = 10, 100_000  # no instance is short of it
 KB = 1024  # of a MB
 
 

@@ -520,7 +520,7 @@ def either_moved(run: LabRun, base: LabRun) -> float | None:
     return of_known(lambda known: 100 * max(abs(value) for value in known), _changes(run, base))
 
 
-# N9, N10: all CPUs of the host shared by everybody against one; the paper has three and four
+# N9, N10: all CPUs of the host shared by every instance against one; the paper has three and four
 TWO_1K, TWO_1M = ("1k+1k", SHARED_SET), ("1m+1m", SHARED_SET)
 compare("N9", "1k-shared-core-direction", of=TWO_1K, base=("1k+1k", ONE_CPU), how=throughput_change)
 compare("N9", "1m-shared-core-direction", of=TWO_1M, base=("1m+1m", ONE_CPU), how=throughput_change)
