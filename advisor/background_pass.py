@@ -11,7 +11,7 @@ from advisor.errors import AdvisorError
 
 
 class BackgroundPass(ABC):
-    """One per process: a pass begins when somebody nudges it and it is time, and only one runs at a time.
+    """One per process: a pass begins when a caller nudges it and it is time, and only one runs at a time.
 
     `name` is that of the thread, `failed` says in the log what was not done when a pass fails. The first one begins
     after `first_s` seconds, the next `every_s` after the last began.

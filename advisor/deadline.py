@@ -24,7 +24,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def left_s() -> float:
-    """Seconds that are left, below 0 when the time is up, infinite where nobody set a limit."""
+    """Seconds that are left, below 0 when the time is up, infinite without a limit."""
     return _until.get() - time.monotonic()
 
 

@@ -109,7 +109,7 @@ class SchemaMismatch(StorageUnavailable):
 
 
 class IdentityUnavailable(AdvisorError):  # noqa: N818
-    """Keystone cannot say whose token it is; nobody gets in by it meanwhile."""
+    """Keystone cannot say whose token it is; no access is granted by it meanwhile."""
 
     code = "auth.unavailable"
 

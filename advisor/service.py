@@ -149,7 +149,7 @@ class Advisor:
         """Read the cloud in the background; who asks before is answered as well."""
 
         def warm_up() -> None:
-            with suppress(AdvisorError):  # whoever asks is told
+            with suppress(AdvisorError):  # the question reports it
                 self._cache.at(self._clock())
 
         threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
@@ -168,7 +168,8 @@ class Advisor:
         return asdict(self._retention.run())
 
     def hold_windows(self) -> int:
-        """Hold windows that are over against what was told before them, as the background does; returns how many."""
+        """Hold windows that are over against what was predicted before them, as the background does; returns how
+        many."""
         return self._window_checks.run()
 
     def look_at_arrivals(self) -> int:
@@ -221,7 +222,7 @@ class Advisor:
         """Roll the active model back where windows showed its answers to be worse than the prior's; how it turned out,
         None where too few windows tell.
 
-        One that somebody activated by force stays: it was wanted whatever is said of it.
+        One that an operator activated by force stays: it was wanted whatever is said of it.
         """
         with self._transactions.read() as connection:
             active = models.active(connection)

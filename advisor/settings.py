@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-DATABASE = "sqlite:///var/cotenant.sqlite3"  # unless told otherwise; its folder is made
+DATABASE = "sqlite:///var/cotenant.sqlite3"  # unless configured otherwise; its folder is made
 CLOCK_SKEW = timedelta(minutes=5)  # how far ahead of ours another clock may run; what is noted of later is not believed
 
 

@@ -59,7 +59,7 @@ class Busy(AdvisorError):  # noqa: N818 - reads as what it says at the raise
 
 
 class Stopping(AdvisorError):  # noqa: N818
-    """The service was told to stop."""
+    """The service is stopping."""
 
     code = "service.stopping"
 

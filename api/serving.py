@@ -31,7 +31,7 @@ from api.demonstration import Demonstration
 from api.http.connections import GuardedHTTP, most_connections
 from api.telemetry import workers as counting
 
-GRACE_S = 30  # for requests under way when the service is told to stop
+GRACE_S = 30  # for requests under way when the service is stopping
 SPARE_S = 15  # after GRACE_S, for the database to close, before a worker is killed
 KEEP_ALIVE_S = 75  # longer than proxies keep idle connections, so that they close them and not we
 STEADY_S = 5.0  # a worker that ends sooner is not replaced at once
@@ -47,7 +47,7 @@ log = logging.getLogger("cotenant.workers")
 
 
 class Server(uvicorn.Server):
-    """Calls `listens` once it listens; told to stop, it answers on for `drain_s` seconds, in which it is not ready."""
+    """Calls `listens` once it listens; when stopping, it answers on for `drain_s` seconds, in which it is not ready."""
 
     def __init__(self, app: FastAPI, settings: Settings, listens: Callable[[], None]) -> None:
         super().__init__(
@@ -154,7 +154,7 @@ class _Workers:
         while not self._stopping:
             wait([worker.process.sentinel for worker in self._workers], timeout=1.0)
             self._replace_the_dead()
-        self._listener.close()  # else it would take further connections that nobody answers
+        self._listener.close()  # else it would take further connections that are never answered
         self._end()
         return 0 if started else 1
 

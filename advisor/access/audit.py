@@ -1,4 +1,4 @@
-"""Who changed or was told what, and when: one entry per request, in the transaction that does it, for so many days."""
+"""The audit log, who did what and when: one entry per request, in the transaction that does it, for so many days."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Operation = Literal[
     "session.end",
     "session.refuse",
 ]
-PURGE_EVERY = 500  # entries; twice as many expired ones then go at most, so that it keeps up and nobody waits long
+PURGE_EVERY = 500  # entries; twice as many expired ones then go at most, so that it keeps up and no request waits long
 EVENTS_AT_ONCE = 500
 HELD_BACK = timedelta(seconds=2)  # more than a commit takes, and than clocks of replicas may differ
 _MARK = re.compile(r"[0-9a-f]{14}(-[0-9a-f]{6}-[0-9a-f]{8})?")
@@ -121,7 +121,7 @@ class Audit:
             return (), _sortable(now)
         if not _MARK.fullmatch(after):
             raise InvalidInput("this is not the id of an event of this service", field="last-event-id")
-        until = _sortable((now - HELD_BACK).replace(microsecond=0))  # whole: who listens alike is told alike
+        until = _sortable((now - HELD_BACK).replace(microsecond=0))  # whole: equal listeners receive equal events
         events = tuple(map(event_of, entries.events(connection, after, until, most=EVENTS_AT_ONCE)))
         return events, events[-1].id if len(events) == EVENTS_AT_ONCE else max(after, until)
 

@@ -10,7 +10,7 @@ from advisor.domain import AuditEntry, ServiceEvent, time_as_json
 
 
 def event_of(entry: AuditEntry) -> ServiceEvent:
-    """An entry of the kinds that `store.audit.events` finds, as whoever may read is told of it."""
+    """An entry of the kinds that `store.audit.events` finds, as a reader receives it."""
     name, detail = _read(entry)
     return ServiceEvent(entry.id, name, {"at": time_as_json(entry.at), **detail})
 

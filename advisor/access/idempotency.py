@@ -37,7 +37,7 @@ class KeptAnswer:
 class Idempotency:
     """The keys of one service; thread-safe, and shared by all that use its database.
 
-    Keys are per caller, and stored as digests: what a client puts into them is nobody's business. `most_s` is how long
+    Keys are per caller, and stored as digests: what a client puts into them is private. `most_s` is how long
     a request may take.
     """
 

@@ -67,13 +67,13 @@ class Keystone:
         return answer if answer is not None and self._monotonic() < answer.until else None
 
     def was_valid(self, token: str) -> bool:
-        """Whether the last answer about it, which may be over, let somebody in."""
+        """Whether the last answer about it, which may be over, granted access."""
         return _key(token) in self._valid
 
     def ask(self, token: str) -> Caller | None:
         """Whose token it is, None = not valid, or without a role that counts here; blocks.
 
-        IdentityUnavailable when Keystone does not answer, or not our credential: nobody gets in by it then.
+        IdentityUnavailable when Keystone does not answer, or not our credential: no access is granted by it then.
         """
         if not _TOKEN.fullmatch(token):
             return None

@@ -30,7 +30,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A session that has just begun: its secret, which nobody can find out again, and how many seconds it may last."""
+    """A session that has just begun: its secret, which is not stored, and how many seconds it may last."""
 
     secret: str
     caller: Caller
@@ -52,8 +52,8 @@ class Held:
 class Sessions:
     """The sessions of one service; thread-safe, and shared by all that use its database.
 
-    What is stored lets nobody in: the digest of the secret (256 random bits, as with tokens), and a token of Keystone's
-    encrypted with the secret. What a session may do is what its token may do at that moment.
+    What is stored grants no access: the digest of the secret (256 random bits, as with tokens), and a token of
+    Keystone's encrypted with the secret. What a session may do is what its token may do at that moment.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Sessions:
         return Held(session.actor, None, _lock(secret).decrypt(session.sealed.encode()).decode())
 
     def end(self, secret: str) -> None:
-        """Sign out; nothing happens where nobody is signed in."""
+        """Sign out; nothing happens without a session."""
         with self._write() as connection:
             if sessions.end(connection, _digest(secret)) is not None:
                 self._audit.record(connection, "session.end")

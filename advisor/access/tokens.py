@@ -1,4 +1,4 @@
-"""Tokens: made, listed, revoked, and told from forgeries; what is stored of one does not let anybody ask."""
+"""Tokens: made, listed, revoked, and distinguished from forgeries; what is stored of one grants no access."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Tokens:
     """The tokens of one service. Thread-safe.
 
     Rows are never deleted: a service that has had a token asks for one ever after, for the last one to expire or be
-    revoked must not open it to everybody. `monotonic` (seconds) is for tests.
+    revoked must not open it to every client. `monotonic` (seconds) is for tests.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Tokens:
         self._nobody = secrets.token_hex(32)  # what a secret is compared with where the id is unknown
 
     def create(self, name: str, scope: TokenScope, *, lasts: timedelta | None, host: str = "") -> tuple[Token, str]:
-        """A new token and its text, which nobody can find out again; `lasts` None = until it is revoked.
+        """A new token and its text, which is not stored; `lasts` None = until it is revoked.
 
         With a `host` it is for the agent there, and its scope is write.
         """
@@ -130,12 +130,13 @@ class Tokens:
 
     @property
     def fresh(self) -> bool:
-        """Whether what was read is young enough to go by, so that `refresh` would ask nobody."""
+        """Whether what was read is young enough to go by, so that `refresh` would not read."""
         known = self._known
         return known is not None and self._monotonic() - known.at < CACHE_S
 
     def refresh(self) -> None:
-        """Read the tokens again unless that was done just now; StorageUnavailable, and nobody gets in by old news."""
+        """Read the tokens again unless that was done just now; StorageUnavailable, and no access is granted by an old
+        state."""
         with self._loading:
             if self.fresh:
                 return
@@ -169,7 +170,7 @@ class Tokens:
     def caller(self, text: str) -> Caller | None:
         """Who has this token, None when it is wrong, expired or revoked; `refresh` comes first.
 
-        An unknown id costs the same work as a wrong secret. A secret is 256 random bits, which nobody can go through,
+        An unknown id costs the same work as a wrong secret. A secret is 256 random bits, too many to go through,
         so that one SHA-256 hides it as well as a slow password hash would, and costs no request any time.
         """
         match = _FORM.fullmatch(text)

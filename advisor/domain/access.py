@@ -42,7 +42,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who changed or was told what: `objects` are the ids it is about, `detail` what else there is to say.
+    """An entry of the audit log: `objects` are the ids it is about, `detail` what else there is to say.
 
     `request_id` is empty where it was a command. Bulk calls name no objects, their counts stand in `detail`.
     """
@@ -61,7 +61,7 @@ EventKind = Literal["alarm", "plan", "model", "inventory"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceEvent:
-    """Something that happened: `name` is its kind, a dot and what happened, `told` what there is to say, as in JSON.
+    """Something that happened: `name` is its kind, a dot and what happened, `told` its details, as in JSON.
 
     Ids sort by time.
     """

@@ -34,7 +34,7 @@ def recommendation_as_json(recommendation: Recommendation) -> Json:
 
 
 def head_as_json(recommendation: Recommendation) -> Json:
-    """What is of this one answer: when, by whom, on what."""
+    """What is of this one answer: when, by which model, on what."""
     return {
         "id": recommendation.id,
         "created_at": time_as_json(recommendation.created_at),
@@ -176,7 +176,7 @@ def time_as_json(time: datetime) -> str:
 
 
 def waiting_told(effect: Effect, waiting: Band) -> Band:
-    """The latency or jitter that programs are told: infinite, which becomes null, where the instance is overloaded."""
+    """The latency or jitter that programs receive: infinite, which becomes null, where the instance is overloaded."""
     return Band(math.inf, waiting.lower, math.inf) if effect.overloaded else waiting
 
 

@@ -23,7 +23,7 @@ def recommendation_from_json(told: Json, request: PlacementRequest) -> Recommend
     """The inverse of `recommendation_as_json` for an answer to `request`; fields that are not known are let pass.
 
     What became null because it was not finite is infinite again; `expected` and `half_width` of candidates are not
-    told. KeyError, TypeError, ValueError or AttributeError where it is no such answer.
+    reported. KeyError, TypeError, ValueError or AttributeError where it is no such answer.
     """
     answer = _as_in_domain(told)
     for candidate in filter(None, (*answer["candidates"], answer.get("present"))):

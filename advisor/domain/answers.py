@@ -17,7 +17,7 @@ AnswerSource = Literal["hit", "former", "miss"]
 
 LONGEST_KNOWN_LATENCY = 10.0
 """Times as long as alone. A latency interval that reaches further tells nothing about its upper edge, so people are
-told that the edge is not known; programs get the number."""
+reported that the edge is not known; programs get the number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class CpuTime:
 
     `share` is run / (run + wait), `worst_share` the same in the worst twentieth of the time, both 0-1. `short` is the
     part of the time in which it gets less than it wants, and `short_before` the same without the newcomer (None for the
-    newcomer). `overloaded` = at its busy times more work arrives than it is served: no finite latency is told.
+    newcomer). `overloaded` = at its busy times more work arrives than it is served: no finite latency is reported.
     """
 
     share: float
@@ -89,7 +89,7 @@ class Effect:
 
     @property
     def overloaded(self) -> bool:
-        """Whether more work arrives at its busy times than it is served then: no finite latency is told."""
+        """Whether more work arrives at its busy times than it is served then: no finite latency is reported."""
         return self.cpu is not None and self.cpu.overloaded
 
 
@@ -100,7 +100,7 @@ ReasonKind = Literal["loss", "comparison", "counterfactual", "uncertainty"]
 @dataclass(frozen=True, slots=True)
 class Reason:
     """One part of an explanation: `resource` (cpu, driver_domain, nic, disk, memory, unknown), its `share` of the loss
-    (0-1), who presses (`neighbour`, None = nobody in particular) and a sentence.
+    (0-1), who presses (`neighbour`, None = no instance in particular) and a sentence.
 
     `kind`: what is lost, how the host compares with the next one, what would be if, and what is not sure. `finding` is
     the papers' finding with the same mechanism ("" = none), `ratio` the T/B the sentence speaks of, None = none.
@@ -123,11 +123,11 @@ class MitigationStep:
     """A mitigation step as tried on a host where a limit would be violated.
 
     `changes` are the settings of instances (newcomer or residents, by id), together with those of the steps that it
-    builds on; empty for a hint or another host. `effects` are predicted for everybody, the newcomer first, with
+    builds on; empty for a hint or another host. `effects` are predicted for every instance, the newcomer first, with
     `before` = without the step on the same host; empty where nothing can be predicted. `satisfies` = no limit is
     violated any more; it is then the last step. Such a step may be a last resort, which takes more than half from an
     instance without a limit; the same action then also occurs earlier at a milder strength. `driver_cpus` are the pCPUs
-    of the driver domain, None = unchanged. `notes` say what prevents its commands, and from whom it takes more than
+    of the driver domain, None = unchanged. `notes` say what prevents its commands, and which instances lose more than
     half.
     """
 
@@ -278,8 +278,8 @@ class Recommendation:
 class HostRanking:
     """What schedulers ask for: the `scores` of hosts, best first, and an answer that tells of few of them or none.
 
-    `per_host` = what is said of each host depends on no other host that was asked about, and nobody else is placing, so
-    that it stands until the caller places somebody there.
+    `per_host` = what is said of each host depends on no other host that was asked about, and no other client is
+    placing, so that it stands until the caller places an instance there.
     """
 
     answer: Recommendation

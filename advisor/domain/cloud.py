@@ -1,4 +1,4 @@
-"""The cloud as it stands: what is predicted of everybody where they are, how hosts are used, what was measured."""
+"""The cloud as it stands: what is predicted of every instance where they are, how hosts are used, what was measured."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class ResidentNow:
 
 @dataclass(frozen=True, slots=True)
 class HostNow:
-    """A host with who is on it, the worst off first; `seen_at` None = nobody knows when it was last seen.
+    """A host with who is on it, the worst off first; `seen_at` None = it is not known when it was last seen.
 
-    `pressure` is demand over capacity by resource (see advisor.snapshot.pressure), None = nobody knows the capacity.
+    `pressure` is demand over capacity by resource (see advisor.snapshot.pressure), None = the capacity is not known.
     `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known. `cpu_peak`
-    is the 95th percentile of what all there ask of the CPUs, over what there is. `patience_s` is after how long its
+    is the 95th percentile of what all there ask of the CPUs, over the capacity. `patience_s` is after how long its
     silence counts, inf = never, for nothing tells of it again and again; None = as for the cloud.
     """
 
@@ -106,10 +106,10 @@ class MeasuredSlowing:
 
 @dataclass(frozen=True, slots=True)
 class SlowingHere:
-    """Who slows whom on a host as measured from `begin_s` to `end_s`, the largest loss first.
+    """Which instances slow which on a host as measured from `begin_s` to `end_s`, the largest loss first.
 
     `windows` are those that a correlation had, `watched` the instances whose run queue was watched; of these no
-    correlation is asked. `elsewhere` = another store has the samples, and nothing is told.
+    correlation is asked. `elsewhere` = another store has the samples, and nothing is reported.
     """
 
     host: str
@@ -150,7 +150,7 @@ class ObtainedHere:
 
 @dataclass(frozen=True, slots=True)
 class HostDetail:
-    """One host more closely: what happens to each resident, in the order of `now`, and who slows whom."""
+    """One host more closely: what happens to each resident, in the order of `now`, and which instances slow which."""
 
     now: HostNow
     effects: tuple[Effect, ...]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 # Who is likely behind it: a neighbour that wants more than before, the instance itself for the same reason, or the
-# host, where nobody in particular changed.
+# host, where no instance in particular changed.
 ContradictionCause = Literal["neighbour", "itself", "host"]
 
 
@@ -16,7 +16,7 @@ class Contradiction:
     """An alarm that stands. Shares are run / (run + wait) of windows of five minutes: `observed` is their mean since
     `since` over `windows`, `expected` and `lower` what was predicted before the last of them.
 
-    `antagonist` is who likely holds it back, None = nobody in particular; it wanted `wanted_before` CPUs and wants
+    `antagonist` is who likely holds it back, None = no instance in particular; it wanted `wanted_before` CPUs and wants
     `wanted`. `measured` = the run queue was watched, and this one ran for most of the time that it waits more; else it
     is who wants more than before.
     """

@@ -1,4 +1,4 @@
-"""How CPU time that an instance wants and does not get is told to people."""
+"""Contended CPU time in words."""
 
 from __future__ import annotations
 

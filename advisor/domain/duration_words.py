@@ -1,4 +1,4 @@
-"""How long something takes, told to people."""
+"""Durations in words."""
 
 from __future__ import annotations
 

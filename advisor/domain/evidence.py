@@ -62,7 +62,7 @@ def evidence_level(instance: Instance, profiled: Collection[str]) -> EvidenceLev
 
 
 def evidence_counts(instances: Iterable[Instance], profiled: Collection[str]) -> Mapping[EvidenceLevel, int]:
-    """How many instances there are of each level, the weakest first; levels that nobody has are left out."""
+    """How many instances there are of each level, the weakest first; levels that no instance has are left out."""
     counts = Counter(evidence_level(instance, profiled) for instance in instances)
     return {level: counts[level] for level in EVIDENCE_LEVELS if counts[level]}
 
@@ -79,7 +79,7 @@ def held_in_words(evidence: Evidence) -> str:
 
 
 def evidence_in_words(counts: Mapping[EvidenceLevel, int], host: str) -> str:
-    """One sentence on who is on a host; empty where nobody is."""
+    """One sentence on who is on a host; empty where no instance is."""
     total = sum(counts.values())
     if not total:
         return ""

@@ -1,4 +1,4 @@
-"""How many digits of a figure are told: what is known of it, and no more. What is stored keeps all of them."""
+"""How many digits of a figure are shown: what is known of it, and no more. What is stored keeps all of them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ AnsweredAs = Literal["all", "real", "reported"]  # every answer, those that were
 
 @dataclass(frozen=True, slots=True)
 class PredictedVsObserved:
-    """One instance's throughput ratio as it was measured, and the `band` that was told before; None = none was."""
+    """One instance's throughput ratio as it was measured, and the `band` that was predicted before; None = none was."""
 
     instance: str
     measured: float
@@ -36,7 +36,8 @@ class PostedColocation:
 
 @dataclass(frozen=True, slots=True)
 class RecommendationOutcome:
-    """A stored answer and what was told of it: `host` is where the instance went, `told_at` None = nothing told yet."""
+    """A stored answer and what was reported of it: `host` is where the instance went, `told_at` None = nothing
+    reported yet."""
 
     recommendation: Recommendation
     host: str | None = None

@@ -30,14 +30,14 @@ class PlanStep:
 
     `candidate` is how a newcomer stands in the ranking where that was asked. Steps of one `stage` may run together,
     those of the next one begin when it is done, and at no moment is anybody below a limit who was not before.
-    `gain` is the harm that a move of a rebalance takes away: what the worst-off whom it changes keeps more, half of it
-    T/B and half the part of the time in which it is short of CPU, where that is known, and 0.3 of what all others keep
-    more; None where that is not why. `settings` are what the instance runs under afterwards, `changes` what others get
-    by it. `vcpus` is its new size, where the step changes that. Only an undo removes: it takes away from `source` who
-    was placed there, and has no host. A step of a tuning names in `effects` whom it changes, with what was before it.
-    Its `driver_domain` step is about no instance (""): it keeps the driver domain of `host` to `driver_cpus` with the
-    scheduler weight `driver_weight`. `duration_s` is how long its memory takes over the network beside the other moves
-    of its stage, None where that is not known or nothing is copied.
+    `gain` is the harm that a move of a rebalance takes away: what the most affected of those that it changes keeps
+    more, half of it T/B and half the part of the time in which it is short of CPU, where that is known, and 0.3 of what
+    all others keep more; None where that is not why. `settings` are what the instance runs under afterwards, `changes`
+    what others get by it. `vcpus` is its new size, where the step changes that. Only an undo removes: it takes away
+    from `source` who was placed there, and has no host. A step of a tuning names in `effects` the instances that it
+    changes, with what was before it. Its `driver_domain` step is about no instance (""): it keeps the driver domain of
+    `host` to `driver_cpus` with the scheduler weight `driver_weight`. `duration_s` is how long its memory takes over
+    the network beside the other moves of its stage, None where that is not known or nothing is copied.
     """
 
     instance: str
@@ -130,8 +130,8 @@ class RunwayPoint:
 
 @dataclass(frozen=True, slots=True)
 class SpareCapacity:
-    """How many of a mix fit while everybody still finds a host when `hosts` of them fail together, or so many groups
-    of hosts, one for each value of `label`.
+    """How many of a mix fit while every instance still finds a host when `hosts` of them fail together, or so many
+    groups of hosts, one for each value of `label`.
 
     `fit` is the largest number with which every such failure was tried and survived, None = none was found, not even 0.
     `too_many` is the least that does not do, and `in_the_way` says why; what lies between both was not tried.
@@ -146,7 +146,8 @@ class SpareCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How much more of a mix fits: `fit` as expected, `fit_lower` if everybody ends at the lower edge of its interval.
+    """How much more of a mix fits: `fit` as expected, `fit_lower` if every instance ends at the lower edge of its
+    interval.
 
     `by_rule` is how many the sizes alone would let in. `first_refusal` says what is in the way of one more.
     `runway` is the cloud now and month by month, given the growth, as far as it was examined; `runs_out_month` is when
@@ -172,7 +173,7 @@ class Capacity:
         return len(self.runway) - 1 if self.runway else None
 
     def instance_days(self, growth: Growth | None) -> float | None:
-        """Days that newcomers run within the months looked ahead if nobody goes and none comes to a full cloud.
+        """Days that newcomers run within the months looked ahead if no instance goes and none comes to a full cloud.
 
         None where there is no growth or the time ended before the months were examined.
         """
@@ -271,7 +272,7 @@ class ClassSizing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ordered steps, with what is predicted for everybody before and after, by host.
+    """Ordered steps, with what is predicted for every instance before and after, by host.
 
     `generation` is the inventory's that it was made for, None = a file: when the cloud has another one, the plan is
     stale. `sizing` is what new sizes save and risk by class, those that save most first (right_size). `undo` are the
@@ -313,7 +314,7 @@ class PlanEntry:
 
 @dataclass(frozen=True, slots=True)
 class PlanAge:
-    """How a stored plan stands to the inventory of now: `stale` when that was written since, None = nobody knows.
+    """How a stored plan stands to the inventory of now: `stale` when that was written since, None = not known.
 
     `hosts` and `instances` are those that were put or deleted since, None = it is no longer known which.
     """

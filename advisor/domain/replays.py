@@ -24,8 +24,8 @@ class ReplayRequest:
 
     `hosts` None = half as many again as the busiest moment needs at least. The first `history_s` of the trace is only
     watched, None = a day, and at most a quarter of the trace. Who decides by demand counts `plan_for` of it, as
-    plans do: a percentile or the mean of everybody's last day, or demand as it varied till then, over the hours, too.
-    `rebalance_s` is how often residents may move, None = never.
+    plans do: a percentile or the mean of every instance's last day, or demand as it varied till then, over the hours,
+    too. `rebalance_s` is how often residents may move, None = never.
     `shards` deals the instances out to that many clouds of their own. `judge` says where the ratios are from: the
     trace's demand, shared fairly, in which no model has a part; the model that also advises; or the analytic model.
     """
@@ -71,14 +71,14 @@ class Replayed:
     """What one policy made of a trace.
 
     Over time, one value per entry of `Replay.times_s`: `hosts_used` with anybody on them, `below` instances under
-    their limit, `worst_over_time` the lowest expected T/B (1.0 where nobody is there). Summed up over all
+    their limit, `worst_over_time` the lowest expected T/B (1.0 where no instance is there). Summed up over all
     instance-moments: `violations` of `instance_moments` were below the limit (`violation_share` of them), `worst` and
     `mean` expected T/B, `ratios` their distribution. `moves` are moves of residents, `refused` the instances that no
     host could take, which then count nowhere else. `decision_s` is the time that all decisions took, and
     `longest_decision_s` the longest one. `hosts_mean` is the mean of `hosts_used`.
 
     All of it is of the first seed; `repeats` are the sums under every seed, the first one included. The lower bound
-    places nobody: it has `hosts_used` (with fewer not everybody can have a host and be kept at the limit) and
+    places no instance: it has `hosts_used` (with fewer, some instance has no host or is below the limit) and
     `hosts_mean`; `ratios`, `worst` and `mean` are None there, the counts 0, `below` and `worst_over_time` empty.
     """
 

@@ -1,4 +1,4 @@
-"""What somebody says of an instance in texts, such as annotations: each field as its type."""
+"""What a user says of an instance in texts, such as annotations: each field as its type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the advice was worth: how placements that followed it fared, against what was told and against others."""
+"""What the advice was worth: how placements that followed it fared, against predictions and against others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WhyHost = Literal["here", "answer", "most_free"]
 class AlternativeNow:
     """A host, and what the model says now of the instance there, with the demand that is known by now: its share of the
     CPU time that it wants, and the mean share of all others on this host and on that where it is. `others_here` is the
-    same where it is. Nobody asks whether there is room now."""
+    same where it is. Whether there is room now does not count."""
 
     host: str
     why: WhyHost
@@ -50,8 +50,8 @@ class PlacementWorth:
     """One placement that was asked for and seen: where it went, how it fared, and how it would fare now elsewhere.
 
     `advised` is the first host of the answer, `shown` are all of them, `most_free` is where Nova's weighers would have
-    put it. `band` is what was told of the instance where it is, None = nothing was. `newcomer` and `residents` are None
-    before the first window. `alternatives` begin with where it is, and are empty once it has left.
+    put it. `band` is what was predicted of the instance where it is, None = nothing was. `newcomer` and `residents` are
+    None before the first window. `alternatives` begin with where it is, and are empty once it has left.
     """
 
     recommendation: str
@@ -73,7 +73,7 @@ class PlacementWorth:
 class FaredBeside:
     """Who followed the advice beside others like them: mean shares of the CPU time that was wanted.
 
-    Of `group` who followed and were measured, `matched` have somebody like them; `others` are those, and all are on
+    Of `group` who followed and were measured, `matched` have an instance like them; `others` are those, and all are on
     `hosts`. The edges are of the 90 % interval of the difference; None where they are too few to tell, which `text`
     says.
     """

@@ -60,7 +60,7 @@ class CandidateArrays:
         return self.ratio(at, slot) / float(self.before[at, slot])
 
     def known(self, at: int) -> dict[int, dict[str, float]]:
-        """Known cap, weight, network class and disk limit of everybody, without those that mitigation sets."""
+        """Known cap, weight, network class and disk limit of every instance, without those that mitigation sets."""
         settings = {}
         for slot, instance in self.involved(at).items():
             values = slot_values(instance, 0, self.scenes.affinity[at, slot])

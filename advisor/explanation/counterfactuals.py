@@ -172,7 +172,7 @@ def _shifted_by_prior(
 
 
 def _limits(arrays: CandidateArrays, at: Ints, name: str) -> Floats:
-    """A limit, by the name of its field, of everybody on candidates `at`, nan = none; (C, N)."""
+    """A limit, by the name of its field, of every instance on candidates `at`, nan = none; (C, N)."""
     limits = np.full((len(at), arrays.scenes.slots), np.nan)
     for row, candidate in enumerate(at):
         for slot, instance in arrays.involved(int(candidate)).items():

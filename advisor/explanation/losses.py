@@ -32,9 +32,9 @@ class ResourceLoss:
     """What one resource costs on one host.
 
     `share` is its part of all losses there (0-1); `victim` the slot that loses most by it; `antagonist` the slot that
-    uses it most besides (None = nobody), with the demands of both in `asks`. `limit` is the ratio that the resource
-    alone would allow the victim; `binding` whether no other resource allows it less; `slow_by` what costs it more than
-    want of CPU time does: other vCPUs on the same cores, or the clock.
+    uses it most besides (None = no instance), with the demands of both in `asks`. `limit` is the ratio that the
+    resource alone would allow the victim; `binding` whether no other resource allows it less; `slow_by` what costs it
+    more than want of CPU time does: other vCPUs on the same cores, or the clock.
     """
 
     resource: str
@@ -75,7 +75,7 @@ def _slow_by(arrays: CandidateArrays, solved: PriorResult, now: Floats) -> list[
 
 
 def _absent(arrays: CandidateArrays) -> SceneBatch:
-    """The hosts without the newcomer, with everybody's known settings."""
+    """The hosts without the newcomer, with every instance's known settings."""
     fields = {name: getattr(arrays.scenes, name).copy() for name in ("present", *SETTING_FIELDS)}
     for at in range(len(arrays.hosts)):
         for slot in arrays.changed(at):
@@ -86,7 +86,8 @@ def _absent(arrays: CandidateArrays) -> SceneBatch:
 
 
 def _asks(arrays: CandidateArrays, prior: PriorResult) -> Floats:
-    """The demand of everybody on each of RESOURCES under its settings; (K, N, 5) in the units of ResourceDemand."""
+    """The demand of every instance on each of RESOURCES under its settings; (K, N, 5) in the units of
+    ResourceDemand."""
     scenes, want, count = arrays.scenes, prior.demands, len(arrays.hosts)
     disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], scenes.disk_limit.shape)
     most = np.divide(scenes.disk_limit, disk, out=np.full(disk.shape, np.inf), where=disk > 0)

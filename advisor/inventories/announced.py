@@ -38,11 +38,11 @@ T = TypeVar("T", Host, Instance)
 MACHINE, DISAGREEMENT, LEFT_OUT = "machine", "disagreement", "left_out"
 MOST_MALFORMED = 100  # sentences of one answer about what cannot be read
 GONE_AFTER = timedelta(hours=1)  # an instance that is not seen keeps its place for so long; a move takes less
-_BARE_HOST, _BARE_INSTANCE = Host("h", "kvm", 1, 1.0), Instance("i")  # what a field is that nobody has said
+_BARE_HOST, _BARE_INSTANCE = Host("h", "kvm", 1, 1.0), Instance("i")  # the fields that are not stated
 _OF_CONTAINERS = 1000.0  # vCPUs for each CPU: a container without a limit may use every CPU, and is promised none
 _ALIKE = 0.1  # two sources may differ by so much of the larger: firmware keeps some memory for itself
 _ALWAYS_SAID = ("kind", "pcpus", "vcpus")  # no source leaves them open …
-_COMPARED = (*_ALWAYS_SAID, "memory_mb")  # … and a difference of these is told
+_COMPARED = (*_ALWAYS_SAID, "memory_mb")  # … and a difference of these is reported
 # Labels that the service sets itself, or that say who may change what; no agent may.
 _RESERVED = frozenset({SOURCE, STOPPED_AT, MACHINE, DISAGREEMENT, LEFT_OUT, DOMAIN})
 _OF_CPUS = ("cpu_ids", "isolated_cpus", "numa")  # what is said of single CPUs of a host
@@ -53,8 +53,8 @@ _OWN_HOST_LABELS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What is stored around an announcement: its host (None = new), who is there or is told of, the hosts of those, and
-    which hosts are silent. `owners` are the ids of instances by their UUID."""
+    """What is stored around an announcement: its host (None = new), the instances there or reported, the hosts of
+    those, and which hosts are silent. `owners` are the ids of instances by their UUID."""
 
     host: Host | None
     instances: Mapping[str, Instance]
@@ -290,7 +290,7 @@ def _instance(facts: Facts, host: Host, around: Around, bound: bool, notes: _Not
         if former.host != host.id and not _may_move(former, labels, host, around, bound, notes):
             return None
         instance = _awake(former)
-        if former.host != host.id:  # a pin ends with its host: nobody has said that it holds on another one
+        if former.host != host.id:  # a pin ends with its host and does not hold on another one
             instance = replace(instance, host=host.id, settings=replace(instance.settings, pinning=None))
             instance = _filled_in(instance, ["host"])
         instance = _merged(instance, plain, _BARE_INSTANCE, notes)
@@ -385,7 +385,7 @@ def _missing(instance: Instance, now: datetime, notes: _Notes) -> Instance | Non
 
 
 def _awake(former: Instance) -> Instance:
-    """What was stopped and is seen again runs again; any other load is somebody else's word."""
+    """What was stopped and is seen again runs again; any other load is from another source."""
     if STOPPED_AT not in former.labels:
         return former
     labels = {name: text for name, text in former.labels.items() if name != STOPPED_AT}
@@ -393,7 +393,7 @@ def _awake(former: Instance) -> Instance:
 
 
 def _merged(former: T, facts: Facts, bare: T, notes: _Notes) -> T:
-    """With the facts that the agent may tell of it: all of its own, and elsewhere what nobody has said."""
+    """With the facts that the agent may report of it: all of its own, and elsewhere what is not stated."""
     own_fields = {entry.name for entry in fields(former)}
     changed: dict[str, Any] = {}
     filled: list[str] = []

@@ -55,11 +55,11 @@ class Part:
 class Reading:
     """One read of `source`, whose hosts and instances carry that name in their label `source`.
 
-    `every_host`, `every_instance`: whether what carries the label and is not told is gone; `gone` are instances that
-    surely are, `unclear` are some that are there although nothing is told of them. `own_labels` are the names of labels
-    that the source keeps, one ending in "." with all that begin so. `left_out` says in sentences what was not taken.
-    `covers`: where not None, only instances that are stored on these hosts can be absent. An instance with the label
-    `uuid` is known again by it, whatever its id is in the inventory; `unclear` may name UUIDs, too.
+    `every_host`, `every_instance`: whether what carries the label and is not reported is gone; `gone` are instances
+    that surely are, `unclear` are some that are there although nothing is reported of them. `own_labels` are the names
+    of labels that the source keeps, one ending in "." with all that begin so. `left_out` says in sentences what was not
+    taken. `covers`: where not None, only instances that are stored on these hosts can be absent. An instance with the
+    label `uuid` is known again by it, whatever its id is in the inventory; `unclear` may name UUIDs, too.
 
     `partial`: it tells what changed since the last one, by the ids of the inventory; nothing else need be looked at.
     `gone_hosts` are hosts that surely are; `heard` are hosts that are there, of which nothing need be new.

@@ -1,4 +1,4 @@
-"""The systems that `cotenant sync` can follow, by the names that it is told."""
+"""The systems that `cotenant sync` can follow, by name."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def write(
 def note_heard(
     connection: Connection, news: SyncDiff, *, now: datetime, fresh: timedelta, again: timedelta | None = None
 ) -> None:
-    """Note that these hosts were told of now; `again` as in `write`."""
+    """Note that these hosts were reported now; `again` as in `write`."""
     if hosts.heard(connection, dict.fromkeys(news.told, now), now=now, fresh=fresh, again=again):
         counters.bump(connection, "sightings")
 
@@ -193,7 +193,8 @@ def _host(facts: Facts, former: Host | None, reading: Reading) -> Host:
 
 
 def _cpus_left(former: Host, facts: Facts) -> Facts:
-    """What is known of single CPUs of a host, for fields that its source leaves out: it must fit the CPUs told now."""
+    """What is known of single CPUs of a host, for fields that its source leaves out: it must fit the CPUs reported
+    now."""
     cpu_ids = tuple(facts.get("cpu_ids", former.cpu_ids if len(former.cpu_ids) == facts["pcpus"] else ()))
     now = cpu_ids or range(facts["pcpus"])
     kept = {
@@ -219,7 +220,7 @@ def _instance(
     if former is None:
         instance = Instance(**fields)
     else:
-        # What was stopped and is not any more runs again; any other load is somebody else's word.
+        # What was stopped and is not any more runs again; any other load is from another source.
         woken = {"load": 1.0} if former.load == STOPPED_LOAD and "load" not in facts else {}
         demand = fitting(former.demand, facts.get("vcpus", former.vcpus))
         instance = replace(former, **{"demand": demand, **fields, **woken})
@@ -259,7 +260,7 @@ def fitting(demands: Mapping[Resource, Demand], vcpus: int) -> Mapping[Resource,
 
 
 def _check_told(item: Host | Instance, facts: Facts) -> None:
-    """Labels that are told now: one that is stored already is no reason to lose sight of a host."""
+    """Labels that are reported now: one that is stored already is no reason to lose sight of a host."""
     check_labels(replace(item, labels=facts.get("labels", {})))
 
 

@@ -17,7 +17,7 @@ from advisor.validation import check_name, check_unique, check_value, fitted, mi
 
 MODES = ("replace", "merge")
 T = TypeVar("T")
-Only = Callable[[T | None], None]  # told what is there (None = nothing) under the lock; raises where it may not change
+Only = Callable[[T | None], None]  # gets what is there (None = nothing) under the lock; raises where it may not change
 
 
 def anyway(_there: object) -> None:
@@ -79,7 +79,7 @@ def delete_instance(connection: Connection, instance_id: str, only_if: Only[Inst
 
 
 def put_workload(connection: Connection, workload: WorkloadProfile, only_if: Only[WorkloadProfile] = anyway) -> bool:
-    """Insert or replace the profile on its platform, which is the one that `only_if` is told."""
+    """Insert or replace the profile on its platform, which is the one that `only_if` gets."""
     check_value(workload)
     check_name(workload)
     changes.note(connection, counters.bump(connection, "inventory"), "workload", [workload.name])
@@ -94,7 +94,7 @@ def put_workload(connection: Connection, workload: WorkloadProfile, only_if: Onl
 def delete_workload(connection: Connection, name: str, only_if: Only[WorkloadProfile] = anyway) -> None:
     """Forget a workload on every platform; instances that run it count as unknown from then on.
 
-    `only_if` is told the profile that holds everywhere, or else the first.
+    `only_if` gets the profile that holds everywhere, or else the first.
     """
     changes.note(connection, counters.bump(connection, "inventory"), "workload", [name])
     profiles = workloads.named(connection, name)
@@ -154,7 +154,8 @@ def sizes(inventory: Inventory) -> dict[str, int]:
 
 
 def check_all_labels(inventory: Inventory) -> None:
-    """Refuse labels of which no command could be made; a sync keeps what is stored, and asks for what it is told."""
+    """Refuse labels of which no command could be made; a sync keeps what is stored, and asks for what its source
+    reports."""
     for noun in ("hosts", "instances"):
         for at, item in enumerate(getattr(inventory, noun)):
             try:

@@ -1,4 +1,4 @@
-"""What the advice was worth: asked for, followed, told against observed, and who followed beside others like them."""
+"""What the advice was worth: asked for, followed, predicted against observed, and followers beside others like them."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def _without_arrival(
         elif answer.instance not in seats:
             yield "unseen"
         elif seats[answer.instance] != answer.host:
-            yield "elsewhere"  # it stayed where it was; who was told to stay there was not placed
+            yield "elsewhere"  # it stayed where it was; an instance that was advised to stay was not placed
 
 
 def _told(followed: Sequence[_Arrival]) -> dict[FaredAs, ToldAndObserved]:

@@ -1,4 +1,4 @@
-"""Instances that come: what was predicted before, whom each is like, and how it and its host fare window by window.
+"""Instances that come: what was predicted before, what each is like, and how it and its host fare window by window.
 
 What is stored of each is plain JSON, so that the store need not know its fields.
 """
@@ -105,7 +105,8 @@ class Fared:
 def on_arrival(
     snapshot: ClusterSnapshot, instance: Instance, answer: Recommendation | None, fresh_s: float
 ) -> dict[str, Any]:
-    """What is to be kept of one that is on its host in the snapshot, as plain JSON; `answer` None = nobody asked."""
+    """What is to be kept of one that is on its host in the snapshot, as plain JSON; `answer` None = no question was
+    asked."""
     at = snapshot.index(instance.host or "")
     if at is None:
         raise ValueError(f"{instance.id} is on no host of the snapshot")

@@ -27,11 +27,11 @@ from models.evaluation.window_figures import Question
 from profiler.demand import Demand
 
 State = dict[str, Any]
-# By how much more of the CPU time that it wants an instance waited since a time, by who ran meanwhile; None = nobody
+# By how much more of the CPU time that it wants an instance waited since a time, by what ran meanwhile; None = nothing
 # watched its run queue.
 WaitedMore = Callable[[str, float], Mapping[str, float] | None]
 HELD_S = 86_400.0  # for so long windows are held against what was said before the first that contradicted
-SILENT_S = 6 * 3600.0  # without a window an alarm ends: nobody knows
+SILENT_S = 6 * 3600.0  # without a window an alarm ends: its state is not known
 NEWEST = 0.5  # weight of the newest window in what each wants
 LEAST_RISE = 0.05  # CPUs
 STANDS_OUT = 2.0  # standard deviations between windows above what was expected
@@ -113,8 +113,8 @@ def _active(checked: Sequence[WindowRows], question: Question) -> dict[str, Chec
 def _off_by(
     was: Mapping[str, Any], forecast: Mapping[str, CheckedPrediction], window: Mapping[str, CheckedPrediction]
 ) -> State:
-    """How far the model is off where it knows what everybody wanted, in the newest windows; those of another model do
-    not count.
+    """How far the model is off where it knows what every instance wanted, in the newest windows; those of another model
+    do not count.
 
     In half widths of the forecast, for those are what answers have. So a neighbour that hogs does not widen what the
     model says with its demand, and CPUs that became slow do.
@@ -223,7 +223,7 @@ class Correction:
         """Demands for CPUs with which the model says the shares that were measured.
 
         They are those measured, each times the same factor where others there got more than what the model says of
-        them: a host with slower CPUs, or with work that nobody told of, is as if everybody wanted more.
+        them: a host with slower CPUs, or with work that was not reported, is as if every instance wanted more.
         """
         if self._off(wants, scene, window) <= OFF:
             return dict(wants)
@@ -261,7 +261,7 @@ def _cause(
     waited_more: Mapping[str, float] | None,
 ) -> dict[str, Any]:
     """The likely cause: who ran for most of the time that the victim waits more, where that is measured; else, of those
-    that share CPUs with it, who wants most beyond what was expected; the host where nobody does, or most do."""
+    that share CPUs with it, who wants most beyond what was expected; the host where no instance does, or most do."""
     own = next(instance for instance in scene.instances if instance.id == victim)
     near = [instance for instance in scene.instances if instance.id in wants and share_cpus(instance, own)]
     rises = {instance.id: _rise(before.get(instance.id), wants[instance.id]) for instance in near}
@@ -284,8 +284,8 @@ def _cause(
 
 
 def _ran_most(waited_more: Mapping[str, float], near: Collection[str]) -> str | None:
-    """Who ran for more than half of the time that the victim waits more; None = nobody, as where CPUs became slow, or
-    only one instance can be the cause."""
+    """Who ran for more than half of the time that the victim waits more; None = no instance, as where CPUs became slow,
+    or only one instance can be the cause."""
     if len(near) < 2 or not waited_more:
         return None
     most = max(waited_more, key=lambda name: (waited_more[name], name))
@@ -294,7 +294,7 @@ def _ran_most(waited_more: Mapping[str, float], near: Collection[str]) -> str | 
 
 
 def _rise(before: Sequence[float] | None, wanted: float) -> float:
-    """CPUs that somebody wants beyond what was expected, 0 = not beyond what it varies by."""
+    """CPUs that an instance wants beyond what was expected, 0 = not beyond what it varies by."""
     if before is None:
         return 0.0
     mean, spread = before

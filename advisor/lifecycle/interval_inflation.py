@@ -53,12 +53,12 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
 
 
 def candidate(told: Candidate, held: HowItHeld) -> Candidate:
-    """Widen what happens to everybody on one host."""
+    """Widen what happens to every instance on one host."""
     if told.host not in held.factors:
         return told
     factor = held.factors[told.host]
     neighbours = tuple(effect(neighbour, factor) for neighbour in told.neighbours)
-    # At the widest nobody knows whether it is wide enough.
+    # At the widest it is not known whether it is wide enough.
     calibration = "observed" if factor < WIDEST and told.host not in held.doubted else told.calibration
     return replace(told, newcomer=effect(told.newcomer, factor), neighbours=neighbours, calibration=calibration)
 

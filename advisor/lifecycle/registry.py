@@ -49,7 +49,7 @@ class ModelRegistry:
         return (*cards, _prior_card(is_active=all(card.status != "active" for card in cards)))
 
     def get(self, version: str) -> ModelCard:
-        """NotFound when nobody registered it."""
+        """NotFound when it is not registered."""
         with self.read() as connection:
             if version == PRIOR:
                 return _prior_card(is_active=models.active(connection) is None)
@@ -172,7 +172,7 @@ class ModelRegistry:
             return gate(candidate, None)
         try:
             others = self._held_out(active)
-        except BrokenArtifact as error:  # a broken model keeps nobody from taking its place
+        except BrokenArtifact as error:  # a broken model keeps no other from taking its place
             verdict = gate(candidate, (), against=active)
             return replace(verdict, reasons=(*verdict.reasons, f"The active {error.message}."))
         return gate(candidate, others, against=active)
@@ -190,7 +190,7 @@ class ModelRegistry:
 
 
 def way_back(history: Sequence[Activation]) -> str | None:
-    """Who answered before the model that answers now, None when nobody did.
+    """The model that answered before the one that answers now, None when there was none.
 
     A rollback undoes the activation before it, so that two of them in a row go back two steps.
     """

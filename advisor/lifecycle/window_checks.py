@@ -1,6 +1,6 @@
 """Agents' windows compared with predictions: what is predicted for a host before a window, and measured in it.
 
-The share of the CPU time that an instance wants and gets, run / (run + wait), is an outcome that nobody has to report.
+The share of the CPU time that an instance wants and gets, run / (run + wait), is an outcome that no user has to report.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LEAST_WANTED = 0.01  # CPUs: of who wants less, the share says how one burst met
 HELD_BY_ITS_CAP = 0.01  # of the time wanted: beyond, the cap and not others decided what it got
 _COMPLETE = 0.8  # of the samples of who has most: who has fewer came or went in the window
 _FEWEST = 3  # samples of a window
-_BANDS = ("instance", "expected", "lower", "upper", "outside")  # of a row that was told before
+_BANDS = ("instance", "expected", "lower", "upper", "outside")  # of a row that was predicted before
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ def as_wanted(instance: Instance, wanted: Mapping[Resource, float]) -> Instance:
             mean,
             resource,
             common=0.0,
-            windows=1.0,  # else it would be as unsure, and vary as much, as what somebody said
+            windows=1.0,  # else it would be as unsure, and vary as much, as what a user said
             open_loop=before.open_loop,
             burst_ms=before.burst_ms,
             origin="measured",

@@ -28,7 +28,7 @@ class LimitViolation:
     `held` is as in SharedHost. `unprotected_floor` (N,) is the T/B that instances without a throughput limit should
     keep, nan = has a limit. `victim` is the position of the instance whose limit is violated worst, and `kind` the
     kind of that limit, as in SharedHost. `antagonist` is the position of the instance that presses most on the
-    `resource` that costs the victim most, None = nobody. `want` is the demand of every instance, (1, N) each.
+    `resource` that costs the victim most, None = no instance. `want` is the demand of every instance, (1, N) each.
     """
 
     shared: SharedHost
@@ -103,8 +103,8 @@ def _resource_and_antagonist(
 
     Where throughput is lost, the prior names the resource, and who is short of CPU lacks that. Where only latency is
     too long, or the prior sees no loss, the antagonist is the instance without which the victim would be best off, on
-    the resource where it presses most. An instance below a limit of its own is the antagonist only where nobody else
-    presses. Of equals the first counts, the newcomer last, whatever it is called.
+    the resource where it presses most. An instance below a limit of its own is the antagonist only where no other
+    instance presses. Of equals the first counts, the newcomer last, whatever it is called.
     """
     presses = _pressure_on_victim(scene, prior.demands, victim)
     costs = -np.log(prior.limits[0, victim])
@@ -141,7 +141,7 @@ def _pressure_on_victim(scene: SceneBatch, want: Demands, victim: int) -> Floats
     asked = _demand_matrix(want)
     nic = scene.host_numbers[0, 6]
     net = np.minimum(want.net[0], scene.net_ceil[0])
-    asked[:, RESOURCES.index("nic")] = net / (nic if nic > 0 else 1e6)  # a link of unknown speed limits nobody
+    asked[:, RESOURCES.index("nic")] = net / (nic if nic > 0 else 1e6)  # a link of unknown speed limits no instance
     may = scene.affinity[0].astype(float)
     driver = scene.driver_cpus[0].astype(float)
     cpu = np.minimum(want.cpu[0], scene.cap[0]) / np.maximum(may.sum(axis=1), 1)

@@ -90,7 +90,7 @@ def _class(mode: NetMode, rate: float, link: float) -> NetworkSettings:
 
 
 def _room(violation: LimitViolation, held_to: float | None = None) -> float:
-    """The rate left on the line for a class of the victim, Mbit/s; rates promised twice are guaranteed to nobody.
+    """The rate left on the line for a class of the victim, Mbit/s; rates promised twice are guaranteed to no instance.
 
     Promised are the rates of the other classes, with the antagonist's at `held_to`, and the tree's share for instances
     without a class if there are any.

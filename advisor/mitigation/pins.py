@@ -1,4 +1,4 @@
-"""The mitigation step that pins instances that have no pins, from one instance to everybody on the host."""
+"""The mitigation step that pins instances that have no pins, from one instance to every instance on the host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_NAMED = 2  # instances named that keep off the victim's CPUs
 
 
 def pins(violation: LimitViolation) -> list[Trial]:
-    """Pinnings of the antagonist, the victim, both, and everybody off the victim's CPUs.
+    """Pinnings of the antagonist, the victim, both, and every instance off the victim's CPUs.
 
     Existing pins stay: the newcomer's was requested or is already the best of its options.
     """

@@ -60,7 +60,7 @@ class SharedHost:
         ]
 
     def predict(self, trials: Sequence[Trial]) -> InterferencePrediction:
-        """The effect of every trial on everybody, in one call; (trials, parties)."""
+        """The effect of every trial on every instance, in one call; (trials, parties)."""
         return self.predictor.predict(self.scenes(trials))
 
     def limits(self) -> Floats:

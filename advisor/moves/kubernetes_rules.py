@@ -34,7 +34,8 @@ def guest_stays(row: Json) -> str:
 
 
 def pod_stays(row: Json) -> str:
-    """Why a pod may not be evicted, empty = it may; the rules are those that descheduler has unless it is told more."""
+    """Why a pod may not be evicted, empty = it may; the rules are those that descheduler has unless it is configured
+    with more."""
     metadata, spec = row.get("metadata") or {}, row.get("spec") or {}
     annotations = metadata.get("annotations") or {}
     owners = metadata.get("ownerReferences") or ()

@@ -1,4 +1,4 @@
-"""The systems in which `cotenant migrate` moves instances, by the names that it is told."""
+"""The systems in which `cotenant migrate` moves instances, by name."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def as_it_stands(
 
 
 def is_better(one: Candidate, other: Candidate, *, latency: bool) -> bool:
-    """Whether the first differs from the other beyond the uncertainty, or somebody there is visibly better off."""
+    """Whether the first differs from the other beyond the uncertainty, or an instance there is visibly better off."""
     if one.score <= other.score:
         return False
     if round(one.expected - other.expected, 9) > np.hypot(one.half_width, other.half_width):

@@ -140,7 +140,7 @@ def candidates(
 
 def _ties(shown: Sequence[RankedHost], ranked_hosts: Sequence[RankedHost]) -> Bools:
     """Which others of R hosts each of the first S is tied with, (S, R): the difference lies within both uncertainties,
-    and nobody there or here is visibly worse off; as `scoring.tied` and `scoring.alike`."""
+    and no instance there or here is visibly worse off; as `scoring.tied` and `scoring.alike`."""
     figures = np.array([(host.expected, host.half_width, host.lowest, host.speed) for host in ranked_hosts]).T
     (here, half), (there, other_half) = figures[:2, : len(shown), None], figures[:2, None]
     tied: Bools = np.abs(here - there).round(9) <= np.hypot(half, other_half)
@@ -411,5 +411,5 @@ def _unpacked(values: Floats) -> InterferencePrediction:
 
 
 def scene_effects(prediction: InterferencePrediction, names: Sequence[str]) -> tuple[Effect, ...]:
-    """The effects on everybody in a batch's only scene, in slot order."""
+    """The effects on every instance in a batch's only scene, in slot order."""
     return tuple(effect(name, prediction, 0, slot) for slot, name in enumerate(names))

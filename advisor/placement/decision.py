@@ -301,8 +301,8 @@ def _rank_hosts(
 def _order(
     question: PlacementQuestion, hosts: Ints, score: Floats, lowest: Floats, speed: Floats, least_shown: float
 ) -> Ints:
-    """Positions (H,) from best to worst: of equal scores first those where nobody is badly off, answers are quick, the
-    instance is already, and most is left.
+    """Positions (H,) from best to worst: of equal scores first those where no instance is badly off, answers are quick,
+    the instance is already, and most is left.
 
     All arrays are (H,). Headroom is looked at where it may decide who is shown, down to the score `least_shown`.
     """

@@ -82,7 +82,7 @@ class ClassPredictions:
     """Predictions for G classes under O options.
 
     `expected`, `lower`, `latency` and `short` (O, G, N) are expected T/B, its lower bound, expected latency and the
-    part of the time short of CPU, nan where an option is not usable or nobody asks for latency. `before`,
+    part of the time short of CPU, nan where an option is not usable or no instance asks for latency. `before`,
     `latency_before` and `short_before` (G, N) are without the newcomer, as alone for itself, and `half_before` is
     half the interval of the first, 0 for itself. `options` are names; `usable` as in PinningOption, and `pins` (O, G)
     is where an option needs a command.
@@ -159,8 +159,8 @@ def predict_classes(question: PlacementQuestion, classes: HostClasses, remembere
     """Predict every class without the newcomer, and with it under every usable option.
 
     Latency is predicted only where an instance limits it or the newcomer is sensitive to it, and pins only where they
-    could be chosen. Cached predictions are not computed again. Nobody is better off with the newcomer than without it
-    (`no_better`).
+    could be chosen. Cached predictions are not computed again. No instance is better off with the newcomer than without
+    it (`no_better`).
     """
     sensitive = question.request.instance.service == "latency"
     of_latency = ~np.isnan(classes.waits).all(axis=1) | sensitive
@@ -409,7 +409,7 @@ def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tu
 def options_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> tuple[PinningOption, ...]:
     """The pinnings of the instance in question on the hosts at these positions, whose scenes without it are `base`.
 
-    Where it is pinned already it may stay so, and where nobody's settings may change it does.
+    Where it is pinned already it may stay so, and where no instance's settings may change it does.
     """
     request, there = question.request, _hosts(question, hosts)
     choices = pinning.options(base, request.instance, there)

@@ -20,7 +20,7 @@ MOST_HOSTS = 500  # with a place: of more, predictions for all classes would tak
 LAST_PLACES = 0.25  # of what is left on a host, that the newcomer must take at least for its place to be one of few
 SCARCE = 0.5  # of the cloud's room, that must be taken
 TRUST = 0.7  # of a price: what the future needs is known less well than what the newcomer does now
-REFUSED = -1.0  # the score where somebody's limit would be violated
+REFUSED = -1.0  # the score where a limit would be violated
 
 
 def look_ahead_from(taken: float, parts: Floats) -> bool:

@@ -51,7 +51,7 @@ def notes(snapshot: ClusterSnapshot, request: PlacementRequest, predictor: Predi
 
 
 def of_probes(snapshot: ClusterSnapshot, hosts: Iterable[str], predictor: Predictor) -> tuple[str, ...]:
-    """A note about hosts of which no probe told what the predictor learned from; none where it needs no probes."""
+    """A note about hosts of which no probe measured what the predictor learned from; none where it needs no probes."""
     if not probes_needed(predictor.metrics):
         return ()
     bare = [name for name in hosts if (at := snapshot.index(name)) is not None and not snapshot.hosts[at].probed]

@@ -1,4 +1,5 @@
-"""Questions one after another on one cloud, each with the former ones carried out and nobody's settings changed."""
+"""Questions one after another on one cloud, each with the former ones carried out and no instance's settings
+changed."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ def in_turn(
 ) -> tuple[Recommendation, ...]:
     """One answer per question, in their order; the requests are checked ones.
 
-    Hosts on which a limit breaks as everybody is set are rejected with `limit.settings`.
+    Hosts on which a limit breaks as every instance is set are rejected with `limit.settings`.
     """
     turn = Turn(knowing_profiles(snapshot, requests), context)
     return tuple(turn.ask(request) for request in requests)
@@ -32,7 +33,9 @@ class Turn:
 
     def __init__(self, snapshot: ClusterSnapshot, context: QuestionContext) -> None:
         self._snapshot, self._context = snapshot, context
-        self._placed: Recommendation | None = None  # not in the snapshot yet: after the last one nobody needs it there
+        self._placed: Recommendation | None = (
+            None  # not in the snapshot yet: after the last one no instance needs it there
+        )
         self._apart: defaultdict[str, list[str]] = defaultdict(list)  # from each instance: who was asked about earlier
         self._beside: defaultdict[str, list[str]] = defaultdict(list)
 

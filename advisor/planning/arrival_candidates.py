@@ -102,7 +102,7 @@ def _predicted(
 
 
 def _limits(arrivals: Sequence[Arrival], slots: int, name: str) -> Floats:
-    """A limit of everybody, the newcomer in the last slot, nan = none; (S, N)."""
+    """A limit of every instance, the newcomer in the last slot, nan = none; (S, N)."""
     limits = np.full((len(arrivals), slots), np.nan)
     for row, (_, residents, newcomer) in enumerate(arrivals):
         for slot, instance in (*enumerate(residents), (slots - 1, newcomer)):

@@ -176,7 +176,7 @@ def _packed(
 
 
 def _in_turn(context: PlanContext, snapshot: ClusterSnapshot, first: int, end: int) -> tuple[Instance, ...]:
-    """Newcomers of the mix in turn from the first up to the end, under names that nobody has in this cloud."""
+    """Newcomers of the mix in turn from the first up to the end, under names that no instance has in this cloud."""
     taken = frozenset(instance.id for residents in snapshot.residents for instance in residents)
     return tuple(islice(repeat_mix(context.request.instances, taken), first, end))
 
@@ -196,7 +196,7 @@ def refusal_sentence(refused: Sequence[Rejection]) -> str:
 def look_ahead(
     context: PlanContext, snapshot: ClusterSnapshot, growth: Growth
 ) -> tuple[float | None, tuple[RunwayPoint, ...]]:
-    """The first month at whose end not everybody is served (None = none examined), and a point for each month.
+    """The first month at whose end not every instance is served (None = none examined), and a point for each month.
 
     Instances added in earlier months stay where they were placed; all loads grow.
     """

@@ -22,7 +22,7 @@ EffectsByHost = Mapping[str, tuple[Effect, ...]]
 
 @dataclass(frozen=True, slots=True)
 class CloudEvaluation:
-    """A cloud with one model's prediction for everybody; None where no instance is there."""
+    """A cloud with one model's prediction for every instance; None where no instance is there."""
 
     snapshot: ClusterSnapshot
     prediction: InterferencePrediction | None

@@ -1,4 +1,4 @@
-"""Failover reserve: how many of a mix fit while everybody of hosts that fail together still finds another host."""
+"""Failover reserve: how many of a mix fit while every instance of hosts that fail together still finds another host."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from models.data.scene import stack
 from models.prediction import Predictor
 
 PLAN_SHARE = 0.4  # of the time that is left, for one plan; its hosts are answered in turn after it
-NO_LIMIT = 1e-6  # T/B that everybody keeps
+NO_LIMIT = 1e-6  # T/B that every instance keeps
 # By the objective of the answers, whose own plan comes first.
 PLANS: dict[Objective, tuple[Objective, ...]] = {
     "worst": ("worst", "total"),
@@ -158,7 +158,8 @@ class _BurstSearch:
         return self._named_first(sorted(range(len(instances)), key=lambda at: -shares[at]))
 
     def _named_first(self, order: Sequence[int]) -> list[int]:
-        """The same order, but those whom others are to be beside first: beside who is not there yet nobody can be."""
+        """The same order, but first those that others are to be beside: an instance cannot be placed beside one that
+        is not there yet."""
         named = {name for request in self.requests for name in request.constraints.affinity}
         return sorted(order, key=lambda at: self.requests[at].instance.id not in named)
 
@@ -192,11 +193,11 @@ class _BurstSearch:
 def figures(
     after: ClusterSnapshot, answers: Sequence[Recommendation], predictor: Predictor, objective: Objective
 ) -> BurstFigures:
-    """What the answers do together to everybody on the hosts that they use, as if all newcomers came at once.
+    """What the answers do together to every instance on the hosts that they use, as if all newcomers came at once.
 
     The harm of one answer is 1 - its score, before anything is kept for others. That of several is the same formula
-    over everybody on all of these hosts: summed over hosts it would count less where two are harmed on the same one.
-    For `pack` it is that of `worst`.
+    over every instance on all of these hosts: summed over hosts it would count less where two are harmed on the same
+    one. For `pack` it is that of `worst`.
     """
     placed = {answer.request.instance.id: answer.candidates[0].host for answer in answers if answer.candidates}
     hosts_used = int(after.scenes.present.any(axis=1).sum()) if after.hosts else 0

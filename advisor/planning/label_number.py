@@ -1,4 +1,4 @@
-"""Numbers that somebody wrote into labels of hosts and instances."""
+"""Numbers in the labels of hosts and instances."""
 
 from __future__ import annotations
 

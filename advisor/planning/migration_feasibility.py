@@ -17,7 +17,7 @@ from models.prediction import Predictor
 
 RESOURCES = ("vCPUs", "memory", "disk", "driver domain", "dedicated CPUs")
 STATES_PER_PREDICTION = 4096  # host states in one prediction
-HostState = tuple[int, Sequence[Instance]]  # host position, and everybody there
+HostState = tuple[int, Sequence[Instance]]  # host position, and every instance there
 _StateKey = tuple[int, frozenset[int]]
 NOBODY: frozenset[str] = frozenset()
 

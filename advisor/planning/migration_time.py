@@ -13,7 +13,7 @@ from advisor.planning.migration_limits import MigrationLimits
 from advisor.snapshot import ClusterSnapshot
 
 DIRTY_LABEL = "dirty_mb_s"  # of an instance: MB of memory that it writes anew each second
-# Where nobody says how fast memory is dirtied: as a share of what the network carries. Assumed; with half of it, a
+# Where it is not known how fast memory is dirtied: as a share of what the network carries. Assumed; with half of it, a
 # migration copies everything twice.
 ASSUMED_DIRTY = Band(0.25, 0.0, 0.5)
 MAX_PASSES = 30  # passes over the memory after which pre-copy gives up, as in Clark et al. (NSDI 2005)

@@ -24,8 +24,8 @@ def paying_moves(
 ) -> tuple[Move, ...]:
     """At most `most` moves that a rebalance would make, in an order in which each breaks no limit.
 
-    `targets` maps the instances that may move to their allowed hosts. Nobody takes a detour over a third host, because
-    such a scheduler knows one move of each instance. The search stops after `within_s` seconds.
+    `targets` maps the instances that may move to their allowed hosts. No instance takes a detour over a third host,
+    because such a scheduler knows one move of each instance. The search stops after `within_s` seconds.
     """
     if within_s <= 0 or not targets:
         return ()

@@ -23,7 +23,7 @@ from advisor.snapshot import ClusterSnapshot
 class PlacedBeside:
     """The cloud with those who found a host, and by id why the others did not.
 
-    `in_time` is False where somebody was refused because the time ended.
+    `in_time` is False where an instance was refused because the time ended.
     """
 
     after: ClusterSnapshot
@@ -36,7 +36,7 @@ def place_beside(
 ) -> PlacedBeside:
     """Place newcomers in turn, else packed tightly, else where another newcomer makes room.
 
-    Nobody falls below a limit, and residents stay where they are. Only whether a host is found matters, not which.
+    No instance falls below a limit, and residents stay where they are. Only whether a host is found matters, not which.
     """
     if not newcomers or not snapshot.hosts:
         return PlacedBeside(snapshot, {instance.id: () for instance in newcomers})

@@ -20,7 +20,7 @@ from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 
 SEARCH_SHARE = 0.9  # share of the work in the reported progress
-PLACED_LEVEL = search_summary.LEVEL_NAMES["unplaced"]  # the deciding level where not everybody finds a host
+PLACED_LEVEL = search_summary.LEVEL_NAMES["unplaced"]  # the deciding level where not every instance finds a host
 
 
 @dataclass(frozen=True, slots=True)

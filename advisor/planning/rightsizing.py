@@ -49,7 +49,7 @@ class SizingResult:
 
 @dataclass(frozen=True, slots=True)
 class _SizeProposal:
-    """A proposed size or cap; `must_gain` = accepted only if somebody gains."""
+    """A proposed size or cap; `must_gain` = accepted only if an instance gains."""
 
     then: Instance
     must_gain: bool = False
@@ -144,7 +144,7 @@ def _pieces(residents: Sequence[Sequence[Instance]]) -> dict[int, list[str]]:
     return batches
 
 
-EvaluatedHost = tuple[HostViolations, dict[str, Band]]  # violations of a host, and T/B of everybody there
+EvaluatedHost = tuple[HostViolations, dict[str, Band]]  # violations of a host, and T/B of every instance there
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class _Sizing:
             yield InstanceChange(instance, first[instance.id], _gain(had, has), f"{reason}; {_effects(had, has)}")
 
     def _turn(self, number: int, residents: dict[str, Instance], demands: Mapping[str, CpuPeaks]) -> Iterator[str]:
-        """Apply suitable proposals to the residents, and one cap where somebody is below a limit.
+        """Apply suitable proposals to the residents, and one cap where an instance is below a limit.
 
         Yields the changed ids.
         """

@@ -14,7 +14,8 @@ from advisor.snapshot import ClusterSnapshot
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What describes a step: T/B of everybody before and after, the plan's kind, newcomers' candidates, and options."""
+    """What describes a step: T/B of every instance before and after, the plan's kind, newcomers' candidates, and
+    options."""
 
     start: ClusterSnapshot
     kind: PlanKind

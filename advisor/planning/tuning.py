@@ -199,7 +199,7 @@ def _driver_commands(host: Host, there: Mapping[str, Instance], then: Host) -> I
 
 
 def _why(host: Host, change: TunedChange) -> str:
-    """What changes, and on whom it changes what."""
+    """What changes, and its effects."""
     return ": ".join(filter(None, (", ".join(_what(host, change)), _effects(change.effects))))
 
 

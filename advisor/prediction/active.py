@@ -77,7 +77,7 @@ class PredictorProxy:
 
 @dataclass(frozen=True, slots=True)
 class ValidatingPredictor(PredictorProxy):
-    """A predictor whose every failure is a `failure`, so that it is told from a failing filter (rule 1).
+    """A predictor whose every failure is a `failure`, so that it is distinguished from a failing filter (rule 1).
 
     Nothing is predicted for a question whose time is up: predicting is the long step of all of them.
     """

@@ -43,7 +43,8 @@ class PredictionCache:
 
 
 def _parts(candidates: Sequence[Candidate]) -> int:
-    """How much candidates hold: neighbours, reasons, commands, and steps of the ladder with whom they touch."""
+    """How much candidates hold: neighbours, reasons, commands, and steps of the ladder with the instances that they
+    touch."""
     return sum(
         1
         + len(candidate.neighbours)

@@ -37,7 +37,7 @@ class LRUCache(Generic[K, V]):
                 self._there -= self._counts(self._values.popitem(last=False)[1])
 
     def drop(self, is_over: Callable[[V], bool]) -> None:
-        """Let go of values that nobody will ask for again."""
+        """Let go of values that are not asked for again."""
         with self._lock:
             for key in [key for key, value in self._values.items() if is_over(value)]:
                 self._there -= self._counts(self._values.pop(key))

@@ -1,4 +1,5 @@
-"""What a renderer gets to do (from which settings to which, beside whom), and the steps that renderers give back."""
+"""What a renderer gets to do (from which settings to which, beside which others), and the steps that renderers give
+back."""
 
 from __future__ import annotations
 
@@ -19,9 +20,10 @@ T = TypeVar("T")
 class Phase(IntEnum):
     """When a command runs.
 
-    Pins come first: they decide whom the instance can disturb at all. A weight or cap that is raised before would fall
-    on the CPUs that it is about to leave, and a new cap would throttle it there with nobody gaining from it. Then what
-    loosens, then what tightens: so it is never held by an old limit that goes and a new one that comes at once.
+    Pins come first: they decide which others the instance can disturb at all. A weight or cap that is raised before
+    would fall on the CPUs that it is about to leave, and a new cap would throttle it there with no instance gaining
+    from it. Then what loosens, then what tightens: so it is never held by an old limit that goes and a new one that
+    comes at once.
     """
 
     PIN = 0

@@ -1,4 +1,4 @@
-"""What the tool of each cloud can be told; each cloud has one module, and one entry here."""
+"""What the tool of each cloud can set; each cloud has one module, and one entry here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tool of each kind of hypervisor can be told; each kind has one module, and one entry here."""
+"""What the tool of each kind of hypervisor can set; each kind has one module, and one entry here."""
 
 from __future__ import annotations
 

@@ -72,6 +72,6 @@ def _bandwidth(change: SettingsChange, uplink: str | None) -> ElementTree.Elemen
             burst=str(limit.burst_kbyte),
         )
     if queues > 1:
-        # One queue is the default and is served by one vhost thread; more than vCPUs serve nobody.
+        # One queue is the default and is served by one vhost thread; more than vCPUs serve no instance.
         ElementTree.SubElement(interface, "driver", name="vhost", queues=str(queues))
     return interface

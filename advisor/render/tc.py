@@ -1,8 +1,8 @@
 """Network settings → one HTB tree on the uplink with a class per instance, for every kind of host.
 
 tc shapes what leaves a device. What leaves vifX.Y or vnetN goes *to* the guest, so what a guest sends is shaped on the
-uplink, where it leaves the host and where instances compete. Its frames are told by their source MAC address, which
-is known before the instance starts and stays after a restart, as vif and tap names do not.
+uplink, where it leaves the host and where instances compete. Its frames are recognised by their source MAC address,
+which is known before the instance starts and stays after a restart, as vif and tap names do not.
 """
 
 from __future__ import annotations
@@ -93,9 +93,10 @@ def steps(change: SettingsChange, uplink: str | None, neighbours: Sequence[Insta
 
 
 def _tree(device: str, line_mbit: float) -> tuple[Command, ...]:
-    """The root and the class of the rest, which keeps UNSHAPED_SHARE so that nobody unshaped is pushed aside.
+    """The root and the class of the rest, which keeps UNSHAPED_SHARE so that no unshaped instance is pushed aside.
 
-    `add` and not `replace`: a qdisc that somebody else has set on the uplink is refused by the kernel, not overwritten.
+    `add` and not `replace`: a qdisc that another program has set on the uplink is refused by the kernel, not
+    overwritten.
     """
     whole, rest = ClassRates.of(line_mbit, line_mbit), ClassRates.of(UNSHAPED_SHARE * line_mbit, line_mbit)
     return (

@@ -18,8 +18,9 @@ from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
 class Moment(IntEnum):
     """When a step of the plan runs; within a moment, in the order of the residents.
 
-    Who only gives up CPUs disturbs nobody by it. Who moves onto new ones is held back before, so that nobody there
-    meets it without its limits. The newcomer comes when all residents are where it was predicted to find them.
+    An instance that only gives up CPUs disturbs no other. One that moves onto new ones is held back before, so that no
+    instance there meets it without its limits. The newcomer comes when all residents are where it was predicted to find
+    them.
     """
 
     GIVES_UP_CPUS = 0
@@ -53,7 +54,7 @@ def plan(
     to `driver_cpus`, None = it stays. Only what differs is rendered. Beside the commands stand, without argv, the texts
     that make the settings last: those of
     the newcomer before its own commands, which need it to run. Options and errors are those of `commands`; InvalidInput
-    also for changes to somebody who is not on the host, and for a newcomer that is.
+    also for changes to an instance that is not on the host, and for a newcomer that is.
     """
     known = {resident.id for resident in residents}
     strangers = sorted(set(changes) - known)
@@ -133,7 +134,7 @@ def _meets(change: SettingsChange, waiting: Sequence[SettingsChange]) -> bool:
 def _networks(
     staying: Sequence[SettingsChange], entering: SettingsChange, residents: Sequence[Instance]
 ) -> Iterator[tuple[SettingsChange, tuple[Instance, ...]]]:
-    """Changes with whom they find shaped on the uplink: first who leaves it, the newcomer last.
+    """Changes with the instances that they find shaped on the uplink: first who leaves it, the newcomer last.
 
     The tree must stay while anybody has a class in it, now or at the end, so who leaves also sees those yet to come.
     """

@@ -45,7 +45,7 @@ class ReplayPredictions:
 def predict_replay(
     demand: TraceDemand, where: Ints, first: int, predictor: Predictor, keep_ratio: float
 ) -> ReplayPredictions:
-    """Predict everybody's T/B at `where` (T, I), host numbers with -1 = none, from step `first` on.
+    """Predict every instance's T/B at `where` (T, I), host numbers with -1 = none, from step `first` on.
 
     BrokenArtifact when the model returns no finite numbers.
     """

@@ -58,7 +58,7 @@ def fewest_by_size(trace: Trace, host: Host, step: int) -> int:
 
 
 def fewest_kept(trace: Trace, host: Host, step: int, keep_ratio: float) -> int:
-    """A lower bound on the hosts that hold a step and serve everybody with `keep_ratio` of its demand."""
+    """A lower bound on the hosts that hold a step and serve every instance with `keep_ratio` of its demand."""
     there = trace.there(step)
     demand = float((np.minimum(trace.cpu[step][there], 1.0) * trace.vcpus[there]).sum())
     return max(fewest_by_size(trace, host, step), math.ceil(demand * keep_ratio / host.pcpus - 1e-9))

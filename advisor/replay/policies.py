@@ -84,7 +84,8 @@ class RandomChoice:
 class PeakOracle:
     """Knows all that is still to come, as no scheduler does: it shows what knowing better could gain.
 
-    Of the hosts on which CPUs will always do for everybody it takes the fullest one, else the one that will lack least.
+    Of the hosts on which CPUs will always do for every instance it takes the fullest one, else the one that will lack
+    least.
     """
 
     def __init__(self, demand: TraceDemand, hosts: int) -> None:

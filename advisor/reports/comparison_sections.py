@@ -34,7 +34,7 @@ def before_and_after(plan: Plan) -> Section:
 
 
 def _throughput_ratios(plan: Plan) -> dict[str, list[float]]:
-    """The expected T/B of everybody in each cloud, lowest first; one cloud where the plan changes none."""
+    """The expected T/B of every instance in each cloud, lowest first; one cloud where the plan changes none."""
     clouds = {"now": plan.before} if plan_view.unchanged(plan) else {"before": plan.before, "after": plan.after}
     values = {
         name: sorted(effect.throughput_ratio.expected for there in effects.values() for effect in there)

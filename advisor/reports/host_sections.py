@@ -28,7 +28,7 @@ FEW_ROWS = 25  # on the page, where nothing happens to more of them
 MOST_PAIRS = 50  # of a victim and a neighbour
 MOST_STRONGEST = 3  # antagonists named in a sentence
 FELT = 0.01  # T/B: neighbours who take less from each other are not shown one by one
-IDLE = 0.005  # of a capacity: a resource of which nobody asks for more is told in words
+IDLE = 0.005  # of a capacity: a resource of which no instance asks for more is reported in words
 
 
 def pressure(background: Background, plan: Plan) -> Section:
@@ -226,7 +226,8 @@ def _waiting(effect: Effect | None) -> tuple[float | None, ...]:
 def instances(inventory: Inventory, hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     """Every instance with its predictions, the worst-off first; one that moves stands once, on its new host.
 
-    On the page are those who are or may come below a limit, who are slowed, and whom the plan changes by a point.
+    On the page are those who are or may come below a limit, who are slowed, and the instances that the plan changes by
+    a point.
     """
     left = {row.instance: host.name for host in hosts for row in host.rows if row.goes}
     arrived = {row.instance for host in hosts for row in host.rows if row.comes}

@@ -21,7 +21,7 @@ BETWEEN: Mapping[str, Kind] = {"figure_between": "figure", "share_between": "sha
 PRESSED = (("n", 0.5), ("w1", 0.75), ("w2", 0.9), ("w3", 1.0), ("w4", 1.25))
 """Class of a cell and the pressure (demand over capacity) below which it holds; from the last on it is w5."""
 HARMED = (("n", 0.01), ("w1", 0.03), ("w2", 0.08), ("w3", 0.15), ("w4", 0.30))
-"""The same for what somebody loses by a neighbour, of T/B."""
+"""The same for what an instance loses by a neighbour, of T/B."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def _snapshot(inventory: Inventory, plan: Plan) -> ClusterSnapshot:
 
 
 def _cloud(inventory: Inventory, plan: Plan, *, afterwards: bool) -> Inventory:
-    """The cloud with everybody where the plan has them before or after it, with the settings of that time."""
+    """The cloud with every instance where the plan has them before or after it, with the settings of that time."""
     effects, settings = (plan.after, _settings(plan)) if afterwards else (plan.before, {})
     hosts = {host.id: host for host in inventory.hosts}
     what_if = plan.request.what_if

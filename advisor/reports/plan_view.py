@@ -66,7 +66,7 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True)
 class HostRows:
-    """A host with everybody on it before or after, the worst-off first."""
+    """A host with every instance on it before or after, the worst-off first."""
 
     name: str
     rows: tuple[InstanceRow, ...]
@@ -105,7 +105,7 @@ def when(plan: Plan) -> str:
 
 
 def unchanged(plan: Plan) -> bool:
-    """Whether a plan leaves everybody where it is with the same T/B."""
+    """Whether a plan leaves every instance where it is with the same T/B."""
     before, after = (
         {
             host: {effect.instance: effect.throughput_ratio for effect in host_effects}

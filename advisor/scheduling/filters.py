@@ -23,7 +23,7 @@ _EXACT_FORMAT = ".10g"  # sizes in full, so that a need never looks like the fre
 
 @dataclass(frozen=True, slots=True)
 class FilterInput:
-    """A request to a cloud of H hosts, and what everybody but the requested instance holds there.
+    """A request to a cloud of H hosts, and what every instance but the requested one holds there.
 
     The instance may run on a host already; it is not counted. `vcpus`, `own` (pCPUs of dedicated vCPUs), `memory_mb`,
     `disk_gb`, `driver_cpus` and the number of `others` are (H,) each; `exclusive` (H,) = another instance requires the

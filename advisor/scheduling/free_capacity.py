@@ -1,4 +1,4 @@
-"""The rule that schedulers go by where nobody advises them: most is free."""
+"""The rule that schedulers go by without advice: most is free."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ KEPT = 0.9  # a ratio counts as kept at this T/B where an instance names no limi
 # Of all losses beside the worst one: the worst-off decides, but dozens who lose a little each are harm, too. The same
 # part for every host, or a host with few residents would seem a place where they may be harmed.
 OTHERS_COUNT = 0.3
-SHORT_COUNTS = 0.5  # of what is lost: the time in which somebody is short; the rest is the part of the speed lost
+SHORT_COUNTS = 0.5  # of what is lost: the time in which an instance is short; the rest is the part of the speed lost
 # A score is a lower bound that holds two times in three: 0.25 of the half width of a 90 % interval is 0.41 standard
 # deviations. A bolder one orders by the widths of intervals where expectations differ by little: decision 8.
 CAUTION = 0.25
 EQUAL = 0.0005  # scores that differ by no more are equal; of losses as small as this many add up to one that hurts
-NOTICED = 0.05  # of a ratio: hosts where somebody's differs by more are not tied
+NOTICED = 0.05  # of a ratio: hosts where an instance's differs by more are not tied
 PIN_GAIN = 0.02  # a pinning must promise this much more than leaving the scheduler free: pins cost flexibility
 
 
@@ -114,7 +114,7 @@ def score(
     is short of CPU.
 
     worst: the most harmed of all decides, by a lower bound, and of what the others lose OTHERS_COUNT.
-    total: what the cloud gains, the newcomer's ratio minus everybody's loss.
+    total: what the cloud gains, the newcomer's ratio minus every instance's loss.
     pack: the fullest host on which every ratio is kept; hosts where one is not kept come after, by `worst`.
     """
     throughput = prediction.throughput
@@ -214,7 +214,7 @@ def order(score: Floats, names: NDArray[np.generic], *then: Floats) -> Ints:
 def grouped(values: Floats, width: float) -> Floats:
     """The highest value of the group that each is in, (N,): from the highest on, a group has all within `width` of it.
 
-    Values that nobody can tell apart become equal. nan stays nan.
+    Values that cannot be distinguished become equal. nan stays nan.
     """
     by_value = np.argsort(-values, kind="stable")
     falling, leaders = values[by_value], np.full(len(values), np.nan)
@@ -232,5 +232,5 @@ def tied(gap: float, one: float, other: float) -> bool:
 
 
 def alike(one: float, other: float) -> bool:
-    """Whether nobody notices the difference of two ratios; true where one is unknown (nan)."""
+    """Whether the difference is not noticeable of two ratios; true where one is unknown (nan)."""
     return not abs(one - other) > NOTICED

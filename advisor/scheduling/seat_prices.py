@@ -17,7 +17,7 @@ def prices(scores: Floats, places: Floats, arrivals: Floats) -> Floats:
     have a place, at least one, and `arrivals` (K,) how many of each class are expected, above 0, together at most as
     many as there are places.
 
-    If everybody to come were placed at once, so that the sum of scores is the highest, a place would have a shadow
+    If every instance to come were placed at once, so that the sum of scores is the highest, a place would have a shadow
     price: what the sum would lose without it. It is 0 where places of that kind are left over. This is the assignment
     problem with an entropy term (Cuturi, NIPS 2013), which Sinkhorn's iteration solves, for places that may stay empty;
     to go by such prices is bid-price control (Talluri and van Ryzin, Management Science 44, 1998).

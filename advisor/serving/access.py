@@ -1,4 +1,4 @@
-"""Who may ask a service: tokens, sessions in browsers, Keystone, and the log of who changed or was told what."""
+"""Who may ask a service: tokens, sessions in browsers, Keystone, and the audit log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from advisor.store.transactions import Transactions
 
 
 class AccessService:
-    """Who may ask, and who changed or was told what; thread-safe. Keystone is there where `keystone_url` is set."""
+    """Access and the audit log; thread-safe. Keystone is there where `keystone_url` is set."""
 
     def __init__(
         self, settings: Settings, transactions: Transactions, audit: Audit, clock: Callable[[], datetime]

@@ -1,4 +1,5 @@
-"""In the background: who came to which host, whether somebody had asked, and how they and their hosts fare since."""
+"""In the background: which instance came to which host, whether advice was asked for, and how they and their hosts
+fare since."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ class ArrivalWatch(BackgroundPass):
         self._seen_at: int | None = None  # generation of the inventory at the last look
 
     def run(self, *, pausing: bool = False) -> int:
-        """Note who came and went since the last look, then look at a window of hosts to which somebody came; returns of
-        how many hosts."""
+        """Note who came and went since the last look, then look at a window of hosts to which an instance came; returns
+        of how many hosts."""
         now = self._clock()
         view, _ = self._cache.at(now)
         if self._seen_at != view.counts.inventory:
@@ -96,7 +97,7 @@ class ArrivalWatch(BackgroundPass):
         return len(host_ids)
 
     def _look_at(self, view: CloudView, host: str, since_s: float, ends_s: float) -> None:
-        """Let everybody who came to this host fare one window more."""
+        """Let every instance that came to this host fare one window more."""
         at = view.snapshot.index(host)
         with self._read() as connection:
             due = stays.to_look_at(connection, host, since_s, ends_s)

@@ -15,7 +15,7 @@ from advisor.telemetry.demands import held_back
 
 HOUR_S = 3600.0
 STOPPED_S = 900.0  # without measurements, though it is reported: three windows of five minutes
-LEAST_OWN_CPUS, LEAST_OWN_PART = 1.0, 0.1  # CPUs, and of a host's CPUs: its own work is told from there on
+LEAST_OWN_CPUS, LEAST_OWN_PART = 1.0, 0.1  # CPUs, and of a host's CPUs: its own work is reported from there on
 LEAST_HELD_BACK = 5.0  # % of one CPU: who waits for less has no more to gain, whatever its share
 
 

@@ -1,4 +1,4 @@
-"""The cloud as a service sees it now: everybody on every host, one host closely, and the state of the service."""
+"""The cloud as a service sees it now: every instance on every host, one host closely, and the state of the service."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class CloudService:
         return self._cache.at(self._clock())[0].inventory
 
     def now(self) -> CloudNow:
-        """Every host with what is predicted of everybody on it, pending answers included, and its load."""
+        """Every host with what is predicted of every instance on it, pending answers included, and its load."""
         return self._overview.now(*self._cache.at(self._clock()))
 
     def host(self, host_id: str) -> HostDetail:
-        """One host more closely: what happens to each resident, and who slows whom by how much.
+        """One host more closely: what happens to each resident, and which instances slow which by how much.
 
         NotFound when there is none such.
         """

@@ -187,7 +187,7 @@ class InventoryService:
         if reading.partial and not dry_run:
             return self._follow_changes(reading, again)
         # Comparing takes a second for 10,000 instances, so others may write meanwhile. Where they do so again and
-        # again, it is compared once more while nobody else can.
+        # again, it is compared once more while no other writer can.
         for _ in range(FOLLOW_TRIES):
             with self._read() as connection:
                 stored, generation = sync.stored(connection)
@@ -197,7 +197,7 @@ class InventoryService:
             try:
                 with self._write() as connection:
                     self._follow(connection, reading, difference, generation, again)
-            except StaleGeneration:  # somebody wrote meanwhile
+            except StaleGeneration:  # another writer was faster
                 continue
             return difference
         with self._write() as connection:
@@ -229,7 +229,7 @@ class InventoryService:
             seen_at = hosts.sightings_of(connection, [announcement.host_id]).get(announcement.host_id)
         if news.is_nothing and seen_at is not None and timedelta(0) <= now - seen_at < announcement.again / 10:
             return told_back  # nothing is new, not even that it was heard of
-        if news.is_nothing:  # nobody need wait for the disk, nor for others who change the inventory
+        if news.is_nothing:  # no request need wait for the disk, nor for others who change the inventory
             with self._write(synced=False) as connection:
                 sync.note_heard(connection, news, now=now, fresh=self._fresh, again=announcement.again)
             return told_back
@@ -245,7 +245,8 @@ class InventoryService:
         return told_back
 
     def _around(self, connection: Connection, announcement: Announcement, now: datetime) -> Around:
-        """What an announcement may touch: its host and who is there, and everybody it tells of with their hosts."""
+        """What an announcement may touch: its host and who is there, and every instance it tells of with their
+        hosts."""
         host = hosts.get(connection, announcement.host_id)
         residents = instances.on_hosts(connection, [announcement.host_id])
         instances_by_id = {instance.id: instance for instance in residents}

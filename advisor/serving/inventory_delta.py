@@ -63,7 +63,7 @@ def _one(item: T | None) -> tuple[T, ...]:
 
 
 def _patched(items: tuple[T, ...], name: Callable[[T], Any], news: Mapping[str, Sequence[T]]) -> tuple[T, ...]:
-    """Items in the order of their names, with all of each name in the news replaced by what is told of it."""
+    """Items in the order of their names, with all of each name in the news replaced by the news of it."""
     if not news:
         return items
     now = list(items)

@@ -1,4 +1,4 @@
-"""What was told of answers afterwards, and of co-locations: kept, and held against what the models predict."""
+"""What was reported of answers afterwards, and of co-locations: kept, and held against what the models predict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The cloud as it stands: what is predicted of everybody on every host, and of one host who slows whom by how much."""
+"""The cloud as it stands: what is predicted of every instance on every host, and of one host which instances slow
+which by how much."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from advisor.store.later_writes import LaterWrites
 from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
 
-_ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held somebody else is taken to be placing, too
+_ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held another client is taken to be placing, too
 _SEARCHED = 0.5  # of the time that a question has left, at most, for a joint search; the rest is for its answers
 _ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
 
@@ -169,8 +169,8 @@ class PlacementService:
     def hold(self, placed: Sequence[Instance]) -> bool:
         """Count instances where their scheduler has put them, for `reserve_s` seconds; whether others place, too.
 
-        Nothing is predicted for them, and only the audit log keeps it. Who is on a host that nobody knows is left out.
-        Others are those who had an answer held in the last seconds.
+        Nothing is predicted for them, and only the audit log keeps it. Instances on a host that is not known are left
+        out. Others are those who had an answer held in the last seconds.
         """
         now = self._clock()
         reserve = timedelta(seconds=self._settings.reserve_s)

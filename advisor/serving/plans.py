@@ -155,7 +155,7 @@ class PlanService:
         return next((card for card in self._registry.listing() if card.version == plan.model_version), None)
 
     def _widened(self, plan: Plan, view: CloudView) -> Plan:
-        """With intervals as wide as each model's must be: an imagined cloud may be told by another one."""
+        """With intervals as wide as each model's must be: an imagined cloud may be predicted by another one."""
         imagined = plan.request.what_if.model if plan.request.what_if else None
         hosts, doubted = view.inventory.hosts, view.doubted
         with self._read() as connection:

@@ -1,4 +1,4 @@
-"""Answers: decided once on one cloud, remembered without the newcomer's name, and told to whoever asks the same."""
+"""Answers: decided once on one cloud, remembered without the newcomer's name, and given again to the same question."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from advisor.store.recommendations import body_of
 
 MOST_BYTES = 32 * 2**20  # of what answers take, their texts among it
 QUESTION = 8  # a question takes so many times its text: a short name of a host is an object of 50 bytes
-FORMER = timedelta(seconds=0.5)  # replicas are told to agree within a second of a write
+FORMER = timedelta(seconds=0.5)  # replicas are documented to agree within a second of a write
 Held = Callable[[str], HowItHeld]  # of a model's version
 
 
@@ -49,7 +49,7 @@ class EncodedRecommendation:
 
     @classmethod
     def only_stored(cls, recommendation: Recommendation) -> EncodedRecommendation:
-        """Write what the store has; nobody is told the answer as JSON."""
+        """Write what the store has; no client gets the answer as JSON."""
         return cls(recommendation, b"", codec.text(body_of(recommendation)).encode())
 
     @property
@@ -104,7 +104,7 @@ class RecommendationCache:
         return cls(SnapshotEpoch(snapshot.taken_at, snapshot.taken_at), kept)
 
     def after(self, snapshot: ClusterSnapshot) -> RecommendationCache:
-        """The same once the cloud has changed to this one; what was answered too long ago to be told again goes."""
+        """The same once the cloud has changed to this one; what was answered too long ago to be given again goes."""
         now = snapshot.taken_at
         self._kept.drop(lambda entry: now - entry[1].seen > FORMER)
         return replace(self, moment=SnapshotEpoch(now, now))
@@ -125,7 +125,7 @@ class RecommendationCache:
 
     @contextmanager
     def deciding(self) -> Iterator[bool]:
-        """Whether nobody else is deciding an answer now: two threads at it are no faster than one."""
+        """Whether no other thread is deciding an answer now: two threads at it are no faster than one."""
         alone = self._deciding.acquire(blocking=False)
         try:
             yield alone
@@ -151,9 +151,9 @@ def answer(
 ) -> EncodedRecommendation:
     """The answer to a checked question; `answers` are those of this snapshot and predictor.
 
-    Remembered or not it is the same. What is told in place of a model that failed is not remembered. With `former` a
-    question that would wait for another one to be decided may be told what was true at most FORMER ago: after a change
-    the questions of many are decided one after the other, and nobody shall wait for all of them.
+    Remembered or not it is the same. What is answered in place of a model that failed is not remembered. With `former`
+    a question that would wait for another one to be decided may be answered by what was true at most FORMER ago: after
+    a change the questions of many are decided one after the other, and no client shall wait for all of them.
     """
     active, now = context.active, context.now
     request = with_class(snapshot, request)  # by its name, too, which the remembered answer does without

@@ -99,8 +99,9 @@ class _Advised:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """What a look at the database told: the inventory now and what of it is new (`told`, None = all), the answers that
-    are held, when hosts were last seen (`seen`, None = nothing to look up), and after how long their silence counts."""
+    """What a look at the database showed: the inventory now and what of it is new (`told`, None = all), the answers
+    that are held, when hosts were last seen (`seen`, None = nothing to look up), and after how long their silence
+    counts."""
 
     inventory: Inventory
     told: News | None

@@ -1,4 +1,4 @@
-"""What a service is told of instances' metrics, and what it knows of them: samples, histories and profiles."""
+"""What a service receives of instances' metrics, and what it knows of them: samples, histories and profiles."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from advisor.telemetry.openstack.metric_storage import MetricStorage
 from advisor.telemetry.series_store import SeriesStore
 from profiler.observed import MetricSample
 
-HOSTS_KEPT = 100  # of which it is known until the next window is over who slows whom
+HOSTS_KEPT = 100  # whose result is kept until the next window is over
 
 
 class TelemetryService:
@@ -218,7 +218,7 @@ class TelemetryService:
         return workload
 
     def slowing(self, host_id: str, *, since: str = "24h") -> SlowingHere:
-        """Who slows whom on a host as it was measured in the last `since` (such as 90m, 24h, 7d).
+        """Which instances slow which on a host as it was measured in the last `since` (such as 90m, 24h, 7d).
 
         NotFound when there is no such host, InvalidInput when `since` is no such time.
         """
@@ -248,7 +248,8 @@ class TelemetryService:
             return obtained.stored(connection, instance_id, since=since, now=now)
 
     def histories(self, *, host: str | None = None, instance: str | None = None, since: str = "1h") -> Histories:
-        """The eight metrics of everybody on a host, or of one instance, in the last `since` (such as 90m, 24h, 7d).
+        """The eight metrics of every instance on a host, or of one instance, in the last `since` (such as 90m, 24h,
+        7d).
 
         Empty where nothing was measured, or where the store of `prometheus_url` cannot be asked, which `missing` says;
         InvalidInput when `since` is no such time.

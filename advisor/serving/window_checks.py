@@ -1,4 +1,4 @@
-"""In the background: what is to be held against windows is told before them, and held when their samples are there."""
+"""In the background: windows are predicted before they begin, and compared when their samples are there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MOST_WAITING = 5 * window_checks.HOSTS_AT_ONCE  # looked at in one pass, whose s
 
 class WindowChecks(BackgroundPass):
     """One per process; of several on one database whoever is first counts a window. In a minute at most HOSTS_AT_ONCE
-    windows are held and as many told, and after each the thread rests as long as it took."""
+    windows are compared and as many predicted, and after each the thread rests as long as it took."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class WindowChecks(BackgroundPass):
             watches.append(window_checks.told_before(view.snapshot, scene, judges, ends_s, factors[host.id]))
             if self._rest(started, pausing=pausing):
                 return
-        if watches and self._clock().timestamp() <= ends_s - BUCKET_S:  # else it was not told before
+        if watches and self._clock().timestamp() <= ends_s - BUCKET_S:  # else it was not predicted before
             with self._write() as connection:
                 held.watch(connection, watches)
 

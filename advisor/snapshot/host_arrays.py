@@ -24,10 +24,10 @@ class HostArrays:
     = unknown; `own` are pCPUs of dedicated vCPUs, which count among the vCPUs only where the host sets no pCPUs apart
     for them (`shared_pcpus` (H,) are the others). `driver_asked` (H, N) is each resident's demand on the driver domain
     alone, in CPUs, 0 = none or unknown. `demand_sums` (H, 4, 16) is what all together ask for
-    (models.physics.peak_demand), and `rooms` (H, 4) what there is of it. `node_cpus` and `node_memory_mb` (H,) are of
-    the largest NUMA node, inf where there is only one. `restrained` (H,) = somebody has a cap, pins or a weight of its
-    own. `min_ratio`, `max_latency` and `max_short` (H, N) are limits, nan = none. Equal `fingerprints` (H,) mean equal
-    predictions.
+    (models.physics.peak_demand), and `rooms` (H, 4) the capacity. `node_cpus` and `node_memory_mb` (H,) are of
+    the largest NUMA node, inf where there is only one. `restrained` (H,) = an instance has a cap, pins or a weight of
+    its own. `min_ratio`, `max_latency` and `max_short` (H, N) are limits, nan = none. Equal `fingerprints` (H,) mean
+    equal predictions.
     """
 
     residents: tuple[tuple[Instance, ...], ...]

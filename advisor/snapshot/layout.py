@@ -177,7 +177,7 @@ def share_promised(host: Host, instances: Sequence[Instance]) -> float:
 
 
 def _restrained(scenes: SceneBatch) -> Bools:
-    """Where somebody has a cap, pins or a weight of its own, (H,)."""
+    """Where an instance has a cap, pins or a weight of its own, (H,)."""
     one = scenes.pinned | np.isfinite(scenes.cap) | (scenes.weight != DEFAULT_WEIGHT)
     return np.asarray((scenes.present & one).any(axis=1))
 

@@ -1,4 +1,4 @@
-"""Audit: who changed or was told what, and its index by object; rows are added and expire, none is changed."""
+"""The audit log, and its index by object; rows are added and expire, none is changed."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def _begun(target: Path) -> tuple[Path, int]:
     while True:
         partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.backup-partial")
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with suppress(OSError):  # on a file system without locks nobody takes anything for a leftover
+        with suppress(OSError):  # on a file system without locks nothing is taken for a leftover
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle).st_nlink:
             return partial, handle
@@ -234,7 +234,7 @@ def _begun(target: Path) -> tuple[Path, int]:
 
 
 def _drop_leftovers(folder: Path) -> None:
-    """Delete what backups left that were killed: files of this user under such a name which nobody has locked."""
+    """Delete what backups left that were killed: files of this user under such a name which are not locked."""
     for leftover in folder.glob(".*.backup-partial"):
         if _LEFTOVER.fullmatch(leftover.name):
             with suppress(OSError):

@@ -43,7 +43,7 @@ def read(connection: sa.Connection) -> Counts:
 
 
 def hold(connection: sa.Connection, name: Counter) -> None:
-    """Let nobody else move a counter until this writing transaction ends, and with it what the counter counts.
+    """Let no other writer move a counter until this writing transaction ends, and with it what the counter counts.
 
     Do this first: what is read after it is what was committed last.
     """
@@ -62,7 +62,7 @@ def bump(connection: sa.Connection, name: Counter) -> int:
 
 
 def bump_from(connection: sa.Connection, name: Counter, expected: int) -> bool:
-    """Move a counter only when it stands at `expected`; False = somebody else was faster, nothing was written."""
+    """Move a counter only when it stands at `expected`; False = another writer was faster, nothing was written."""
     insert_new(connection, counters, [{"name": name, "value": 0}])
     here = sa.and_(counters.c.name == name, counters.c.value == expected)
     return connection.execute(sa.update(counters).where(here).values(value=expected + 1)).rowcount == 1

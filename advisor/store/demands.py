@@ -17,7 +17,7 @@ from models.profiling.windows import MOST
 
 Key = tuple[str, str]  # instance, resource
 Means = Mapping[tuple[str, float], Mapping[str, float]]  # (instance, end of a window in s) → metric → mean
-KEEP_TOTALS_S = 86_400.0  # an agent that sends what it kept a day ago still learns how busy everybody was then
+KEEP_TOTALS_S = 86_400.0  # an agent that sends what it kept a day ago still learns how busy every instance was then
 
 # Neither refers to instances: one that is away for an hour has not lost what was learned of it. See `expire`.
 demands = sa.Table(
@@ -62,7 +62,7 @@ def begin(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
 
 
 def held(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, Learned]:
-    """These rows; nobody else changes them before this transaction ends."""
+    """These rows; no other writer changes them before this transaction ends."""
     wanted_keys = set(keys)
     # in one order, or two that hold some would wait for each other
     locked = sa.select(demands).order_by(*demands.primary_key).with_for_update()

@@ -1,4 +1,4 @@
-"""Database: connections, transactions and how what goes wrong with either database system is told."""
+"""Database: connections, transactions and the errors of either database system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from advisor.settings import DATABASE
 
 BUSY_S = 10.0  # how long a writer waits for another one before it gives up
 POOL = 40  # connections: as many as the threads that a server runs calls in (anyio's default)
-SERVER_POOL = 15  # connections to PostgreSQL, per process: it takes 100 in all unless told otherwise
+SERVER_POOL = 15  # connections to PostgreSQL, per process: it takes 100 in all unless configured otherwise
 CONNECT_S = 5  # until a server that does not answer counts as away
 SILENCE_S = 60  # how long a process that hangs in a transaction may hold what others wait for
 _WRITES = "cotenant_writes"  # marks connections that are going to write
@@ -102,7 +102,7 @@ class Database:
                 if not synced and not self.is_sqlite:
                     connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
                 yield connection
-            self._check_file()  # nobody is told that something is stored which nobody will find
+            self._check_file()  # nothing is reported as stored that cannot be found
 
     @contextmanager
     def _in_line(self, wait_s: float) -> Iterator[None]:

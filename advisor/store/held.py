@@ -102,7 +102,7 @@ def load(connection: sa.Connection) -> dict[WindowKey, WindowFigures]:
 
 
 def change(connection: sa.Connection) -> dict[WindowKey, WindowFigures]:
-    """Every group, which nobody else changes before this transaction ends; do this first in it."""
+    """Every group, which no other writer changes before this transaction ends; do this first in it."""
     locks.alone(connection, "held")
     return load(connection)
 

@@ -102,7 +102,7 @@ def known(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
 
 
 def staying(connection: sa.Connection, ids: Iterable[str]) -> set[str]:
-    """Those of `ids` that are hosts; nobody deletes them before this transaction ends."""
+    """Those of `ids` that are hosts; no other writer deletes them before this transaction ends."""
     locked = sa.select(hosts.c.id).order_by(hosts.c.id).with_for_update(read=True, key_share=True)
     return {row.id for row in selected(connection, locked, hosts.c.id, ids)}
 
@@ -135,7 +135,7 @@ def load_all(connection: sa.Connection) -> tuple[Host, ...]:
 
 
 def sightings(connection: sa.Connection, now: datetime) -> Mapping[str, datetime | None]:
-    """When each host was last heard of, None = nobody knows: it was noted by a clock that was ahead."""
+    """When each host was last heard of, None = not known: it was noted by a clock that was ahead."""
     rows = connection.execute(sa.select(hosts.c.id, hosts.c.seen_at))
     return {row.id: row.seen_at if row.seen_at <= now + CLOCK_SKEW else None for row in rows}
 
@@ -187,7 +187,7 @@ def heard(
             renewed |= times[row.id] >= now - allowed and (unknown or row.seen_at < now - allowed)
     if replaced:
         seen = sa.bindparam("seen", type_=UtcTime)
-        # Somebody else may note a later time meanwhile; in one order, so that two never wait for each other.
+        # Another writer may note a later time meanwhile; in one order, so that two never wait for each other.
         earlier = sa.or_(hosts.c.seen_at < seen, hosts.c.seen_at > latest)
         here = sa.and_(hosts.c.id == sa.bindparam("host"), earlier)
         rows = [{"host": host, "seen": times[host]} for host in replaced]

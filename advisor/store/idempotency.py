@@ -50,7 +50,7 @@ def get(connection: sa.Connection, actor: str, key: str) -> KeyUse | None:
 
 
 def begin_anew(connection: sa.Connection, former: KeyUse, request: str, now: datetime) -> bool:
-    """Let the key stand for another request; False where somebody else did that since `former` was read."""
+    """Let the key stand for another request; False where another writer did that since `former` was read."""
     values = {"request": request, "begun_at": now, "answer": None}
     return connection.execute(sa.update(idempotency_keys).where(*_same(former)).values(values)).rowcount == 1
 

@@ -1,4 +1,4 @@
-"""Instances: the table of what runs where, and what is told of their measured demand; the only SQL about them."""
+"""Instances: the table of what runs where, and what is known of their measured demand; the only SQL about them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ instances = sa.Table(
     sa.Column("memory_mb", sa.Double, nullable=False),
     sa.Column("disk_gb", sa.Double, nullable=False),
     sa.Column("host", ID, sa.ForeignKey(hosts.c.id), index=True),
-    sa.Column("workload", ID),  # by name only: an instance may run what nobody has measured
+    sa.Column("workload", ID),  # by name only: an instance may run what was never measured
     sa.Column("load", sa.Double, nullable=False),
     sa.Column("settings", VALUE, nullable=False),
     sa.Column("service", sa.String(16), nullable=False),
@@ -160,14 +160,14 @@ def load_all(connection: sa.Connection) -> tuple[Instance, ...]:
 
 
 def measured(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[int, Measured]]:
-    """Of those of `ids` that are instances their vCPUs and what is told of their measured demand, by resource."""
+    """Of those of `ids` that are instances their vCPUs and what is known of their measured demand, by resource."""
     query = sa.select(instances.c.id, instances.c.vcpus, instances.c.measured)
     rows = selected(connection, query, instances.c.id, ids)
     return {row.id: (row.vcpus, _demands(row.measured)) for row in rows}
 
 
 def tell_measured(connection: sa.Connection, news: Mapping[str, Measured], counter: int) -> None:
-    """Replace what is told of the measured demand of these, which was news when the counter moved to `counter`."""
+    """Replace what is known of the measured demand of these, which was news when the counter moved to `counter`."""
     here = instances.c.id == sa.bindparam("name")
     for name in sorted(news):
         values = {"measured": dict(news[name]), "measured_at": counter}
@@ -181,7 +181,7 @@ def measured_since(connection: sa.Connection, counter: int) -> tuple[Instance, .
 
 
 def _read(row: sa.RowMapping) -> Instance:
-    """An instance with its measured demand where nobody said by hand how much it wants, in a demand or a load."""
+    """An instance with its measured demand where neither a demand nor a load was given by hand."""
     instance = codec.decode(Instance, row)
     if not row["measured"] or instance.load != FULL_LOAD:
         return instance

@@ -21,7 +21,7 @@ _KEYS: dict[What, int] = {
 
 
 def alone(connection: sa.Connection, name: What) -> None:
-    """Wait until nobody else holds this, alone or shared, and keep all others out."""
+    """Wait until no other process holds this, alone or shared, and keep all others out."""
     _lock(connection, sa.func.pg_advisory_xact_lock(_KEYS[name]))
 
 

@@ -49,7 +49,7 @@ def add(connection: sa.Connection, rows: Sequence[CheckedPrediction], *, keep: i
 
 
 def forget(connection: sa.Connection, source: str) -> None:
-    """Delete what one source told, for it says otherwise now."""
+    """Delete what one source reported, because it says otherwise now."""
     connection.execute(sa.delete(observed).where(observed.c.source == source))
 
 

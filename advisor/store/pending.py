@@ -31,7 +31,7 @@ pending = sa.Table(
 @dataclass(frozen=True, slots=True)
 class Pending:
     """One answer that the inventory does not show yet; `placed.host` is the advised host. Without a `recommendation` a
-    scheduler placed the instance by itself, and told.
+    scheduler placed the instance by itself, and reported it.
 
     `changes` are the settings that the answer gives to residents of that host, `driver_cpus` the pCPUs that it gives to
     the driver domain, None = as they are.
@@ -82,7 +82,7 @@ def load_all(
 
 
 def answered_since(connection: sa.Connection, since: datetime, reserve: timedelta) -> bool:
-    """Whether an answer was held since then, rather than what a scheduler told of by itself."""
+    """Whether an answer was held since then, rather than what a scheduler reported by itself."""
     later = sa.and_(pending.c.recommendation != "", pending.c.expires_at > since + reserve)
     return connection.execute(sa.select(pending.c.instance).where(later).limit(1)).first() is not None
 

@@ -107,7 +107,7 @@ def set_outcome(connection: sa.Connection, recommendation_id: str, outcome: Reco
 
 
 def outcome(connection: sa.Connection, recommendation_id: str) -> RecordedOutcome | None:
-    """What really happened, None when nobody has told yet."""
+    """What really happened, None when nothing was reported yet."""
     table = recommendations.c
     query = sa.select(table.outcome_host, table.outcome_ratios, table.outcome_at).where(table.id == recommendation_id)
     row = connection.execute(query).mappings().one_or_none()

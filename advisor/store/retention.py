@@ -28,7 +28,7 @@ EVERY = timedelta(minutes=10)
 LEASE = timedelta(minutes=10)  # after the last renewal of a pass whose process was killed another one may go on
 RENEWED = timedelta(minutes=1)  # not after each step: all who store samples let who renews it pass first
 KEEP_STAYS = timedelta(days=90)
-KEEP_PROBES = timedelta(days=90)  # a host or guest that nobody has probed since may be another one by now
+KEEP_PROBES = timedelta(days=90)  # a host or guest that was not probed since may be another one by now
 _FIRST_S = 60.0  # after the start
 
 log = logging.getLogger(__name__)

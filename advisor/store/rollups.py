@@ -33,10 +33,10 @@ retention = sa.Table(  # one row
     "retention",
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
-    # No sample from before is taken: whether it is in a roll-up already nobody knows, and none may count twice.
+    # No sample from before is taken: it is not known whether it is in a roll-up already, and none may count twice.
     sa.Column("rolled_until_s", sa.Double, nullable=False),
     sa.Column("holder", sa.String(64), nullable=False),  # the pass that rolls up
-    # A holder that was killed is followed by another then; nobody's: when the next is due.
+    # A holder that was killed is followed by another then; without a holder: when the next is due.
     sa.Column("held_until", UtcTime),
 )
 
@@ -85,7 +85,7 @@ def hold(
     locks.alone(connection, "border")  # samples on their way from before it are stored first
     mine = [holder, NOBODY] if early else [holder]
     held_until, rolled_until_s, now_s = retention.c.held_until, retention.c.rolled_until_s, now.timestamp()
-    # Nobody holds it for longer than from now until `until`: whoever did so had a clock that was ahead.
+    # No process holds it for longer than from now until `until`: whoever did so had a clock that was ahead.
     free = sa.or_(retention.c.holder.in_(mine), held_until.is_(None), held_until < now, held_until > until + CLOCK_SKEW)
     # The same clock may have moved the border into the future, from where it would keep every sample out.
     later = sa.case((rolled_until_s > now_s, now_s), (rolled_until_s < cut_s, cut_s), else_=rolled_until_s)
@@ -145,7 +145,7 @@ def drop_empty(connection: sa.Connection, ids: Sequence[int]) -> int:
     here = sa.and_(series.c.id.in_(ids), *(~exists for exists in has_rows))
     if connection.scalar(sa.select(series.c.id).where(here).limit(1)) is None:
         return 0
-    locks.alone(connection, "series")  # nobody adds to one of them now
+    locks.alone(connection, "series")  # no other writer adds to one of them now
     return connection.execute(sa.delete(series).where(here)).rowcount
 
 

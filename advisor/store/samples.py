@@ -45,7 +45,7 @@ def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
     """Insert the samples whose host, instance, scope, metric and time are new; returns how many were."""
     if not items:
         return 0
-    locks.shared(connection, "series")  # nobody removes a series that these are about to go to
+    locks.shared(connection, "series")  # no other writer removes a series that these are about to go to
     keys = [_key(item) for item in items]
     ids = _series_ids(connection, sorted(set(keys)))
     rows = [(ids[key], item.time_s, item.value) for key, item in zip(keys, items, strict=True)]
@@ -54,7 +54,7 @@ def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
 
 
 def metric_names(connection: sa.Connection, hosts: Iterable[str]) -> dict[str, set[str]]:
-    """The metrics that samples of these hosts have, by host, but for whom instances waited for."""
+    """The metrics that samples of these hosts have, by host, but for which instances waited for."""
     query = sa.select(series.c.host, series.c.metric).distinct()
     query = query.where(sa.not_(series.c.metric.startswith(WAITED_FOR, autoescape=True)))
     names: dict[str, set[str]] = {}

@@ -27,7 +27,7 @@ stays = sa.Table(
     sa.Column("host", ID, nullable=False),
     sa.Column("ended_s", sa.Double),  # NULL = it is there
     sa.Column("looked_s", sa.Double, nullable=False),  # end of the last window that was looked at
-    sa.Column("recommendation", ID),  # what was answered about it before it came, NULL = nobody asked
+    sa.Column("recommendation", ID),  # what was answered about it before it came, NULL = no question was asked
     sa.Column("told", VALUE),  # NULL = it was there before anybody looked, or that was long ago
     sa.Column("fared", VALUE),
     sa.Index("ix_stays_since_s", "since_s"),
@@ -37,7 +37,8 @@ _OPEN = stays.c.ended_s.is_(None)
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """One instance on one host. `told` (what was predicted) and `fared` are plain JSON, None = nobody saw it come."""
+    """One instance on one host. `told` (what was predicted) and `fared` are plain JSON, None = its arrival was not
+    seen."""
 
     instance: str
     since_s: float
@@ -51,7 +52,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class AskedBefore:
-    """The head of a stored answer: about whom, and its first host, None = nothing fitted."""
+    """The head of a stored answer: the instance, and its first host, None = nothing fitted."""
 
     id: str
     created_at: datetime
@@ -76,7 +77,7 @@ def times_on(connection: sa.Connection, host: str, instances: Iterable[str]) -> 
 
 
 def change(connection: sa.Connection) -> dict[str, str]:
-    """The same, which nobody else changes before this transaction ends; do this first in it."""
+    """The same, which no other writer changes before this transaction ends; do this first in it."""
     locks.alone(connection, "stays")
     return seats(connection)
 

@@ -24,7 +24,8 @@ class WaitSums:
 
 
 def sums(connection: sa.Connection, host: str, instances: Sequence[str], since_s: float) -> tuple[WaitSums, ...]:
-    """Of these instances on a host, since a time: CPU use, waiting, and whom they waited for, with the host."""
+    """Of these instances on a host, since a time: CPU use, waiting, and the instances that they waited for, with the
+    host."""
     plain = series.c.metric.in_(["cpu", "waiting", "waited_for_host"])
     wanted_metrics = plain | series.c.metric.startswith(WAITED_FOR, autoescape=True)
     results: list[WaitSums] = []

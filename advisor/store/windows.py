@@ -1,7 +1,8 @@
-"""Windows kept for training: who wanted and got how much beside whom; one per host, day, load and set of instances.
+"""Windows kept for training: demand and delivery of instances side by side; one per host, day, load and set of
+instances.
 
 Beyond MOST_KEPT the oldest go of that level of contention of which there are most: nine windows in ten are calm, and
-would push out what there is to learn from.
+would push out those that teach.
 """
 
 from __future__ import annotations

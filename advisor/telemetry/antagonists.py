@@ -1,4 +1,5 @@
-"""Who slows whom on a host as it was measured: by the run queue where agents watch it, else by correlation."""
+"""Which instances slow which on a host as it was measured: by the run queue where agents watch it, else by
+correlation."""
 
 from __future__ import annotations
 
@@ -21,16 +22,19 @@ from profiler.metrics import WAITED_FOR
 _METRICS = (("instance", "cpu"), ("instance", "waiting"))
 _BEFORE_S = 86_400.0
 MOST_COMPARED = 150  # residents of a host: with more, those with the largest demand for CPUs
-LEAST_SAMPLES = 12  # of a victim, and with a neighbour: what was there for moments says nothing of who slows whom
+LEAST_SAMPLES = (
+    12  # of a victim, and with a neighbour: what was there for moments says nothing of which instances slow which
+)
 LEAST_LOSS = 0.005  # of the CPU time that it wants: who takes less is not listed
 
 
 def of_host(
     connection: Connection, host: str, residents: Sequence[Instance], *, since: str, now: datetime
 ) -> SlowingHere:
-    """Who slowed whom of the instances that are on the host now, in the last `since`: whole windows of five minutes.
+    """Which instances slowed which, of those that are on the host now, in the last `since`: whole windows of five
+    minutes.
 
-    Everybody is compared with everybody: of more than MOST_COMPARED those that want most of the CPUs.
+    Every instance is compared with every instance: of more than MOST_COMPARED those that want most of the CPUs.
     """
     end_s = now.timestamp() // BUCKET_S * BUCKET_S
     begin_s = end_s - max(parse_since(since) // BUCKET_S, 1) * BUCKET_S
@@ -85,7 +89,7 @@ def by_run_queue(sums: Sequence[WaitSums]) -> dict[str, tuple[MeasuredSlowing, .
 
 def waited_more(connection: Connection, host: str, victim: str, since_s: float) -> Mapping[str, float] | None:
     """By how much more of the CPU time that it wants an instance waited since then than in the day before, by who ran
-    meanwhile ("" = the host itself); None where nobody watched its run queue."""
+    meanwhile ("" = the host itself); None where its run queue was not watched."""
     now = {entry.metric: entry for entry in waits.sums(connection, host, [victim], since_s)}
     both = {entry.metric: entry for entry in waits.sums(connection, host, [victim], since_s - _BEFORE_S)}
     before = {name: _without(entry, now.get(name)) for name, entry in both.items()}

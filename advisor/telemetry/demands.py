@@ -30,7 +30,7 @@ from profiler.observed import MetricSample
 # in two batches.
 AFTER_S = 60.0
 MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources together; what is left comes next time
-ENOUGH = 12  # windows, an hour of them, before an instance tells how busy everybody is
+ENOUGH = 12  # windows, an hour of them, before an instance says how busy all are
 _OF_CPU = ("cpu", "waiting", "throttled", "execution", "ready_threads")
 METRICS = (*_OF_CPU, *RESOURCES[1:])
 News = Mapping[str, Measured]  # by instance: all that is measured of it
@@ -89,7 +89,7 @@ def learn(connection: Connection, samples: Sequence[MetricSample]) -> News:
         end_s = min(over_s, begin_s + max(MOST_AT_ONCE // len(rows), 1) * BUCKET_S)
         series_of_keys = _series_for(series, keys)
         means = demands.windows(connection, series_of_keys, begin_s, end_s)
-        if not means and end_s < over_s:  # nobody measured for long: go on where the next sample is
+        if not means and end_s < over_s:  # a gap without samples: go on where the next sample is
             end_s = min(_border(demands.first_after(connection, series_of_keys, end_s) or over_s), over_s)
         until |= dict.fromkeys(keys, end_s)
         windows += [(key, window) for key in keys for window in _windows(means, key, known)]
@@ -141,7 +141,7 @@ Totals = dict[tuple[str, float], tuple[float, int]]
 def _teach(tallies: Mapping[Key, _Learning], windows: Sequence[tuple[Key, Window]], totals: Totals) -> Totals:
     """Add windows in order of time; returns what they add to the totals.
 
-    How busy the others were in a window is looked up when the next one is over: until then all hosts have told.
+    How busy the others were in a window is looked up when the next one is over: until then all hosts have reported.
     """
     additions: Totals = {}
     for key, window in windows:
@@ -191,7 +191,7 @@ def _alike(rows: Mapping[Key, Learned], batch: _Batch) -> Mapping[tuple[float, f
     alike: dict[tuple[float, float], list[Key]] = defaultdict(list)
     for key, row in rows.items():
         over_s = batch.over[key[0]]
-        if row.until_s + BUCKET_S <= over_s:  # somebody else may have been faster
+        if row.until_s + BUCKET_S <= over_s:  # another process may have been faster
             alike[row.until_s, over_s].append(key)
     return alike
 

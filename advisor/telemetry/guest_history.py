@@ -62,7 +62,7 @@ def _wanted(history: GuestHistory, resource: Resource, instance: Instance) -> tu
     """Windows and means of a resource; for CPUs with the waiting, unless the instance has a cap.
 
     Pressure is the time in which one task at least waited, so one CPU's worth of waiting at least. A task that its own
-    cap holds back waits, too, and nobody can tell the two apart.
+    cap holds back waits, too, and the two cannot be distinguished.
     """
     row, means = history.windows.get(resource, {}), history.means.get(resource, ())
     if resource != "cpu":

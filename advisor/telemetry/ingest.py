@@ -25,7 +25,7 @@ _OWN = {metric.name for metric in (*EIGHT, *ADDITIONAL)}
 @dataclass(frozen=True, slots=True)
 class Ingested:
     """What became of a batch; `dropped` has the position in the batch and the reason of each sample not taken. `news`
-    is what it says of instances' demand, which is still to be told."""
+    is what it says of instances' demand, which is still to be stored."""
 
     accepted: int
     duplicate: int
@@ -196,7 +196,7 @@ def _renamed(sample: MetricSample, aliases: Mapping[tuple[str, str], str]) -> Me
 
 
 def _named(batch: Iterable[MetricSample]) -> Iterator[str]:
-    """The instances that samples name: whose they are, and whom those waited for."""
+    """The instances that samples name: whose they are, and the instances that those waited for."""
     for sample in batch:
         if sample.instance:
             yield sample.instance
@@ -210,7 +210,7 @@ def _waited_for(metric: str) -> str:
 
 
 def _stranger(sample: MetricSample, known_hosts: set[str], known_instances: set[str]) -> str | None:
-    """Whether the inventory has nobody of this name."""
+    """Whether the inventory has no instance of this name."""
     if sample.host not in known_hosts:
         return f"unknown host {sample.host[:60]!r}"
     if sample.instance is not None and sample.instance not in known_instances:

@@ -1,7 +1,7 @@
 """Demand over time from a monitoring system that has watched the instances for weeks: PromQL by presets, as windows.
 
 A preset says what an exporter calls things: a query for each resource (CPUs, Mbit/s, MB/s), and by which labels series
-name instances. CPU demand is what was used, and more where waiting is told.
+name instances. CPU demand is what was used, and more where waiting is reported.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class _SeriesOwners:
     def instance(self, series: Scraped) -> str | None:
         names = list(self._names(series))
         owner = next((self._by_name[name] for name in names if name in self._by_name), None)
-        space = series.labels.get("namespace", "")  # empty: told by what knows of none
+        space = series.labels.get("namespace", "")  # empty: its exporter knows of none
         if owner is not None and space:
             self._spaces[owner][space] = names[0]
         elif owner is None and names:
@@ -188,7 +188,7 @@ class _SeriesOwners:
 
     @property
     def doubtful(self) -> set[str]:
-        """Instances by whose name several namespaces have somebody: which of them it is, nobody can tell."""
+        """Instances by whose name several namespaces have an instance: which of them it is, is not known."""
         return {name for name, spaces in self._spaces.items() if len(spaces) > 1}
 
     @property

@@ -17,7 +17,7 @@ from profiler.observed import MetricSample
 EVERY_S = 300.0  # samples of a host are read again
 MOST_S = 3600.0  # of samples that are read at a time
 MEMORY_S = 1800.0  # over which older means fade
-LEAST_CPUS, LEAST_PART = 0.25, 0.02  # of a CPU, and of a host's CPUs: what is less is told as nothing
+LEAST_CPUS, LEAST_PART = 0.25, 0.02  # of a CPU, and of a host's CPUs: what is less counts as nothing
 
 
 def learn(connection: Connection, taken: Iterable[MetricSample]) -> bool:

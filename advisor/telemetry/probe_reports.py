@@ -63,7 +63,7 @@ def take(
     were = with_probed(connection, before)
     accepted = probes.put(connection, list(newest.values()))
     changed = [now.id for old, now in zip(were, with_probed(connection, before), strict=True) if old != now]
-    if changed:  # else the result says nothing to a model, or is told as it was
+    if changed:  # else the result says nothing to a model, or is as it was
         changes.note(connection, counters.bump(connection, "inventory"), "host", changed)
     _post(connection, of_pairs, now, sender)
     return TakenProbes(accepted, len(batch) - len(dropped) - accepted, tuple(dropped))

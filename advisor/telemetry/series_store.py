@@ -113,7 +113,7 @@ def series_in(where: str, status: int, body: bytes) -> Iterator[Scraped]:
     for item in _result(where, status, body):
         try:
             labels = {str(name): str(value) for name, value in item["metric"].items()}
-            "".join((*labels, *labels.values())).encode()  # JSON can spell half a character, nobody can ask for one
+            "".join((*labels, *labels.values())).encode()  # JSON can spell half a character, no query can ask for one
             samples = [(float(at), float(value)) for at, value in item["values"]]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise SeriesUnavailable(f"{where} answered with something that is no series") from error

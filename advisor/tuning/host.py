@@ -41,7 +41,7 @@ SAMPLES: Mapping[str, IsolationSettings] = {  # of each lever, to see whether th
 class TunedChange:
     """One change: an instance from `former` to `then`, or (both None) the driver domain to other pCPUs and weight.
 
-    `host` is as it is after the change; `effects` are on whom the change changes by NAMED or more.
+    `host` is as it is after the change; `effects` are those that the change changes by NAMED or more.
     """
 
     host: Host

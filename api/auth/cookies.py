@@ -17,7 +17,7 @@ def read(request: Request) -> str | None:
     """The secret that the browser holds; None = none.
 
     Over TLS only the secure name counts, which a browser accepts from this host alone. The plain one could come from
-    another host of the same domain, or from somebody who changes its plain HTTP.
+    another host of the same domain, or from a party that changes its plain HTTP.
     """
     secure = request.cookies.get(_SECURE)
     return secure or (None if _is_over_tls(request) else request.cookies.get(_PLAIN))

@@ -35,7 +35,7 @@ _READS = {"GET", "HEAD", "OPTIONS"}
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cotenant"'}
 ATTEMPTS_PER_S, ATTEMPTS_AT_ONCE = 1.0, 20  # sign-ins from one place: each that fails is a row of the audit log
 # Threads and places to wait for looking up sessions, for tokens that were valid when Keystone was asked last, and for
-# tokens that it has not been asked about. Somebody who forges tokens fills only the last of the three.
+# tokens that it has not been asked about. A client that forges tokens fills only the last of the three.
 SESSIONS, KNOWN, STRANGERS = (4, 64), (4, 64), (4, 16)
 _LOCAL = Caller("local", "admin")
 log = logging.getLogger("cotenant.auth")
@@ -47,8 +47,8 @@ class AuthMiddleware:
     `programs` are the first steps of the API's paths: there only headers say who asks. On pages a session, which a
     browser keeps as a cookie, counts as well; a browser without one is sent to the sign-in page.
 
-    While no token was ever made and no Keystone is configured, everybody on this machine may do everything, and nobody
-    else may do anything.
+    While no token was ever made and no Keystone is configured, every client on this machine may do everything, and no
+    client else may do anything.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class AuthMiddleware:
     def _refreshed(self, refresh: asyncio.Future[None]) -> None:
         self._refreshing = None
         if not refresh.cancelled():
-            refresh.exception()  # asyncio would log it where everybody who waited has gone
+            refresh.exception()  # asyncio would log it where every client that waited has gone
 
     async def _known(self, request: Request) -> Caller | None:
         headers = request.headers

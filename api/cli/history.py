@@ -15,7 +15,7 @@ from api.cli.output import print_json, print_table, progress, say
 from api.schemas.commands import HistoryOut
 from profiler.demand import RESOURCES
 
-MOST_TOLD = 10  # names and sentences that are told; --json has all
+MOST_TOLD = 10  # names and sentences that are reported; --json has all
 
 
 def history(

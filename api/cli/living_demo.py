@@ -148,7 +148,7 @@ class Feeder:
     def start(self, url: str) -> None:
         """Begin: the service answers at this URL."""
         self._service = Service.of(url, None, patience_s=_PATIENCE_S)
-        self._told_s = time.monotonic() - _TELL_EVERY_S / 2  # until then every host has told something
+        self._told_s = time.monotonic() - _TELL_EVERY_S / 2  # until then every host has reported
         self._thread.start()
 
     def stop(self) -> None:
@@ -170,7 +170,7 @@ class Feeder:
                 return  # the service, which is this very process, is ending
             self.trouble = f"the feed of the demo ended: {error}"
         if not self._stopping.is_set():
-            os.kill(os.getpid(), signal.SIGTERM)  # nothing moves any more: the service ends as if somebody had told it
+            os.kill(os.getpid(), signal.SIGTERM)  # nothing moves any more: the service ends as if a signal had ended it
 
     def _post(self, to: str, body: Line) -> Any:
         """Post it until the service, which is this very process, has taken it: a crowded machine takes its time."""
@@ -301,7 +301,7 @@ def _containers() -> Iterator[DayOfLines | str]:
         yield "they need the lab (pip install cotenant-lab)"
         return
     command = [sys.executable, "-P", "-m", "lab.living_cloud", "--begin-hour", f"{_LIVE_BEGINS_H:g}"]
-    with TemporaryFile("w+", errors="replace") as errors, subprocess.Popen(  # a pipe that nobody reads would fill up
+    with TemporaryFile("w+", errors="replace") as errors, subprocess.Popen(  # a pipe without a reader would fill up
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, text=True,
         start_new_session=True,  # Ctrl-C on the terminal reaches the service, which then ends the containers
     ) as process:  # fmt: skip

@@ -1,4 +1,4 @@
-"""`cotenant slowing`: who slows whom on a host, predicted beside measured."""
+"""`cotenant slowing`: which instances slow which on a host, predicted beside measured."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def page(
 ) -> HTMLResponse:
     """Render a template as an answer.
 
-    Every template has `demonstration` (words, empty as a rule) with `refresh_s`, `caller` (a Caller, None = nobody is
+    Every template has `demonstration` (words, empty as a rule) with `refresh_s`, `caller` (a Caller, None = no user is
     signed in), `signed_in` (there is a session to end) and `form_key`, which each form that changes something carries:
     `{{ parts.form_key(form_key) }}`.
     """

@@ -1,4 +1,5 @@
-"""Conditional requests (RFC 9110, section 13): entity tags, so that nobody overwrites changes that they did not see."""
+"""Conditional requests (RFC 9110, section 13): entity tags, so that no client overwrites changes that they did not
+see."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _with_path(request: h11.Request) -> h11.Request:
 class _Connection(h11.Connection):
     """h11's connection that refuses a Content-Length beside a Transfer-Encoding.
 
-    h11 goes by Transfer-Encoding. A proxy that goes by the other header would pass a part of the body on as somebody
+    h11 goes by Transfer-Encoding. A proxy that goes by the other header would pass a part of the body on as a client
     else's request (RFC 9112, section 6.1).
     """
 
@@ -171,7 +171,7 @@ class GuardedHTTP(H11Protocol):
             self.transport.abort()
 
     def _end_head(self) -> None:
-        """Close; a client that sent a part of a head is told why."""
+        """Close; a client that sent a part of a head gets the reason."""
         self._head = None
         if self.conn.trailing_data[0]:
             self._refuse(OF_STATUS[408], f"the head of the request was not complete after {HEAD_S:g} s")

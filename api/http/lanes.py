@@ -81,7 +81,7 @@ class Lane:
         """Do it in a thread of the lane; Busy when the queue is full, DeadlinePassed as soon as the time is up.
 
         Work that has begun goes on to its next check of the deadline and keeps its thread until then. The request
-        counts for `caller`'s share of the lane; None = for nobody's.
+        counts for `caller`'s share of the lane; None = for none.
         """
         left_s = deadline.left_s()
         if left_s <= 0:
@@ -226,6 +226,6 @@ def in_lane(endpoint: Callable[..., T], name: LaneName) -> Callable[..., Awaitab
 
 
 def _forget(result: asyncio.Future[Any]) -> None:
-    """Fetch the exception of a result that nobody awaits any more, or asyncio would log it."""
+    """Fetch the exception of a result that no client awaits any more, or asyncio would log it."""
     if not result.cancelled():
         result.exception()

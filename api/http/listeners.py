@@ -36,7 +36,7 @@ class Listeners:
 
     @contextmanager
     def one_more(self, caller: str) -> Iterator[None]:
-        """While somebody listens; Busy where there are too many."""
+        """While a client listens; Busy where there are too many."""
         if self._present.total() >= MOST:
             raise Busy(f"{MOST} listen already; ask another worker, or again later")
         if caller not in MANY and self._present[caller] >= EACH:

@@ -30,7 +30,7 @@ disable_created_metrics()  # a second series for every counter, which only OpenM
 
 
 class LaneState(Protocol):
-    """What is told of a lane: threads of its own for one kind of request."""
+    """What is counted of a lane: threads of its own for one kind of request."""
 
     @property
     def name(self) -> str: ...
@@ -58,7 +58,7 @@ class Telemetry:
         self._remembering = threading.Lock()
         self._remembered = (0, 0)
         self._lanes: tuple[LaneState, ...] = ()
-        # Metrics in files are read from there; in a registry they would be told twice.
+        # Metrics in files are read from there; in a registry they would be reported twice.
         self._registry = registry = CollectorRegistry() if self._folder is None else None
         if registry is not None:
             registry.register(self._state)

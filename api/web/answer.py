@@ -30,7 +30,7 @@ _KINDS = {
 }
 UNNOTICED = 0.005  # smaller changes, of the speed or of the part of the time, are not noticed
 FOLDED_FROM = 3  # unaffected neighbours are folded where there are at least so many
-LISTED = 20  # rows of a candidate that are shown at once, and as many folded ones; the page of its host lists everybody
+LISTED = 20  # rows of a candidate that are shown at once, and as many folded ones; the page of its host lists all
 _SAME_SCORE = 0.0005  # smaller differences do not show in three decimals
 _NARROW, _WIDE = 0.06, 0.15  # half widths of an interval, as shares of the speed alone
 
@@ -200,7 +200,7 @@ def card(
     learned: bool,
     is_unpinned: bool = False,
 ) -> Card:
-    """One candidate with everybody on its host: the newcomer, then neighbours, the worst off first.
+    """One candidate with every instance on its host: the newcomer, then neighbours, the worst off first.
 
     `best` is the best score. A reader sees how far a score is behind it: by itself a score says little, and on crowded
     hosts it is below 0.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from advisor.domain import Headroom
 
 WIDTH = 100.0  # of a bar, in its own units; demand for all of a resource fills it
-FULL, HIGH = 1.0, 0.7  # above these somebody must wait; queues grow long (a choice: at 0.7 an M/M/1 queue holds 2.3)
+FULL, HIGH = 1.0, 0.7  # above these an instance must wait; queues grow long (a choice: at 0.7 an M/M/1 queue holds 2.3)
 NAMES: Mapping[str, str] = {
     "cpu": "CPU",
     "driver_domain": "Driver domain",

@@ -12,7 +12,7 @@ from statistics import median
 from advisor.domain import Histories, History
 from profiler.metrics import EIGHT
 
-MOST_LINES = 6  # as many as can be told apart by colour and dashes
+MOST_LINES = 6  # as many as can be distinguished by colour and dashes
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 316.0, 8.0, 84.0  # of the lines, as charts.html draws the axes
 SHARE = "share"
 _TITLES = {"cpu": "CPU", SHARE: "CPU delivered"}
@@ -45,7 +45,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One metric over time. `figures` has everybody, `lines` those with the highest means."""
+    """One metric over time. `figures` has every instance, `lines` those with the highest means."""
 
     title: str
     unit: str
@@ -82,7 +82,7 @@ def charts(histories: Histories, names: Mapping[str, int]) -> tuple[Chart, ...]:
 def shares(histories: Histories, names: Mapping[str, int], predicted: Mapping[str, float]) -> Chart | None:
     """What instances got of the CPU time that they wanted, run / (run + wait), beside what is predicted of each now.
 
-    None where nobody's waiting was measured.
+    None where no instance's waiting was measured.
     """
     measured = share_histories(histories)
     if not measured:

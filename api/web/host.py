@@ -1,4 +1,4 @@
-"""One host on a page: its instances, what is predicted of them, who slows whom, and what was measured."""
+"""One host on a page: its instances, what is predicted of them, which instances slow which, and what was measured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SPANS: Mapping[Span, str] = {  # a week of ten instances takes 5 s
 MOST_PAIRS = 10
 MOST_LISTED = 200  # instances on the page at all; GET /v1/instances?host= lists every one
 LISTED = 20  # instances that are shown at once, the worst off; the others are folded
-MOST_SQUARE = 12  # instances up to which a table of everybody against everybody can be read
+MOST_SQUARE = 12  # instances up to which a table of every instance against every instance can be read
 _SHADES = (0.05, 0.1, 0.2)  # losses from which a cell is shaded darker
 
 

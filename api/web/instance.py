@@ -30,7 +30,7 @@ from api.web.cloud import age, known_demand
 from api.web.demand import demand_rows
 from api.web.probes import MOST, probe_rows
 
-ALARMING = 0.1  # a share that is this far below the predicted one is told
+ALARMING = 0.1  # a share that is this far below the predicted one is reported
 MOST_PAIRS = 10  # of neighbours that slow it, and of neighbours that it slows
 Span = Literal["1h", "24h", "7d", "30d"]
 SPANS: Mapping[Span, str] = {
@@ -113,7 +113,7 @@ def _alarm(histories: Histories, detail: HostDetail | None, it: Instance) -> str
 
 
 def _measured_slowing(telemetry: TelemetryService, detail: HostDetail | None) -> SlowingHere | None:
-    """Who slows whom on its host, as measured in a day; None where it is on no stored host."""
+    """Which instances slow which on its host, as measured in a day; None where it is on no stored host."""
     if detail is None:
         return None
     try:

@@ -19,7 +19,7 @@ class Cell:
     """One host."""
 
     name: str
-    level: str  # good, fair or bad: how the worst-off instance there fares; empty = nobody is there
+    level: str  # good, fair or bad: of the most affected instance there; empty = the host is empty
     height: float
     over: bool  # demand at busy times exceeds its CPUs
     figure: str

@@ -166,7 +166,7 @@ def test_a_host_shows_bands_limits_pressure_and_who_slows_whom(pages: Client, me
     assert {one.name for one in asked if one.figure} == {"CPU", "Driver domain", "NIC"}
     assert "Not known of this host: Disk, Memory bandwidth." in page.text
     assert "Driver domain 109 %" in page.text
-    assert "limit 0.90" in str(page.tags)
+    assert "limit 90 %" in str(page.tags)
 
 
 def test_what_was_measured_is_drawn_with_its_gaps_and_told_in_figures(pages: Client) -> None:

@@ -23,7 +23,7 @@ PAGE = 500  # the largest that `default.page.size` allows unless an operator has
 MOST_PAGES = 2000
 TIMEOUT_S = 60.0
 MOST_BYTES = 32 << 20  # a page of 500 VMs is about 2 MB
-VALID_FOR = timedelta(minutes=10)  # how long a signed call can be sent again by somebody who overheard it
+VALID_FOR = timedelta(minutes=10)  # how long a signed call can be sent again by an eavesdropper
 INI = Path("~/.cloudstack.ini")  # as CloudStack's `cs` keeps it: a section per cloud with endpoint, key and secret
 
 

@@ -91,7 +91,7 @@ class WatchedCluster:
     def _node(self, name: str, seen: Facts | None) -> None:
         if self.nodes.get(name) == seen:
             return
-        if name not in self.nodes:  # who was there before its node was known could not be told
+        if name not in self.nodes:  # who was there before its node was known could not be shown
             self._groups.update(self.pods[uid].group for uid in self._on.get(name, ()))
         _put(self.nodes, name, seen)
         (self._new_nodes if seen else self._left_nodes).add(name)

@@ -44,7 +44,7 @@ class PodSeen:
 
     @property
     def group(self) -> str:
-        """What is told together: a guest with all of its pods, else the pod."""
+        """What is reported together: a guest with all of its pods, else the pod."""
         return self.guest or self.uid
 
 
@@ -96,7 +96,7 @@ def node_seen(row: Json) -> Facts:
 
 
 def _away(spec: Json, status: Json) -> str:
-    """Why nobody is put there, empty = somebody may."""
+    """Why no pods are put there, empty = they may be."""
     if spec.get("unschedulable"):
         return "cordoned"
     conditions = status.get("conditions") or ()

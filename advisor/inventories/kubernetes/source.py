@@ -24,7 +24,7 @@ PATHS: Mapping[Kind, str] = {
 # Of pods that are not bound only the deletion counts: it ends a hold. Those that are over leave the watch as deleted.
 SELECTORS: Mapping[Kind, str] = {"pods": "status.phase!=Succeeded,status.phase!=Failed"}
 HEARTBEAT_S = 60.0
-FIRST_S = 5.0  # after which it is told what keeps the first reading from coming
+FIRST_S = 5.0  # after which the log says what keeps the first reading from coming
 GATHER_S = 0.1  # for which changes are taken together
 REST_S = (0.2, 10.0)  # after the first and after many failures
 ABSENT_S = 60.0  # between two looks for what is not installed or not allowed
@@ -160,7 +160,7 @@ def _follow(
             else:
                 part = _trouble(kind, error)
                 messages.put(_Message(kind, part, open=False))
-                # A server that has just started refuses everybody until it has read its roles.
+                # A server that has just started refuses every client until it has read its roles.
                 soon = part.state == "failed" or (part.state == "refused" and version != "")
                 version = version if soon else ""
                 stop.wait(rest_s if soon else ABSENT_S)

@@ -19,7 +19,7 @@ OWN_LABELS = frozenset({"source", "uuid", "domain", "name", "title", "image", "f
 def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source: str) -> Facts:
     """A host by the answers of hostname, uri, nodeinfo and capabilities; ValueError says what is not as it should be.
 
-    Its id is its name, as an agent there gives it when it is not told another one.
+    Its id is its name, as an agent there gives it unless it is configured with another one.
     """
     scheme = uri.strip().partition(":")[0].partition("+")[0]
     if scheme not in KINDS:
@@ -67,8 +67,8 @@ def without_unused_pages(host: Facts, capabilities: str, definitions: Iterable[s
 
 
 def instance_facts(uuid: str, xml: str, host: str, source: str, *, runs: bool) -> Facts:
-    """A domain by its XML; ValueError says what is wrong there. Its weight is not told: what the number means depends
-    on the version of the host's control groups."""
+    """A domain by its XML; ValueError says what is wrong there. Its weight is not reported: what the number means
+    depends on the version of the host's control groups."""
     described = parse_domain(xml)
     if not described.name:
         raise ValueError("line 1: no element name")

@@ -28,7 +28,7 @@ _STOPPED, _ACTIVE, _RUNNING = range(3)
 
 @dataclass(slots=True)
 class _Answer:
-    """What one host told: itself, and its domains by UUID with how alive each is."""
+    """What one host reported: itself, and its domains by UUID with how alive each is."""
 
     part: Part
     host: Facts | None = None

@@ -197,7 +197,7 @@ def _cpus(row: Row, inventories: Mapping[str, Row] | None) -> dict[str, Any]:
     """The CPUs of a hypervisor, and which of them are dedicated, as far as that is known.
 
     `vcpus` counts the shared ones only where cpu_dedicated_set is configured, 0 where all are dedicated (Nova's
-    cpu-topologies.rst); then all are told by the topology, or else by Placement. Of PCPUs only the number is known:
+    cpu-topologies.rst); then all are reported by the topology, or else by Placement. Of PCPUs only the number is known:
     the last ones in order of cores are taken to be them, and the first ones to be those that serve no guest.
     """
     shared, topology = int(row["vcpus"]), _topology(row.get("cpu_info"))
@@ -239,7 +239,7 @@ def _topology(cpu_info: object) -> dict[str, int]:
 
 
 def _overcommit(facts: Facts, inventories: Mapping[str, Row] | None) -> Facts:
-    """What Placement promises over what there is; reserved amounts are not promised, and dedicated CPUs only to who
+    """What Placement promises over the capacity; reserved amounts are not promised, and dedicated CPUs only to VMs that
     asks for such."""
     if not inventories:
         return {}

@@ -21,13 +21,14 @@ from advisor.inventories.openstack.listings import Listings, Row, connect
 from advisor.inventories.reading import Part, Reading, taken
 
 _SETTINGS = "name a cloud of clouds.yaml by --cloud or OS_CLOUD, or set OS_AUTH_URL and what belongs to it"
-OVERLAP = timedelta(minutes=5)  # by which clocks may differ: a server that is told twice does no harm
+OVERLAP = timedelta(minutes=5)  # by which clocks may differ: a server that is reported twice does no harm
 
 
 class OpenStack:
     """Reads hosts whole and servers since the last read; every `whole_every`-th read takes all servers.
 
-    An account without the rights of an administrator sees less; what it may not see is not told, and stays as it is.
+    An account without the rights of an administrator sees less; what it may not see is not reported, and stays as it
+    is.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class OpenStack:
             parts=tuple(listings.parts),
             hosts=tuple(hosts.values()),
             instances=tuple(instances.values()),
-            # Where a cell is down or services cannot be listed, hosts that are not told may be there all the same.
+            # Where a cell is down or services cannot be listed, hosts that are not reported may be there all the same.
             every_host=hypervisors is not None
             and services is not None
             and not (len(hosts) < len(modelled) or any(service.get("status") == "UNKNOWN" for service in services)),

@@ -98,7 +98,7 @@ def instance_facts(row: Row, config: Row, name: str, host: str, source: str, *, 
 
 
 def created_s(config: Row) -> float:
-    """When a VM was made (s since the epoch; `meta` of its config, qm.conf(5)); 0 = it is not told."""
+    """When a VM was made (s since the epoch; `meta` of its config, qm.conf(5)); 0 = it is not reported."""
     try:
         return as_number(_options(config.get("meta")).get("ctime", 0), "ctime")
     except ValueError:

@@ -34,7 +34,7 @@ _DAY_S, _WEEK_S = 86_400.0, 7 * 86_400.0
 @dataclass(frozen=True, slots=True)
 class GuestHistory:
     """One guest: by metric (cpu and waiting in CPUs, net_mbit, disk_mb_s) its windows (end → mean), and longer means
-    (end, seconds, mean) in order of time; or why there are none. Values as they are told, not checked for sense."""
+    (end, seconds, mean) in order of time; or why there are none. Values as they are reported, not checked for sense."""
 
     name: str
     windows: Mapping[str, Mapping[float, float]] = field(default_factory=dict)

@@ -30,8 +30,8 @@ class RrdRow(NamedTuple):
 def rows(answer: Sequence[object]) -> Iterator[RrdRow]:
     """Each row of an answer; what is no row is left out, and so is a value that cannot be.
 
-    A step is not told: it is the time since the row before. Version 9 puts coarse rows of the time before an upgrade
-    in front of its own, so steps may change within an answer, where time may go back.
+    A step is not reported: it is the time since the row before. Version 9 puts coarse rows of the time before an
+    upgrade in front of its own, so steps may change within an answer, where time may go back.
     """
     mappings = [row for row in answer if isinstance(row, Mapping)]
     times = [_number(row, "time") for row in mappings]

@@ -87,7 +87,7 @@ class Proxmox:
         named = _named(guests, lambda row: str(guest_id(row)[1]), left_out)
         paths: dict[str, str] = {}
         for number, row in named.items():
-            if str(row.get("node")) in offline:  # which nobody can ask, and where nobody has changed anything
+            if str(row.get("node")) in offline:  # which cannot be asked, and where nothing has changed
                 continue
             try:
                 paths[number] = f"/nodes/{node_name(row)}/{guest_id(row)[0]}/{number}/config"

@@ -107,7 +107,7 @@ class XapiSession:
     def _post(self, name: str, body: bytes) -> bytes:
         status, reason, answer = self._server.answer(name, "/", body, "text/xml")
         if status != 200:
-            # Who may not ask is told in the answer of XAPI itself; a status is of something on the way.
+            # A refusal is in the answer of XAPI itself; a status is of something on the way.
             raise CallError(f"{name}: HTTP {status} {reason}"[:200])
         return answer
 

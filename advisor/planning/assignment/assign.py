@@ -45,7 +45,7 @@ def assign(
 
     Where newcomers are few, they are also placed one after another with the settings that a placement advises, and the
     search continues from there. The better result is answered, so a plan is never worse than placement in turn. Bounds
-    apply to plans that leave everybody's settings unchanged.
+    apply to plans that leave every instance's settings unchanged.
 
     The same question with the same seed has the same answer unless `time_limit_s` of the wall clock ends the search;
     then `Search.ended` is `time`.

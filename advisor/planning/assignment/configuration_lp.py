@@ -26,7 +26,7 @@ LP_TOLERANCE = 1e-6  # hosts or instances: numerical error of a linear program
 
 
 def min_hosts(state: SearchState, everybody: Counter[int], least: int, clock: SearchClock) -> int:
-    """The fewest hosts that hold everybody, by the demand class that needs most; `least` is a bound known already.
+    """The fewest hosts that hold all instances, by the demand class that needs most; `least` is a bound known already.
 
     Each demand class is split into levels of load; each member counts as the lightest of its level. A pattern is a
     multiset of levels that keeps its limits on some class of hosts. Covering all members with the fewest patterns is a

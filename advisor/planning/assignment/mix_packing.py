@@ -1,10 +1,11 @@
 """How many of a mix fit beside who is there: what each host holds, approximated from both sides, and a program over it.
 
 What a host holds of K kinds is a set of vectors of counts. With a vector it is taken to hold every smaller one, because
-removing an instance takes nobody below a limit. So the set lies between the vectors that were predicted to be held, and
-a polyblock that every vector that is not held cuts smaller (Tuy, Monotonic optimization, SIAM J. Optim. 11, 2000). The
-best choice of one vector for each host is an integer program: over the polyblocks it gives a bound, over what is held a
-plan. Only the corners that the bound rests on are examined, so that each step helps, and the time may end at any step.
+removing an instance takes no instance below a limit. So the set lies between the vectors that were predicted to be
+held, and a polyblock that every vector that is not held cuts smaller (Tuy, Monotonic optimization, SIAM J. Optim. 11,
+2000). The best choice of one vector for each host is an integer program: over the polyblocks it gives a bound, over
+what is held a plan. Only the corners that the bound rests on are examined, so that each step helps, and the time may
+end at any step.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ class _MixPacker:
             broken = [host for host, here in enumerate(movers) if not self.state.feasible(host, here)]
             if not broken:
                 return movers, fit
-            for host in broken:  # only where a model says that somebody is worse off because another one goes
+            for host in broken:  # only where a model says that an instance is worse off because another one goes
                 counts[host] = [0] * len(self.kinds)
 
 

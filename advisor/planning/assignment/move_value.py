@@ -17,7 +17,7 @@ from advisor.scheduling.scoring import harm
 from models.arrays import Floats, Ints
 
 KindMove = tuple[int, int, int]  # kind, source host, target host
-NOTICEABLE_CHANGE = 0.01  # of a loss: whoever changes by less is not the worst-off whom a move is about
+NOTICEABLE_CHANGE = 0.01  # of a loss: an instance that changes by less is not the most affected of a move
 EXPECTED, BETTER, WORSE = range(3)  # of `Losses`
 
 _Outcome = tuple[int, Losses, bool]  # host, losses, whether it is below a limit
@@ -85,8 +85,8 @@ def gain_between(before: Sequence[Pattern], after: Sequence[Pattern]) -> Band:
     limit; the surer of both is taken.
 
     What is not known of a host and its instances is the same before and after, so the uncertainty is not that of two
-    independent states. For one host after another, everybody who is there before or after is taken at the same edge of
-    its interval in both states. What is not known of different hosts is taken as independent.
+    independent states. For one host after another, every instance that is there before or after is taken at the same
+    edge of its interval in both states. What is not known of different hosts is taken as independent.
     """
     pairs = list(_pairs(before, after))
     was = np.array([pair[0][1] for pair in pairs]).reshape(-1, 3)

@@ -46,7 +46,7 @@ def target_hosts(state: SearchState, kind: int) -> list[int]:
 
 
 def relieve(state: SearchState, source: int, max_moves: int | None) -> None:
-    """Move instances off a host until nobody there is below a limit, nobody can leave or `most` moves were made.
+    """Move instances off a host until no instance there is below a limit, none can leave or `most` moves were made.
 
     The instance whose leaving helps most goes first, to the host where it does least harm and breaks no limit.
     """

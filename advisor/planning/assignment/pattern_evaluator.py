@@ -1,4 +1,4 @@
-"""Evaluates patterns with the full model: predicts everybody on a host of a class, each combination once."""
+"""Evaluates patterns with the full model: predicts every instance on a host of a class, each combination once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models.data.scene import SCENE_FIELDS, SLOT_FIELDS, SceneBatch, build_batch
 from models.prediction import Predictor
 from profiler.observed import CpuKey
 
-PatternKey = tuple[int, Kinds]  # host class, and everybody there
+PatternKey = tuple[int, Kinds]  # host class, and every instance there
 Losses = tuple[float, float, float]  # as expected, and at the better and the worse edge of the interval
 
 AT_ONCE = 4096  # scenes in one prediction: larger batches take memory and save no time
@@ -25,12 +25,12 @@ RATIO_TOLERANCE = 1e-9  # ratios that differ by less are equal
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A host of a class with everybody on it: expected T/B of each of the sorted `kinds`.
+    """A host of a class with every instance on it: expected T/B of each of the sorted `kinds`.
 
     `below` lists those under their limit, with their T/B. Losses are fractions of the speed alone, negative for gains,
     and risk-averse by the ranking's CAUTION half widths: `max_loss` is the greatest loss, `total_loss` the sum, and
     `harm` the greatest plus a part of the others. `losses` are those of each without caution: as expected, and if
-    everybody were at the better and at the worse edge of its interval.
+    every instance were at the better and at the worse edge of its interval.
     """
 
     kinds: Kinds
