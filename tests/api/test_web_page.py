@@ -75,7 +75,7 @@ def test_an_instance_that_is_well_where_it_is_stays_there(
 
     _, page = _page(advisor, settings, place, f"/?instance={name}")
     assert f"Leave {name} on {here} as it is" in page.text
-    assert f"On {here} it keeps 93 %" in page.text
+    assert f"On {here} it runs at 93 %" in page.text
     assert page.text.count("it is here now") == 3  # in the table, on its card, and on that of how it is now
 
 
@@ -95,7 +95,7 @@ def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
     assert "Move mystery from h4 to h1 : 71 % → 95 %" in page.text
     assert "Where it is now" in page.text
     bands = [one["aria-label"] or "" for one in page.all("svg")]
-    assert [one for one in bands if one.endswith("before 0.97, limit 0.95")], "its neighbour there has a limit, too"
+    assert [one for one in bands if one.endswith("before 97 %, limit 95 %")], "its neighbour there has a limit, too"
 
 
 @pytest.mark.parametrize("name", ["h14", "h25"])  # tied with the first but not shown; too far down to be named as tied

@@ -114,7 +114,7 @@ def test_a_question_is_asked_the_answer_read_and_its_commands_copied(context: Br
     expect(page.get_by_role("heading", name="Put shop-8 on")).to_be_visible()
     fields.click()
     expect(form.get_by_label("Must keep at least")).to_have_value("0.9")  # the form keeps what was typed
-    expect(page.get_by_role("article").first.get_by_role("row", name="shop-8 new VM")).to_be_visible()
+    expect(page.get_by_role("article").first.get_by_role("row", name="shop-8 this instance")).to_be_visible()
     commands = page.locator("article details", has=page.locator("summary", has_text="Commands")).first
     commands.locator("summary").click()
     button = commands.get_by_role("button", name="Copy").first
@@ -175,9 +175,9 @@ def test_one_line_asks_about_a_new_instance_and_a_host_of_the_answer_is_opened(p
     expect(page.get_by_role("heading", name="Put new-instance on")).to_be_visible()
     expect(page.get_by_role("table", name="The ranked hosts at a glance")).to_be_visible()
     second = page.get_by_role("article").nth(1)
-    expect(second.get_by_role("row", name="new-instance new VM")).to_be_hidden()
+    expect(second.get_by_role("row", name="new-instance this instance")).to_be_hidden()
     second.locator("summary").first.click()
-    expect(second.get_by_role("row", name="new-instance new VM")).to_be_visible()
+    expect(second.get_by_role("row", name="new-instance this instance")).to_be_visible()
 
 
 def test_the_line_is_completed_by_keyboard_and_by_mouse(page: Page) -> None:
