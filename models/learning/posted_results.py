@@ -71,8 +71,8 @@ MEASURED = Spreads(pair=0.20, victim=0.34, neighbour=0.22, noise=0.11, reach=0.1
 class PostedRow:
     """One result: whose, beside which others, where (`places_of`), what the model expected there and what was measured
     (T/B both), which user sent it, and how far what was measured may be `apart` from what the instance itself would
-    reach (standard deviation, log scale). `beside` has the weight of each neighbour by its number and by whether it shares
-    CPUs; `length` is that of the vector of all neighbours' weights, known or not."""
+    reach (standard deviation, log scale). `beside` has the weight of each neighbour by its number and by whether it
+    shares CPUs; `length` is that of the vector of all neighbours' weights, known or not."""
 
     victim: int
     beside: Mapping[tuple[int, bool], float]
