@@ -66,7 +66,7 @@ from advisor.domain.cloud import (
 )
 from advisor.domain.contradictions import Contradiction, ContradictionCause
 from advisor.domain.cpu_maps import CpuMap, cpu_map
-from advisor.domain.cpu_words import latency_in_words, short_of_cpu, time_part
+from advisor.domain.cpu_words import latency_in_words, short_of_cpu, speed, time_part
 from advisor.domain.declared import Declared, DeclaredField, field_at, fields_of
 from advisor.domain.dedicated import dedicated_vcpus
 from advisor.domain.duration_words import duration_in_words

@@ -170,8 +170,8 @@ class PlanRequest:
     keep_ratio: Annotated[
         float,
         Declared(
-            "T/B that an instance without a limit of its own must keep; 1 = as alone",
-            low=0.01, high=1.0, kinds=_LIMITED, label="Ratio that every instance keeps", section="Limits",
+            "lowest accepted relative throughput of an instance without a limit of its own; 1 = as alone",
+            low=0.01, high=1.0, kinds=_LIMITED, label="Lowest relative throughput", section="Limits",
         ),
     ] = 0.8
     max_moves: Annotated[
@@ -185,8 +185,8 @@ class PlanRequest:
     move_gain: Annotated[
         float,
         Declared(
-            "what a move must gain at least, beside what is uncertain: part of its speed and time that the worst-off "
-            "instance keeps more, and 0.3 of what all others keep more",
+            "by how much a move must reduce the loss at least, beyond the uncertainty: in speed and time for the most "
+            "affected instance, and 0.3 of that of all others",
             low=0.0, high=1.0, kinds=("rebalance",), label="A move must gain", section="Limits",
         ),
     ] = 0.02

@@ -18,7 +18,7 @@ AskedObjective = Annotated[
     Declared(
         "what is best",
         words=(
-            ("worst", "the best for the worst-off instance"),
+            ("worst", "the best for the most affected instance"),
             ("total", "the best combined score"),
             ("pack", "the fewest hosts"),
         ),

@@ -11,7 +11,7 @@ from advisor.reports import plan_tables, plan_view
 from advisor.reports.parts import Column, Picture, Section, Table
 from profiler.look import AFTER, BEFORE
 
-LEAST_SPREAD = 0.05  # T/B between the worst-off and the best-off, for a picture of how it is distributed
+LEAST_SPREAD = 0.05  # T/B between the most and the least affected, for a picture of how it is distributed
 MOST_CLASSES = 16  # in the picture of sizes; the table has all
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
 
@@ -79,7 +79,7 @@ def _growth(plan: Plan) -> str:
 
 def variants(plan: Plan) -> Section:
     """Clouds side by side."""
-    drawn = [Picture("Worst-off and mean T/B", pictures.variants(plan.variants, plan.id))] if plan.variants else []
+    drawn = [Picture("Lowest and mean T/B", pictures.variants(plan.variants, plan.id))] if plan.variants else []
     return Section("variants", "Side by side", pictures=drawn, tables=[plan_tables.variants(plan)])
 
 
@@ -87,7 +87,7 @@ def sizing(plan: Plan) -> Section:
     """What new sizes save and risk."""
     caption = "vCPUs of those that get another size, by class"
     drawn = [Picture(caption, pictures.sizes(plan.sizing[:MOST_CLASSES], plan.id))] if plan.sizing else []
-    note = "Short of CPU is the part of the time in which an instance wants more vCPUs than it then has."
+    note = "Contended is the part of the time in which the demand exceeds the vCPUs that an instance then has."
     return Section(
         "sizing", "Savings beside risk", note if plan.sizing else "", pictures=drawn, tables=[plan_tables.sizing(plan)]
     )

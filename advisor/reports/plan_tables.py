@@ -11,7 +11,7 @@ LEAST_MONTHS = 3  # of a run-way, for a picture of it
 _SUMS = (
     Column("hosts", "Hosts", "count"), Column("hosts_used", "In use", "count"),
     Column("instances", "Instances", "count"), Column("below", "Below their limit", "count"),
-    Column("worst", "Worst-off", "ratio"), Column("mean", "Mean", "ratio"),
+    Column("worst", "Lowest T/B", "ratio"), Column("mean", "Mean", "ratio"),
     Column("total", "Sum of T/B", "number", shown=False), Column("watts", "W", "number"),
     Column("price", "Price a month", "number"),
 )  # fmt: skip
@@ -90,8 +90,8 @@ def sizing(plan: Plan) -> Table:
         Column("class", "Class", "name"), Column("instances", "Instances", "count"),
         Column("vcpus", "now", "count", "vCPUs"), Column("vcpus_then", "then", "count", "vCPUs"),
         Column("saved", "saved", "count", "vCPUs"), Column("busiest", "Busiest at its p95", "ratio"),
-        Column("short_mean", "mean", "time_share", "Short of CPU"),
-        Column("short", "most", "time_share", "Short of CPU"),
+        Column("short_mean", "mean", "time_share", "Contended"),
+        Column("short", "most", "time_share", "Contended"),
         Column("riskiest", "Most at risk", "name"),
     )  # fmt: skip
     return Table("sizing", "What new sizes save and risk, by class", columns, rows)

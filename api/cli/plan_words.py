@@ -207,7 +207,7 @@ def show_sizing(sizing: Sequence[ClassSizing]) -> None:
         for row in sizing
     ]
     header = (
-        "class", "instances", "vCPUs", "then", "saved", "busiest (p95)", "short of CPU (mean)", "(most)",
+        "class", "instances", "vCPUs", "then", "saved", "busiest (p95)", "contended (mean)", "(most)",
         "most at risk",
     )  # fmt: skip
     print_table(header, rows, right=range(1, 8))

@@ -1,4 +1,4 @@
-// Description: sha256 24993feb5ad36f4b6c4b8edfce355469cfe851d4b757a543191c2aac776a85c6
+// Description: sha256 fe7172072f5f305e768215a55b0a6857825b3775ce5a8a24cfb367705b38c7c1
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -41,7 +41,7 @@ type BatchBody struct {
 	// Limit most hosts in the answer
 	Limit *int64 `json:"limit,omitempty" tfsdk:"limit"`
 
-	// Objective what is best; worst: the best for the worst-off instance; total: the best combined score; pack: the fewest hosts
+	// Objective what is best; worst: the best for the most affected instance; total: the best combined score; pack: the fewest hosts
 	Objective *string `json:"objective,omitempty" tfsdk:"objective"`
 
 	// Order given: each counts in for the next, as they stand; joint: other orders and plans are tried, and the answers that harm least together are kept
