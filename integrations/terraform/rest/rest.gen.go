@@ -1,4 +1,4 @@
-// Description: sha256 fe7172072f5f305e768215a55b0a6857825b3775ce5a8a24cfb367705b38c7c1
+// Description: sha256 2e583d5e4636a27b46ebc690730343c1e2c34f080c5add45c3729968b47a35d9
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -108,7 +108,7 @@ type NewInstance struct {
 	// Id its id; one that the inventory has brings its size, settings, labels, demand and place, which the fields of the question replace
 	Id string `json:"id" tfsdk:"id"`
 
-	// Labels free texts; anti_affinity names a group of which no two share a host; some name domains or taps
+	// Labels free texts; some are rules (anti_affinity, affinity, require.NAME, never_move), some name domains
 	Labels map[string]string `json:"labels,omitempty" tfsdk:"labels"`
 
 	// Like an instance of the inventory that it is like: its demand, workload and sensitivity are taken, and its size where none is given
