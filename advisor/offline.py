@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from advisor.experiments.probe_planning import duration_s, probe_plan_as_json
     from advisor.experiments.probe_planning import sentence as probe_sentence
     from advisor.inventories.imagined import load_what_if
+    from advisor.inventories.static_writer import text_of as snapshot_text
+    from advisor.inventories.static_writer import write_text as write_snapshot
     from advisor.progress import Progress
     from advisor.replay.commands import replay_trace
     from advisor.reports import write_profile_picture, write_replay_report, write_worth_report
@@ -62,6 +64,7 @@ __all__ = [
     "profile_samples",
     "profile_series",
     "replay_trace",
+    "snapshot_text",
     "train",
     "where",
     "write_campaign",
@@ -70,6 +73,7 @@ __all__ = [
     "write_planned_report",
     "write_profile_picture",
     "write_replay_report",
+    "write_snapshot",
     "write_worth_report",
 ]
 
@@ -81,6 +85,8 @@ _LATER = {
     "load_what_if": ("advisor.inventories.imagined", "load_what_if"),
     "probe_plan_as_json": ("advisor.experiments.probe_planning", "probe_plan_as_json"),
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
+    "snapshot_text": ("advisor.inventories.static_writer", "text_of"),
+    "write_snapshot": ("advisor.inventories.static_writer", "write_text"),
     "replay_trace": ("advisor.replay.commands", "replay_trace"),
     "write_campaign": ("advisor.experiments.campaign", "write_campaign"),
     "write_profile_picture": ("advisor.reports", "write_profile_picture"),

@@ -6,11 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, WorkloadProfile
+from advisor.errors import InvalidInput
+from advisor.files import write_whole
 from profiler.demand import Demand
 from profiler.observed import NEVER_MOVE_LABEL, REQUIRE_LABEL, format_cpus
 
@@ -20,6 +23,18 @@ DIGITS = 6  # of numbers that were estimated
 TECHNICAL = frozenset({"source", "render", "cgroup_version", "assumed", "anti_affinity_most", NEVER_MOVE_LABEL})
 NAMED_WITHIN = ("aggregate.", "metadata.", "node.", "taint.", "tag.", "resource.")  # before a name in a label's name
 _COUNTED = re.compile(r"(.*?)([-_.]?\d*)\Z", re.DOTALL)
+
+
+def text_of(inventory: Inventory, *, rename: bool) -> str:
+    """What `cotenant snapshot` writes; InvalidInput where there is no host and no instance."""
+    if not inventory.hosts and not inventory.instances:
+        raise InvalidInput("there is no host and no VM to write; cotenant sync brings a cloud in")
+    return written(renamed(inventory) if rename else inventory)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write what `text_of` made, whole or not at all; errors as of `write_whole`."""
+    write_whole(path, text.encode(), "snapshot")
 
 
 def written(inventory: Inventory) -> str:

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
+from advisor import offline
 from advisor.errors import InvalidInput
-from advisor.files import write_whole
-from advisor.inventories.static_writer import renamed, written
 from advisor.service import Advisor
 from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
@@ -19,7 +18,12 @@ from api.schemas.commands import SnapshotOut
 
 
 def snapshot(
-    out: Annotated[Path, typer.Argument(metavar="OUT.yaml", help="File to write; an existing one is replaced. - is the standard output.")],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT.yaml", help="File to write, - for the standard output; an existing one is replaced."
+        ),
+    ],
     rename: Annotated[
         bool,
         typer.Option(
@@ -46,13 +50,11 @@ def snapshot(
     else:
         with Advisor(settings(database=database)) as advisor:
             cloud = advisor.inventory.whole()
-    if not cloud.hosts and not cloud.instances:
-        raise InvalidInput("there is no host and no VM to write; cotenant sync brings a cloud in")
-    text = written(renamed(cloud) if rename else cloud)
+    text = offline.snapshot_text(cloud, rename=rename)
     if to_output:
         typer.echo(text, nl=False)
         return
-    write_whole(out, text.encode(), "the cloud")
+    offline.write_snapshot(out, text)
     counts = {"hosts": len(cloud.hosts), "instances": len(cloud.instances), "workloads": len(cloud.workloads)}
     if as_json:
         print_json(SnapshotOut(file=str(out), renamed=rename, **counts))

@@ -173,7 +173,8 @@ INSTANCE: Mapping[str, Row] = {
     "labels": (
         "mapping of texts",
         "as of a host",
-        "free; some are [rules](planning.md#rules-that-stay-with-an-instance): `anti_affinity`, `affinity`, `require.NAME`, `never_move`; some name taps or interfaces",
+        "free; some are [rules](planning.md#rules-that-stay-with-an-instance): `anti_affinity`, `affinity`, "
+        "`require.NAME`, `never_move`; some name taps or interfaces",
     ),
     "demand": (
         "mapping",

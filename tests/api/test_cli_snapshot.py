@@ -50,9 +50,8 @@ def test_with_made_up_names_no_host_or_vm_of_the_cloud_is_named() -> None:
     Path("renamed.yaml").write_text(shown, encoding="utf-8")
     other = load_inventory(Path("renamed.yaml"))
     assert len(other.instances) == len(cloud.instances)
-    assert not {one.id for one in (*cloud.hosts, *cloud.instances)} & {
-        one.id for one in (*other.hosts, *other.instances)
-    }
+    assert not {one.id for one in cloud.hosts} & {one.id for one in other.hosts}
+    assert not {one.id for one in cloud.instances} & {one.id for one in other.instances}
 
 
 def test_an_empty_cloud_and_a_place_that_cannot_be_written_are_refused() -> None:

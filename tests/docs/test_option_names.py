@@ -60,7 +60,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
             "slowing",
             "obtained",
             "snapshot",
-        },  # fmt: skip
+        },
     ),
 }
 

@@ -212,7 +212,8 @@ def _movers(snapshot: ClusterSnapshot, goal: Goal) -> tuple[Instance, ...]:
                 goal.movable is not None and instance.id not in goal.movable
             ):
                 continue
-            if instance.never_moves or companions[instance.affinity_group] > 1:
+            group = instance.affinity_group
+            if instance.never_moves or (group is not None and companions[group] > 1):
                 continue
             if goal.aim == "evacuate":
                 if instance.host in goal.emptied:

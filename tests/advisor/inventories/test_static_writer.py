@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from advisor.inventories.static import load_inventory
 from advisor.inventories.static_writer import renamed, written
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from profiler.observed import NetworkSettings
 from tests.examples import examples
 
@@ -30,7 +31,7 @@ LABELS = st.dictionaries(
 NUMBERS = st.floats(0.001, 1000).map(lambda value: float(f"{value:.6g}"))
 
 
-def demands(vcpus: int) -> st.SearchStrategy[dict[str, Demand]]:
+def demands(vcpus: int) -> st.SearchStrategy[Mapping[Resource, Demand]]:
     cpu = st.builds(
         Demand, mean=st.floats(0.0, vcpus).map(lambda value: float(f"{value:.3g}")), spread=NUMBERS,
         window_s=NUMBERS, hours=st.sampled_from([(), (1.0,) * 24]), windows=NUMBERS, doubt=NUMBERS,
@@ -106,7 +107,9 @@ def test_made_up_names_change_no_prediction_and_leave_no_name_behind(tmp_path: P
     other = read(tmp_path, text)
     before, after = answers(cloud), answers(other)
     assert np.allclose(np.sort(before, axis=1), np.sort(after, axis=1), equal_nan=True)
-    names = {one.id for one in (*cloud.hosts, *cloud.instances)} | {one.name for one in cloud.workloads}
+    names = (
+        {one.id for one in cloud.hosts} | {one.id for one in cloud.instances} | {one.name for one in cloud.workloads}
+    )
     found = set(re.findall(r"[\w.:-]+", text))
     assert not names & found - {"cpu", "disk", "memory"}  # which are words of the format, too
 

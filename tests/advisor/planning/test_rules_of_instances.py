@@ -41,7 +41,7 @@ def test_a_question_that_asks_for_another_label_than_its_instance_requires_finds
 
 
 def test_a_member_of_an_affinity_group_goes_where_the_others_are() -> None:
-    together = {"labels": {"affinity": "g"}}
+    together: Mapping[str, Any] = {"labels": {"affinity": "g"}}
     there = cloud(ZONED, [vm("r", on="a2", **together)])
     assert kept(there, vm(**together)) == ["a2"]
     assert kept(cloud(ZONED), vm(**together)) == ["a1", "a2", "b1"]
