@@ -19,9 +19,7 @@ PAGES = sorted(
 # Pages that still wait to be rewritten.
 WAITING: frozenset[str] = frozenset(
     {
-        "README.md",
         "docs/reference/rest.md",
-        "docs/tour.md",
     }
 )
 
