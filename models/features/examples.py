@@ -18,6 +18,7 @@ from models.data.topology import cpu_overlap
 from models.features.base_ratio import base_ratio
 from models.features.feature_matrix import PLATFORM, build_matrix
 from models.features.feature_selection import select_metrics
+from models.features.machines import STATED
 from profiler.metrics import ADDITIONAL, EIGHT, split_key
 from profiler.observed import Colocation, Host, Instance, Outcome
 
@@ -51,6 +52,7 @@ class Examples:
     beside it. `pair` (R,) has the sorted workloads of the run. Folds group rows by `pair`, `platform`, `setting` and
     `run` (R,). `size` (R,) is the number of instances in the run. `key` (R,) identifies a row across trainings. Of
     windows, whose `pair` is their host, `ends_s` (R,) is when they ended and `importance` (R,) how much they count.
+    `stated` (R, 5) is what is stated of each row's host (models.features.machines), nan = unknown.
     """
 
     x: Floats = field(metadata=over("row"))
@@ -69,6 +71,7 @@ class Examples:
     ends_s: Floats = field(default_factory=lambda: np.zeros(0), metadata=over("row"))
     importance: Floats = field(default_factory=lambda: np.zeros(0), metadata=over("row"))
     campaign: tuple[str, ...] = field(default=(), metadata=over("row"))
+    stated: Floats = field(default_factory=lambda: np.zeros((0, len(STATED))), metadata=over("row"))
 
     def __len__(self) -> int:
         return len(self.ratio)
@@ -200,6 +203,7 @@ def _one(dataset: Dataset, further: Sequence[str], target: str) -> Examples | No
         ends_s=np.array([used[at][0].ends_s for at in scene]),
         importance=np.array([used[at][0].importance for at in scene]),
         campaign=(dataset.name,) * len(scene),
+        stated=batch.host_numbers[scene][:, : len(STATED)],
     )
 
 

@@ -16,6 +16,7 @@ from models.arrays import Floats, Ints
 from models.data.scene import CPU_DEMAND, SceneBatch
 from models.data.topology import allowed_cpus, cpu_overlap
 from models.features.sensitivity_curves import curve_columns, families
+from models.physics.contention import variation
 from models.physics.demands import burst_ms, driver_apart, first_known, link, profile_column
 from models.physics.prior import RESOURCES, PriorResult, solve
 
@@ -23,12 +24,22 @@ SLICE_S = 0.003  # that a scheduler gives at a time: 3 ms by EEVDF's and CFS's d
 PAGE_S = 5e-6  # of CPU time that a page of the I/O channel costs; a unit for rates, no more
 PLATFORM = "platform."  # before what probes found on a host among the metrics
 LEAST = 1e-3  # shares and rates below it are all alike
+LITTLE = 0.05  # CPUs that neighbours ask for together, about which it does not matter whether they are known
 # Of the neighbours, what presses: its growth never helps on the ratio itself, at the same analytic result.
 _PRESSING = frozenset({"cpu", "disk", "net", "memory", "pages", "switches", "events", "cache"})
 # What holds an instance back, and how it is isolated. Where training had one value of such a column, another one is
 # another kind of question; that of a count or a demand is not.
 KINDS = frozenset(
-    {"cap", "weight", "beside cap", "choice", "driver apart", *(f"analytic {name}" for name in RESOURCES)}
+    {
+        "cap",
+        "weight",
+        "beside cap",
+        "choice",
+        "driver apart",
+        "own net",
+        "own rate",
+        *(f"analytic {name}" for name in RESOURCES),
+    }
 )
 
 
@@ -38,7 +49,8 @@ class FeatureMatrix:
 
     `x` (R, F) holds the features `names` (F,), nan = unknown. `scene` and `slot` (R,) say which instance a row
     describes. `monotone` (F,) is the sign of the constraint on the ratio: -1 for features that never help, 1 for those
-    that never hurt, else 0. `log_prior` (R,) is the log of the analytic T/B.
+    that never hurt, else 0. `log_prior` (R,) is the log of the analytic T/B. `known` (R,), 0-1, is how well the demands
+    for CPUs are known of a row's instance and of those beside it.
     """
 
     x: Floats
@@ -48,6 +60,7 @@ class FeatureMatrix:
     slot: Ints
     log_prior: Floats
     prior: PriorResult
+    known: Floats
 
     def prior_of(self, target: str) -> Floats:
         """The analytic throughput, latency, jitter or share of each row; (R,)."""
@@ -81,6 +94,7 @@ def build_matrix(scenes: SceneBatch, further: Sequence[str] = (), prior: PriorRe
         slot=slot,
         log_prior=np.log(prior.throughput)[scene, slot],
         prior=prior,
+        known=_known(scenes, prior, beside)[scene, slot],
     )
 
 
@@ -110,6 +124,17 @@ def _analytic(prior: PriorResult) -> dict[str, Floats]:
     }
 
 
+def _known(scenes: SceneBatch, prior: PriorResult, beside: Floats) -> Floats:
+    """How well demands for CPUs are known, 0-1: the part of the mean square that is not doubt, of each instance times
+    that of those beside it, who count by what they ask for; (S, N). A measured one has no doubt, or little; one of
+    which only the size is known has mostly doubt. So what was learned of known demands says little of it."""
+    asked = prior.demands.cpu
+    doubt = variation(scenes, asked)[2]
+    sure = (asked**2 + LEAST**2) / (asked**2 + doubt**2 + LEAST**2)
+    pressing = beside @ asked[:, :, None], beside @ (asked * sure)[:, :, None]
+    return np.asarray(sure * (pressing[1][:, :, 0] + LITTLE) / (pressing[0][:, :, 0] + LITTLE))
+
+
 def _demands(scenes: SceneBatch, prior: PriorResult, beside: Floats, others: Floats) -> dict[str, Floats]:
     """What an instance and those beside it ask for, relative to the capacity; (S, N) each."""
     want, here = prior.demands, scenes.present
@@ -117,7 +142,8 @@ def _demands(scenes: SceneBatch, prior: PriorResult, beside: Floats, others: Flo
     size = np.maximum(np.minimum(scenes.vcpus, own_cpus), 1)
     load = np.minimum(scenes.load, 1.0)
     line = link(scenes)[:, None]
-    net = np.where(np.isfinite(line), want.net / line, np.nan)
+    net = want.net / line  # 0 where no line is known, as in the analytic model
+    rate = np.minimum(want.net / np.maximum(scenes.net_ceil, LEAST), 2.0)  # of its own limit, 0 where it has none
 
     def metric(key: str) -> Floats:
         return profile_column(scenes, key) * load
@@ -150,6 +176,7 @@ def _demands(scenes: SceneBatch, prior: PriorResult, beside: Floats, others: Flo
         columns[f"host {name}"] = there
     many = beside @ np.ones(scenes.slots)
     columns |= {
+        "own rate": rate,
         "beside cpu": cpu_beside / own_cpus,
         "host cpu": cpu_there / scenes.pcpus[:, None],
         "most cpu": np.minimum((beside * want.cpu[:, None, :]).max(axis=2, initial=0.0), 1.0),

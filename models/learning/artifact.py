@@ -26,7 +26,7 @@ from profiler.observed import check_id
 from profiler.whole_files import replace_whole
 
 MOST_JSON = 64 * MEGABYTE  # of one file: a large model has 2 MB
-SCHEMA = 7
+SCHEMA = 8
 CARD, SUMS = "card.json", "SHA256SUMS"
 
 

@@ -23,10 +23,11 @@ from models.features.folds import (
     pair_folds,
     workload_folds,
 )
+from models.features.machines import STATED, machines_of
 from models.features.repeats import GroupedExamples, group_repeats
 from models.features.window_weights import contended
 from models.learning.held_out import HeldOutPredictions
-from models.learning.memory import Memory, Recalled, fit_memory
+from models.learning.memory import Memory, Recalled, Stated, fit_memory
 from models.learning.ranges import (
     ENOUGH_WORKLOADS,
     FEW,
@@ -116,13 +117,15 @@ class FittedTarget:
         return self.estimate(examples.x, examples.base, (own, own), recalled, here, examples.size)
 
     def estimate(
-        self, x: Floats, base: Floats, own: tuple[Floats, Floats], recalled: Recalled, here: Bools, size: Ints
-    ) -> TargetEstimate:
+        self, x: Floats, base: Floats, own: tuple[Floats, Floats], recalled: Recalled, here: Bools, size: Ints,
+        known: Floats | float = 1.0,
+    ) -> TargetEstimate:  # fmt: skip
         """Turn features (R, F), the analytic ratio and what is remembered (R,) into ratios with ranges.
 
         `own` are the half widths of the analytic model's range on the log scale, down and up, without doubt about
-        demand; `here` whether training saw the host; `size` the number of instances of each row's scene. An instance
-        without neighbours is not corrected: its ratio is 1 by definition.
+        demand; `here` whether training saw the host; `size` the number of instances of each row's scene; `known` (R,)
+        how well its demands are known, 0-1. An instance without neighbours is not corrected: its ratio is 1 by
+        definition.
         """
         alone = size <= 1
         if self.learner is None or self.support is None:
@@ -132,7 +135,7 @@ class FittedTarget:
             full = with_base(x, base)
             learned, deviation = self.learner.predict(full)
             likeness = self.support.of(full)
-            similar, machines, near = likeness.similar, likeness.machines, likeness.value
+            similar, machines, near = likeness.similar, likeness.machines, likeness.value * known
             nearness = near * agreement(learned, deviation)
         believed = np.where(here, 1.0, self.trust) * nearness
         correction = np.clip(believed * learned + near * recalled.effect, self.least, self.most)
@@ -205,7 +208,8 @@ def _fit_fold(task: _FoldTask) -> tuple[Floats, Floats, Floats]:
     learner = fit_learner(task.fit)
     support = fit_support(task.fit.x, learner.importance, task.machine, REACHES[0], task.kinds)
     away = squares(task.test, support.centres, support.scale, support.weight)
-    near = [support.of_squares(away, reach).value for reach in REACHES]
+    known = support.known_of(task.test)
+    near = [support.of_squares(away, reach, known).value for reach in REACHES]
     return (*learner.predict(task.test), np.stack(near, axis=1))
 
 
@@ -222,7 +226,7 @@ def fit_target(
     if len(rows.examples) < LEAST_ROWS:
         return _nothing_learned(examples, target)
     task = _task(rows, seed)
-    machine = rows.examples.platform
+    machine = machines_of(rows.examples.platform, rows.examples.stated)
     judged = _left_out(
         rows, task, machine, target, seed, run or Here(), lambda done: say(f"{target}: left out", 0.8 * done)
     )
@@ -342,7 +346,9 @@ def _believed(rows: GroupedExamples, judged: Sequence[JudgedPart], target: str) 
         change = np.bincount(group, off) / np.maximum(np.bincount(group), 1)
         return float((weight * np.where(change > 0, WORSE * change, change)).sum())
 
-    trusts = (1.0, *TRUSTS) if target == "share" else TRUSTS  # hosts of one cloud are more alike than campaigns
+    # Hosts of one cloud are more alike than campaigns, and enough of them that were left out show it.
+    of_one_cloud = target == "share" or (len(set(rows.examples.campaign)) < 2 and len(set(labels)) >= FEW_UNITS)
+    trusts = (1.0, *TRUSTS) if of_one_cloud else TRUSTS
     return min(((trust, reach) for reach in REACHES for trust in trusts[::-1]), key=loss)
 
 
@@ -363,7 +369,7 @@ def _remember(
         return Memory(), nothing
     left = np.full(len(rows.residual), np.nan)
     left[of_pairs.row] = clipped(rows.residual)[of_pairs.row] - of_pairs.correction(trust, reach)
-    platforms = examples.platform
+    platforms = _platforms(examples)
     memory, said = fit_memory(
         examples.victim, examples.neighbours, left, rows.spread, rows.count, of_pairs.folds, examples.base,
         platforms, UNTRIED,
@@ -397,6 +403,16 @@ def _remember(
         memory = replace(memory, elsewhere=best)
         found["unseen_campaign"] = best * whole
     return memory, found
+
+
+def _platforms(examples: Examples) -> dict[str, Stated]:
+    """What is stated of each platform."""
+    stated = examples.stated if len(examples.stated) else np.full((len(examples), len(STATED)), np.nan)
+    first = {name: row for row, name in reversed([*enumerate(examples.platform)])}
+    return {
+        name: tuple(None if np.isnan(one) else one for one in stated[row].tolist())
+        for name, row in sorted(first.items())
+    }
 
 
 def _names(examples: Examples, rows: Ints) -> tuple[list[str], list[Any]]:
@@ -482,7 +498,6 @@ def _tier(
     fitted: FittedTarget, examples: Examples, rows: GroupedExamples, one: JudgedPart, remembered: Floats, row: Ints,
     at: Ints, reach: float,
 ) -> TierErrors:  # fmt: skip
-    del rows
     answer = _answered(fitted, examples, one, remembered, row, at, reach)
     own = own_width(fitted.target, examples.base[row])
     labels = elsewhere_of(examples)
@@ -494,16 +509,20 @@ def _tier(
     if fitted.target == "share" and short.sum() >= FEW:  # ranges of calm rows always hold, and would make up for others
         counted = short
     error = np.log(np.clip(examples.ratio[row], LOWEST[fitted.target], None)) - np.log(answer.expected)
+    count = rows.count[rows.group[row]]
+    own_error = np.log(examples.ratio[row] / examples.base[row]) - rows.residual[rows.group[row]]
+    scatter = np.where(count > 1, own_error * np.sqrt(count / np.maximum(count - 1, 1)), np.nan)
     return TierErrors(
-        error[counted], answer.hints[counted], answer.familiar[counted], answer.nearness[counted],
+        error[counted], scatter[counted], answer.hints[counted], answer.familiar[counted], answer.nearness[counted],
         (own[counted], own[counted]), weight[counted],
     )  # fmt: skip
 
 
 def _both(one: TierErrors, other: TierErrors) -> TierErrors:
     return TierErrors(
-        np.concatenate([one.error, other.error]), np.concatenate([one.hints, other.hints]),
-        np.concatenate([one.familiar, other.familiar]), np.concatenate([one.nearness, other.nearness]),
+        np.concatenate([one.error, other.error]), np.concatenate([one.scatter, other.scatter]),
+        np.concatenate([one.hints, other.hints]), np.concatenate([one.familiar, other.familiar]),
+        np.concatenate([one.nearness, other.nearness]),
         (np.concatenate([one.own[0], other.own[0]]), np.concatenate([one.own[1], other.own[1]])),
         np.concatenate([one.weight, other.weight]),
     )  # fmt: skip

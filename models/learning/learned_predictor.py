@@ -136,13 +136,13 @@ class LearnedPredictor:
         recalled = Recalled(
             *(one[scene, slot] for one in (remembered.effect, remembered.familiar, remembered.measured))
         )
-        here = target.memory.on(scenes.platform)[scene]
+        here = target.memory.on(scenes)[scene]
         size = scenes.present.sum(axis=1)[scene]
         widths = _widths(own, base, scene, slot)
         # What is in doubt of the demands is in doubt whatever was learned.
         doubt = [np.minimum(one[scene, slot], width) for one, width in zip(doubts, widths, strict=True)]
         certain = widths[0] - doubt[0], widths[1] - doubt[1]
-        found = target.estimate(matrix.x, base, certain, recalled, here, size)
+        found = target.estimate(matrix.x, base, certain, recalled, here, size, matrix.known)
         return replace(
             found,
             lower=found.lower * np.exp(-doubt[0]),

@@ -13,18 +13,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch
 from models.data.topology import cpu_overlap
 from models.features.examples import Neighbour
+from models.features.machines import STATED, alike
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 PENALTIES = (2.0, 8.0, 32.0)  # in rows: with penalty 2, the mean of ten rows is shrunken to 10/12
 LEAST_SHRINK, MOST_SHRINK = 0.2, 20.0  # rows of a pair that count as much as knowing nothing of it
+Stated = tuple[float | None, ...]
 DOMAINS = ("near", "far")  # neighbours on the same CPUs, weighted by their overlap, and the rest of them
 
 
@@ -42,12 +43,13 @@ class Recalled:
 class Memory:
     """Effects on log(ratio) by names such as `victim|near|web-1k`, `neighbour|far|cpu` and `pair|near|web-1k|cpu`, and
     under the same names how many measured rows each rests on. `shrink` is how many rows of a pair count as much as
-    knowing nothing of it. On other hosts than `platforms`, as DATASET/PLATFORM, effects count `elsewhere` as much."""
+    knowing nothing of it. On other hosts than `platforms`, as DATASET/PLATFORM, each with what was stated of its
+    machine (models.features.machines.STATED, None = nothing), effects count `elsewhere` as much."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     count: Mapping[str, float] = field(default_factory=dict)
     shrink: float = 1.0
-    platforms: frozenset[str] = frozenset()
+    platforms: Mapping[str, Stated] = field(default_factory=dict)
     elsewhere: float = 0.0
 
     def of(
@@ -98,7 +100,7 @@ class Memory:
             times += tables.times[number][pair] * share
         least = np.where(others, tables.familiar[1][row][:, None, :], 1.0).min(axis=2, initial=1.0)
         measured = np.where(others, times, np.inf).min(axis=2, initial=np.inf)
-        here = self.on(scenes.platform)[:, None]
+        here = self.on(scenes)[:, None]
         return Recalled(
             np.where(scenes.present, effect, 0.0) * np.where(here, 1.0, self.elsewhere),
             np.where(scenes.present, np.minimum(tables.familiar[0][row], least), 0.0),
@@ -109,24 +111,33 @@ class Memory:
     def _tables(self) -> _Tables:
         return _Tables.of(self)
 
-    def on(self, platform: NDArray[np.str_]) -> Bools:
-        """Whether training saw a platform of this name; (S,)."""
-        return np.isin(platform, [one.partition("/")[2] for one in self.platforms])
+    def on(self, scenes: SceneBatch) -> Bools:
+        """Whether training saw a platform of this name, on a machine that nothing tells from this one; (S,)."""
+        stated, found = scenes.host_numbers[:, : len(STATED)], np.zeros(len(scenes), dtype=bool)
+        for name, numbers in self.platforms.items():
+            there = np.flatnonzero(scenes.platform == name.partition("/")[2])
+            found[there] |= alike(stated[there], np.array(numbers, dtype=float))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         return {
             "values": dict(sorted(self.values.items())), "count": dict(sorted(self.count.items())),
-            "shrink": self.shrink, "platforms": sorted(self.platforms), "elsewhere": self.elsewhere,
+            "shrink": self.shrink, "elsewhere": self.elsewhere,
+            "platforms": {name: list(stated) for name, stated in self.platforms.items()},
         }  # fmt: skip
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Memory:
         """Inverse of `to_json`; KeyError, TypeError, AttributeError or ValueError on anything else."""
         numbers = [{str(name): float(one) for name, one in value[part].items()} for part in ("values", "count")]
-        made = cls(
-            numbers[0], numbers[1], float(value["shrink"]), frozenset(value["platforms"]), float(value["elsewhere"])
-        )
+        platforms = {
+            str(name): tuple(None if one is None else float(one) for one in stated)
+            for name, stated in value["platforms"].items()
+        }
+        if any(len(stated) != len(STATED) for stated in platforms.values()):
+            raise ValueError(f"what is stated of a platform are not {len(STATED)} numbers")
+        made = cls(numbers[0], numbers[1], float(value["shrink"]), platforms, float(value["elsewhere"]))
         every = [*made.values.values(), *made.count.values(), made.shrink, made.elsewhere]
         if not np.isfinite(every).all() or not made.shrink > 0 or not 0 <= made.elsewhere <= 1:
             raise ValueError("an effect is not a finite number")
@@ -262,7 +273,7 @@ def fit_memory(
     count: Floats,
     folds: Sequence[tuple[Ints, Ints]],
     base: Floats,
-    platforms: Sequence[str],
+    platforms: Mapping[str, Stated],
     elsewhere: float,
 ) -> tuple[Memory, Floats]:
     """The memory of grouped rows, and what it would have said of each without that row's fold, 0 where that is nothing.
@@ -296,4 +307,4 @@ def fit_memory(
     for matrix, names in zip((design.main, design.pairs), design.names, strict=True):
         counted = np.asarray((matrix > 0).T @ count).ravel()
         times.update(dict(zip(names, counted.tolist(), strict=True)))
-    return Memory(values, dict(times), shrink, frozenset(platforms), elsewhere), outside[best]
+    return Memory(values, dict(times), shrink, platforms, elsewhere), outside[best]

@@ -88,9 +88,11 @@ def hints_of(base: Floats, expected: Floats, correction: Floats, deviation: Floa
 @dataclass(frozen=True, slots=True)
 class TierErrors:
     """Left-out rows of one tier, (J,): errors on the log scale, and what `half_widths` needs of each row; `weight` (J,)
-    is how much each counts."""
+    is how much each counts. `scatter` (J,) is by how much a row differs from the median of its own repeats, as a
+    further one would, nan = not repeated."""
 
     error: Floats
+    scatter: Floats
     hints: Floats
     familiar: Floats
     nearness: Floats
@@ -99,8 +101,9 @@ class TierErrors:
 
 
 def calibrate(tiers: Mapping[str, TierErrors], workloads: int) -> Ranges:
-    """Fit the typical error over all tiers, then the bounds of each so that they hold in LEVEL of its left-out rows.
-    With few different `workloads` nothing shows how others behave."""
+    """Fit the typical error over all tiers, then the bounds of each so that they hold in LEVEL of its left-out rows,
+    and of repeats around their own median, which no model tells apart. With few different `workloads` nothing shows how
+    others behave."""
     floor = 0.0 if workloads >= ENOUGH_WORKLOADS else UNTESTED if "workload" not in tiers else UNTESTED / 2
     filled = [one for one in tiers.values() if len(one.error)]
     if not filled:
@@ -115,10 +118,7 @@ def calibrate(tiers: Mapping[str, TierErrors], workloads: int) -> Ranges:
         if rows is None or len(rows.error) < FEW:
             continue
         scale = ranges.scale(rows.hints)
-        bounds[tier] = (
-            _bound(-rows.error, scale, rows.nearness, rows.own[0], rows.weight),
-            _bound(rows.error, scale, rows.nearness, rows.own[1], rows.weight),
-        )
+        bounds[tier] = _of_side(rows, 0, scale), _of_side(rows, 1, scale)
     signed, weight = (np.concatenate([getattr(one, name) for one in filled]) for name in ("error", "weight"))
     scale, nothing = ranges.scale(hints), np.zeros(len(error))
     of_all = _bound(-signed, scale, nothing + 1, nothing, weight), _bound(signed, scale, nothing + 1, nothing, weight)
@@ -126,6 +126,16 @@ def calibrate(tiers: Mapping[str, TierErrors], workloads: int) -> Ranges:
     for tier in TIERS:
         bounds[tier] = usual = bounds.get(tier, usual)
     return Ranges(start, slope, bounds, floor)
+
+
+def _of_side(rows: TierErrors, side: int, scale: Floats) -> float:
+    """The lower (0) or the upper (1) bound of a tier, in typical errors."""
+    sign, repeated = (-1, 1)[side], np.isfinite(rows.scatter)
+    found = _bound(sign * rows.error, scale, rows.nearness, rows.own[side], rows.weight)
+    if not repeated.any():
+        return found
+    parts = (scale, rows.nearness, rows.own[side], rows.weight)
+    return max(found, _bound(sign * rows.scatter[repeated], *(one[repeated] for one in parts)))
 
 
 def _typical(size: Floats, hints: Floats) -> tuple[float, tuple[float, ...]]:

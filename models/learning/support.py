@@ -23,8 +23,8 @@ UNVARIED = 1e-6  # the spread of a column that has one value
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """Of R rows, (R,): `value` how near training is, 0-1; `similar` how many measured rows are like each; `machines` on
-    how many machines those were measured."""
+    """Of R rows, (R,): `value` how near training is, 0-1, as far as a row is known; `similar` how many measured rows
+    are like each; `machines` on how many machines those were measured."""
 
     value: Floats
     similar: Floats
@@ -38,7 +38,8 @@ class Support:
     `scale` (F,) is the spread of each column and `weight` (F,) how much it counts: as much as it gave to the trees, 1
     in all, for what changes no answer makes no question another one; UNTRIED_WEIGHT where it had one value only.
     `count` (K, M) are the rows around each centre by
-    machine. `reach` is the distance, in spreads, at which a row counts 0.61.
+    machine. `reach` is the distance, in spreads, at which a row counts 0.61. `known` (F,), 1 in all, is how much of
+    what the trees look at each column is, where training knew it.
     """
 
     centres: Floats
@@ -46,40 +47,49 @@ class Support:
     weight: Floats
     count: Floats
     reach: float
+    known: Floats
 
     def of(self, x: Floats) -> Likeness:
         """How near training is to rows (R, F): continuous in every column, and never nearer with more distance."""
-        return self.of_squares(squares(x, self.centres, self.scale, self.weight), self.reach)
+        return self.of_squares(squares(x, self.centres, self.scale, self.weight), self.reach, self.known_of(x))
 
-    def of_squares(self, away: Floats, reach: float) -> Likeness:
-        """The same from squared distances (R, K)."""
+    def known_of(self, x: Floats) -> Floats:
+        """How much of what the trees look at is known of rows (R, F), 0-1: (R,). However many measured rows are alike
+        in the rest, nothing shows that a question is like them in what is not known of it."""
+        return np.asarray(~np.isnan(x) @ self.known)
+
+    def of_squares(self, away: Floats, reach: float, known: Floats) -> Likeness:
+        """The same from squared distances (R, K), and how much is known of the rows (R,)."""
         near = away * (-1 / (2 * reach**2))
         by_machine = np.exp(near, out=near) @ self.count
         similar = by_machine.sum(axis=1)
         machines = np.minimum(by_machine, 1.0).sum(axis=1)
-        return Likeness(similar / (similar + HALF), similar, machines)
+        return Likeness(known * similar / (similar + HALF), similar, machines)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         centres = [[None if np.isnan(one) else one for one in row] for row in self.centres.tolist()]
         return {
             "centres": centres, "scale": self.scale.tolist(), "weight": self.weight.tolist(),
-            "count": self.count.tolist(), "reach": self.reach,
+            "count": self.count.tolist(), "reach": self.reach, "known": self.known.tolist(),
         }  # fmt: skip
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], features: int) -> Support:
         """Inverse of `to_json`; KeyError, TypeError or ValueError on anything else."""
         centres = np.array([[np.nan if one is None else one for one in row] for row in value["centres"]], dtype=float)
-        scale, weight, count = (np.array(value[name], dtype=float) for name in ("scale", "weight", "count"))
+        names = ("scale", "weight", "count", "known")
+        scale, weight, count, known = (np.array(value[name], dtype=float) for name in names)
         reach = float(value["reach"])
-        shapes = centres.shape == (len(count), features) and scale.shape == weight.shape == (features,)
+        shapes = centres.shape == (len(count), features) and scale.shape == weight.shape == known.shape == (features,)
         if not shapes or count.ndim != 2 or not len(count):
             raise ValueError("the centres of support do not fit together")
-        sane = (scale > 0).all() and (weight >= 0).all() and (count >= 0).all() and reach > 0
-        if not sane or not all(np.isfinite(one).all() for one in (scale, weight, count, reach)):
+        sane = (scale > 0).all() and (count >= 0).all() and reach > 0 and (known >= 0).all() and known.sum() < 1 + 1e-6
+        if not sane or not (
+            (weight >= 0).all() and all(np.isfinite(one).all() for one in (scale, weight, count, reach))
+        ):
             raise ValueError("support has a scale, a weight or a count that is none")
-        return cls(centres, scale, weight, count, reach)
+        return cls(centres, scale, weight, count, reach, known)
 
 
 def squares(x: Floats, centres: Floats, scale: Floats, weight: Floats) -> Floats:
@@ -111,6 +121,7 @@ def fit_support(
     spread = np.sqrt(np.where(known, (x - mean) ** 2, 0.0).sum(axis=0) / count)
     even = np.full(x.shape[1], 1 / x.shape[1])
     weight = importance if importance.sum() > 0 else even
+    looked_at = weight * known.mean(axis=0)
     untried = known.any(axis=0) & (spread < UNVARIED) & (False if kinds is None else np.array(kinds))
     scale = np.where(untried, UNTRIED_SPREAD, np.maximum(spread, LEAST_SPREAD))
     weight = np.where(untried, UNTRIED_WEIGHT, weight)
@@ -120,7 +131,7 @@ def fit_support(
     nearest = np.concatenate([squares(part, rows, scale, weight).argmin(axis=1) for part in parts])
     around = np.zeros((len(rows), int(which.max(initial=0)) + 1))
     np.add.at(around, (nearest, which), 1.0)
-    return Support(rows, scale, weight, around, reach)
+    return Support(rows, scale, weight, around, reach, looked_at / max(float(looked_at.sum()), 1e-12))
 
 
 def _chosen(machine: Ints) -> Ints:

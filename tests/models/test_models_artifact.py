@@ -122,7 +122,7 @@ def test_an_artifact_is_text_and_json_and_never_pickle(saved: Path) -> None:
 
 def test_the_card_says_what_it_is(saved: Path, predictor: LearnedPredictor) -> None:
     card = artifact.read_card(saved)
-    assert (card["schema"], card["version"], card["origin"]) == (7, predictor.version, "simulated")
+    assert (card["schema"], card["version"], card["origin"]) == (8, predictor.version, "simulated")
     assert card["metrics"] == list(predictor.metrics)
     assert card["targets"] == list(TARGETS)
 
@@ -214,9 +214,9 @@ def test_checksums_that_are_none_are_refused(saved: Path, content: bytes) -> Non
 
 
 def test_another_schema_is_refused_by_name(saved: Path) -> None:
-    for schema in (6, 8, "7", None):
+    for schema in (7, 9, "8", None):
         edit(saved, "card.json", lambda card, schema=schema: card.update(schema=schema))  # type: ignore[misc]
-        refused(saved, f"has schema {schema!r}, this version reads 7; train again")
+        refused(saved, f"has schema {schema!r}, this version reads 8; train again")
 
 
 FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
@@ -238,6 +238,11 @@ FOREIGN: dict[str, tuple[str, Callable[[dict[str, Any]], object]]] = {
     "an importance too few": ("throughput.json", lambda value: value["importance"].pop()),
     "no support": ("throughput.json", lambda value: value.update(support=None)),
     "a scale of nought": ("throughput.json", lambda value: value["support"]["scale"].__setitem__(0, 0.0)),
+    "more known than there is": ("throughput.json", lambda value: value["support"]["known"].__setitem__(0, 1.1)),
+    "a platform with too few numbers": (
+        "throughput.json",
+        lambda value: value["memory"].update(platforms={"d/p": [1.0]}),
+    ),
     "fewer counts than centres": ("throughput.json", lambda value: value["support"]["count"].pop()),
     "a reach of nought": ("throughput.json", lambda value: value["support"].update(reach=0.0)),
     "a trust of more than all": ("throughput.json", lambda value: value.update(trust=1.5)),

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from models.data.scene import ProfileTable, build_batch
 from models.features.examples import Neighbour
 from models.learning.memory import Memory, fit_memory, shrink_of
+from profiler.observed import Host
+
+PLATFORMS = {"d/p": (2.0, 1.0, 2445.4, 0.5, None)}
 
 
 def remembered(times: int, residual: float = 0.5, spread: float = 0.04) -> Memory:
@@ -16,9 +20,9 @@ def remembered(times: int, residual: float = 0.5, spread: float = 0.04) -> Memor
     left = np.array([residual, *np.random.default_rng(0).normal(0, 0.3, 19)])
     count = np.array([float(times), *np.full(19, 2.0)])
     folds = [(np.arange(10), np.arange(10, 20)), (np.arange(10, 20), np.arange(10))]
-    return fit_memory(
-        victims, neighbours, left, np.full(20, spread), count, folds, np.full(20, 0.6), ("d/p",) * 20, 0.25
-    )[0]
+    return fit_memory(victims, neighbours, left, np.full(20, spread), count, folds, np.full(20, 0.6), PLATFORMS, 0.25)[
+        0
+    ]
 
 
 def effect(memory: Memory, victim: str = "a", beside: str = "n0") -> float:
@@ -43,6 +47,22 @@ def test_on_other_machines_it_counts_as_much_as_left_out_ones_showed() -> None:
     beside = [(Neighbour("n0", 1.0),)] * 2
     here, elsewhere = memory.of(["a", "a"], beside, np.array([True, False])).effect
     assert elsewhere == pytest.approx(0.25 * here)
+
+
+@pytest.mark.parametrize(
+    ("host", "known"),
+    [
+        (Host("h", "lxc", 2, 1024.0, platform="p"), True),
+        (Host("h", "lxc", 2, 1024.0, cpu_mhz=2450.0, l2_mb=0.5, l3_mb=32.0, platform="p"), True),
+        (Host("h", "lxc", 2, 1024.0, cpu_mhz=2250.0, l2_mb=0.5, platform="p"), False),
+        (Host("h", "lxc", 2, 1024.0, l2_mb=1.0, platform="p"), False),
+        (Host("h", "lxc", 2, 1024.0, cpu_mhz=2445.4, platform="q"), False),
+    ],
+)
+def test_a_host_is_the_one_of_training_by_its_name_unless_what_is_stated_tells_them_apart(
+    host: Host, known: bool
+) -> None:
+    assert remembered(3).on(build_batch([(host, [])], ProfileTable.build([]))).tolist() == [known]
 
 
 @pytest.mark.parametrize(("spread", "residual"), [(0.01, 1.0), (0.3, 0.9)])

@@ -63,6 +63,15 @@ def test_an_unknown_value_is_apart_from_a_known_one_and_like_another_unknown_one
     assert same > other > 0
 
 
+def test_what_is_not_known_of_a_question_is_not_supported_however_much_was_measured() -> None:
+    x = np.column_stack([np.zeros(1000), np.zeros(1000), np.full(1000, np.nan)])
+    known = fit_support(x, np.array([0.6, 0.3, 0.1]), ["m"] * 1000, 1.0)
+    whole, half, nothing = known.of(np.array([[0.0, 0.0, 0.0], [np.nan, 0.0, 0.0], [np.nan] * 3])).value
+    assert whole == pytest.approx(1, abs=0.02)  # of the third column training knew nothing, and it counts for nothing
+    assert half == pytest.approx(1 / 3, abs=0.02)
+    assert nothing == 0
+
+
 @given(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 1))
 def test_members_that_differ_more_agree_less(mean: float, little: float, more: float) -> None:
     deviations = np.sort([little, more])
@@ -125,7 +134,7 @@ def test_calibrated_bounds_hold_in_nine_of_ten_new_rows() -> None:
         hints = hints_of(base, base, np.zeros(count), np.zeros(count))
         error = random.normal(0, 0.02 + 0.3 * (1 - base))
         nothing = np.zeros(count)
-        return TierErrors(error, hints, nothing + 1, nothing + 1, (nothing, nothing), nothing + 1)
+        return TierErrors(error, nothing + np.nan, hints, nothing + 1, nothing + 1, (nothing, nothing), nothing + 1)
 
     found = calibrate({"pair": drawn(2000)}, 20)
     new = drawn(5000)
@@ -140,3 +149,16 @@ def test_members_learn_where_one_campaign_has_nearly_all_rows(of_the_largest: in
     x = np.arange(13.0).reshape(-1, 1)
     task = LearnerTask(x, np.full(13, 0.2), np.ones(13), unit, np.zeros(1, np.int8), 0)
     assert fit_learner(task).predict(x)[0] == pytest.approx(np.full(13, 0.2), abs=0.1)
+
+
+def test_a_range_is_never_narrower_than_repeats_of_one_pair_scatter() -> None:
+    """Left-out medians are predicted well, and repeats differ by a factor either way."""
+    count, nothing = 200, np.zeros(200)
+    scatter = np.tile([-1.0, 1.0], count // 2)
+    own = (nothing, nothing)
+    rows = TierErrors(0.1 * scatter, scatter, np.zeros((count, 4)), nothing + 1, nothing + 1, own, nothing + 1)
+    found = calibrate({"pair": rows}, 20)
+    for width in found.half_widths(
+        np.zeros((1, 4)), np.array([True]), np.ones(1), np.ones(1), (nothing[:1], nothing[:1])
+    ):
+        assert width[0] == pytest.approx(1.0, rel=1e-3)
