@@ -1,9 +1,11 @@
-"""Sentences that users read name the actor: these words hide it. Documents have a test of their own (tests/docs)."""
+"""Sentences in code name the actor: these words hide it. Documents have a test of their own (tests/docs)."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +25,7 @@ TEMPLATES = sorted(
     path for pattern in ("*.html", "*.html.j2") for folder in FOLDERS for path in (ROOT / folder).rglob(pattern)
 )
 _CODE_OF_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
+_NAME = re.compile(r"`[^`]*`")
 _QUOTED = re.compile(r'"([^"]*)"')
 
 
@@ -37,6 +40,17 @@ def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
         match node:
             case ast.Constant(value=str(text)) if id(node) not in docs and " " in text.strip():
                 yield node.lineno, text
+
+
+def explanations(text: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Docstrings and comments, with their line, without the names of code in them."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(words))):
+                yield node.lineno, _NAME.sub("", words)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], _NAME.sub("", token.string)
 
 
 def words_of_template(text: str) -> str:
@@ -61,6 +75,17 @@ def test_a_sentence_in_code_names_the_actor(folder: str) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_docstring_or_comment_names_the_actor(folder: str) -> None:
+    found = []
+    for path in CODE:
+        if path.relative_to(ROOT).parts[0] == folder:
+            text = path.read_text(encoding="utf-8")
+            said = explanations(text, ast.parse(text))
+            found += [f"{name_of(path)}:{line}: {words}" for line, words in said if FORBIDDEN.search(words)]
+    assert found == []
+
+
 def test_a_page_names_the_actor() -> None:
     assert len(TEMPLATES) > 20
     found = [
@@ -77,4 +102,6 @@ def test_sentences_are_found_in_parts_of_formatted_strings_and_docstrings_are_le
         '"""Nobody."""\nNAME = "told"\n\ndef f(x):\n    """Told to whom."""\n    return f"{x} told nobody {x}"\n'
     )
     assert list(sentences(tree)) == [(6, " told nobody ")]
+    code = 'def f(told):  # whom `told` names\n    """Told of `whom`."""\n'
+    assert sorted(explanations(code, ast.parse(code))) == [(1, "# whom  names"), (2, "Told of .")]
     assert words_of_template('a {{ told }} {% if x == "so it was" %}b') == "a  so it wasb"

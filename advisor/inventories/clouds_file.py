@@ -16,8 +16,8 @@ _SECRET = re.compile(r"""(?i)(password|secret|passcode|token)["']?\s*:""")  # a 
 def read_settings() -> Any:
     """openstacksdk's OpenStackConfig of `clouds.yaml`, `secure.yaml` and `OS_*`. ValueError names a file that is open.
 
-    A `clouds.yaml` without secrets may be read by all, as is common, and changed by nobody else: it says whom to trust.
-    InvalidInput where openstacksdk is not installed.
+    A `clouds.yaml` without secrets may be read by all, as is common, and changed by its owner only: it says which
+    servers to trust. InvalidInput where openstacksdk is not installed.
     """
     require("openstack", "OpenStack")
     from openstack.config import OpenStackConfig

@@ -36,7 +36,7 @@ def whole_cpus(value: object, name: str) -> int:
 
 
 def clean_labels(labels: Mapping[str, object]) -> dict[str, str]:
-    """What there is, without what breaks a line."""
+    """The text, without what breaks a line."""
     clean = {
         name: "".join(char for char in str(value) if char.isprintable())[:255]
         for name, value in labels.items()

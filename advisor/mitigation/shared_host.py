@@ -1,4 +1,4 @@
-"""Everybody on one host, the newcomer last, under trial settings: scenes, predictions, limits."""
+"""All instances on one host, the newcomer last, under trial settings: scenes, predictions, limits."""
 
 from __future__ import annotations
 

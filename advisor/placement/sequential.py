@@ -69,14 +69,14 @@ class Turn:
 
 
 def as_it_is(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
-    """The answer to one question with everybody's settings as they are."""
+    """The answer to one question with the present settings."""
     return decision.recommend(snapshot, context, replace(request, mitigate=False))
 
 
 def ranked_as_it_is(
     snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, *, detailed: int
 ) -> HostRanking:
-    """The scores of hosts with everybody's settings as they are, and everything of no more than `detailed` of them."""
+    """The scores of hosts with the present settings, and everything of no more than `detailed` of them."""
     return decision.rank_hosts(snapshot, context, replace(request, mitigate=False), detailed=detailed)
 
 

@@ -181,7 +181,7 @@ class _MigrationScheduler:
         return set(late.values())
 
     def _with(self, host: int, changes: Sequence[InstanceChange]) -> tuple[Instance, ...]:
-        """Everybody on a host after these changes."""
+        """All instances on a host after these changes."""
         there = dict(self.now[host])
         for change in changes:
             if self.hosts(change)[0] == host:

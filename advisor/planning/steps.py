@@ -109,7 +109,7 @@ class _Residents:
             self.there[then.host or ""][then.id] = then
 
     def beside(self, instance: Instance) -> tuple[Instance, ...]:
-        """Everybody else on its host, by id."""
+        """All others on its host, by id."""
         residents = self.there[instance.host or ""]
         return tuple(residents[name] for name in sorted(residents) if name != instance.id)
 

@@ -232,7 +232,7 @@ def _set(now: IsolationSettings, then: IsolationSettings) -> Iterator[str]:
 
 
 def _effects(effects: Sequence[Effect]) -> str:
-    """Whom a change changes most, from what to what."""
+    """The effects that a change changes most, from what to what."""
     known = [(one, one.before) for one in effects if one.before is not None]
     known.sort(key=lambda pair: -abs(pair[0].throughput_ratio.expected - pair[1].expected))
     named = [

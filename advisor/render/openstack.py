@@ -199,7 +199,7 @@ def _port_network(change: SettingsChange, port: str) -> Iterator[Step]:
 
 
 def _policy_name(change: SettingsChange, network: NetworkSettings | None) -> str:
-    """Told apart by the rules; at most 255 characters (Neutron's names)."""
+    """Distinguished by the rules; at most 255 characters (Neutron's names)."""
     numbers = "-".join(str(number) for rule in _rules(network) for number in rule[1:] if number.isdecimal())
     return f"cotenant-{numbers}-{change.instance.id}"[:255]
 

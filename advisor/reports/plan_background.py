@@ -129,7 +129,7 @@ def _set(
 
 
 def _settings(plan: Plan) -> Mapping[str, tuple[IsolationSettings | None, int | None]]:
-    """Everybody's settings after the last step that changes them."""
+    """The settings of each instance after the last step that changes them."""
     settings_by_id: dict[str, tuple[IsolationSettings | None, int | None]] = {}
     for step in plan.steps:
         changes = {**(step.candidate.changes if step.candidate else {}), **step.changes}

@@ -43,7 +43,7 @@ class Overview:
         self._version = ""
 
     def now(self, view: CloudView, chosen: ActivePredictor) -> CloudNow:
-        """Everybody in this view as this predictor sees them."""
+        """All instances in this view as this predictor sees them."""
         with self._making:
             last = self._last
             if last is None or last[0] is not view or last[1] is not chosen:

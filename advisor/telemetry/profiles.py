@@ -45,7 +45,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What there is for a profile: windows of the instance, and what it and its host are, where known."""
+    """The material for a profile: windows of the instance, and what it and its host are, where known."""
 
     windows: InstanceWindows
     instance: Instance | None

@@ -153,7 +153,7 @@ def run_program(commands: typer.Typer, program: str) -> None:
 
 
 def _report(error: Exception, program: str) -> None:
-    """Say in one sentence what nobody foresaw."""
+    """Report an unforeseen error in one sentence."""
     if os.environ.get("COTENANT_LOG_LEVEL", "").lower() == "debug":
         traceback.print_exc()
     hint = "set COTENANT_LOG_LEVEL=debug to see where, and report it"

@@ -41,7 +41,7 @@ from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, settings
 from api.cli.output import print_json, print_table, say
 
 OPTIONS = ("hosts", "objective", "limit", "explain", "commands")  # reasons fill a terminal: only where asked for
-NEW = "new-instance"  # of which only is said whom it is like
+NEW = "new-instance"  # of which only a similar instance is named
 
 
 @with_options

@@ -130,7 +130,7 @@ class Lane:
         return max(expected_s, now_s - own[0][2] if own else 0.0)
 
     def _drop(self, job: _Job, caller: str | None) -> None:
-        """Nobody waits for the job any more: take it out of the queue; if it has begun, it goes on."""
+        """The job's caller is gone: take it out of the queue; if it has begun, it goes on."""
         if job[0].cancel():
             with self._lock, suppress(KeyError, ValueError):
                 self._queues[caller or ""].remove(job)

@@ -187,6 +187,6 @@ def _limits(schema: Schema) -> str:
     low = f"above {schema['exclusiveMinimum']:,g}" if "exclusiveMinimum" in schema else low
     high = f"to {schema['maximum']:,g}" if "maximum" in schema else ""
     high = f"below {schema['exclusiveMaximum']:,g}" if "exclusiveMaximum" in schema else high
-    high = "" if high in ("to 1e+15", "below 1e+15") else high  # what only keeps sums finite tells nobody anything
+    high = "" if high in ("to 1e+15", "below 1e+15") else high  # what only keeps sums finite says nothing to a reader
     said = " ".join(one for one in (low, high) if one)
     return f", {said}" if said else ""

@@ -32,7 +32,7 @@ LABEL_LENGTH = 255
 ASKS_METADATA = "aggregate_instance_extra_specs:"  # of Nova's filter of aggregates by extra specs of flavors
 OPERATORS = ("=", "!", "<", ">", "s=", "s!", "s<", "s>")  # with which such a value begins that compares: not read
 GROUP_LABELS = frozenset({AFFINITY_LABEL, ANTI_AFFINITY_LABEL, ANTI_AFFINITY_MOST_LABEL})
-ASSUMED = "assumed"  # label: what is not told and was chosen here
+ASSUMED = "assumed"  # label: what is not reported and was chosen here
 
 
 def zones_of(zones: Sequence[Row] | None, aggregates: Sequence[Row]) -> dict[str, str]:

@@ -129,7 +129,7 @@ class CotenantRebalance(CotenantStrategy):
 
 
 class CotenantConsolidation(CotenantStrategy):
-    """The fewest hosts on which everybody keeps its limit. Hosts that get free stay enabled."""
+    """The fewest hosts with every server within its limit. Hosts that get free stay enabled."""
 
     KIND = "consolidate"
     TITLE = "Cotenant: fewest hosts with every server within its limit"
