@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from advisor.reports.files import check_target as check_report
     from advisor.reports.folders import Reported
     from advisor.reports.plan_background import Background
+    from advisor.reports.plan_reading import document as plan_document
+    from advisor.reports.plan_reading import text_tables
 
 __all__ = [
     "check_report",
@@ -57,6 +59,7 @@ __all__ = [
     "load_scene",
     "load_what_if",
     "plan",
+    "plan_document",
     "predict",
     "probe_plan",
     "probe_plan_as_json",
@@ -65,6 +68,7 @@ __all__ = [
     "profile_series",
     "replay_trace",
     "snapshot_text",
+    "text_tables",
     "train",
     "where",
     "write_campaign",
@@ -87,7 +91,9 @@ _LATER = {
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
     "snapshot_text": ("advisor.inventories.static_writer", "text_of"),
     "write_snapshot": ("advisor.inventories.static_writer", "write_text"),
+    "plan_document": ("advisor.reports.plan_reading", "document"),
     "replay_trace": ("advisor.replay.commands", "replay_trace"),
+    "text_tables": ("advisor.reports.plan_reading", "text_tables"),
     "write_campaign": ("advisor.experiments.campaign", "write_campaign"),
     "write_profile_picture": ("advisor.reports", "write_profile_picture"),
     "write_replay_report": ("advisor.reports", "write_replay_report"),

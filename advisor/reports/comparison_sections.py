@@ -80,14 +80,12 @@ def _growth(plan: Plan) -> str:
 def variants(plan: Plan) -> Section:
     """Clouds side by side."""
     drawn = [Picture("Lowest and mean T/B", pictures.variants(plan.variants, plan.id))] if plan.variants else []
-    return Section("variants", "Side by side", pictures=drawn, tables=[plan_tables.variants(plan)])
+    return Section("variants", plan_tables.VARIANTS, pictures=drawn, tables=[plan_tables.variants(plan)])
 
 
 def sizing(plan: Plan) -> Section:
     """What new sizes save and risk."""
     caption = "vCPUs of those that get another size, by class"
     drawn = [Picture(caption, pictures.sizes(plan.sizing[:MOST_CLASSES], plan.id))] if plan.sizing else []
-    note = "Contended is the part of the time in which the demand exceeds the vCPUs that an instance then has."
-    return Section(
-        "sizing", "Savings beside risk", note if plan.sizing else "", pictures=drawn, tables=[plan_tables.sizing(plan)]
-    )
+    note = plan_tables.SHORT if plan.sizing else ""
+    return Section("sizing", plan_tables.SIZING, note, pictures=drawn, tables=[plan_tables.sizing(plan)])

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from advisor.domain import LONGEST_KNOWN_LATENCY, Band, time_part
-from advisor.reports.parts import Column, Kind
+from advisor.reports.parts import Column, Kind, Section, Table, TextTable
 
 MOST_NAMED = 8  # more names than these are counted
 LONGEST_UNBROKEN = 24  # letters of a name that stays on one line
@@ -56,6 +56,25 @@ def cell(value: Any, kind: Kind) -> FormattedCell:
     if kind == "harm":
         return FormattedCell(points(-value), css=_strength(value, HARMED))
     return FormattedCell(_WORDS.get(kind, str)(value), css=css)
+
+
+def as_texts(table: Table, section: Section) -> TextTable:
+    """The columns of a table of a section that are shown, as texts."""
+    columns = table.on_page
+    return TextTable(
+        table.name,
+        section.title,
+        section.note,
+        table.caption,
+        [" ".join(filter(None, (column.over, column.title))) for _, column in columns],
+        [[_one_line(cell(row[at], column.kind)) for at, column in columns] for row in table.rows[: table.most]],
+        frozenset(place for place, (_, column) in enumerate(columns) if column.kind in NUMERIC),
+    )
+
+
+def _one_line(formatted: FormattedCell) -> str:
+    text = " ".join(formatted.lines) or formatted.text
+    return f"{text} ({formatted.small})" if formatted.small else text
 
 
 def plain(column: Column, value: Any) -> Mapping[str, Any]:

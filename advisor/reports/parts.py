@@ -64,6 +64,22 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table whose cells are texts, for a terminal and for pages, under the title and with the note of its section.
+
+    `numeric` are the columns that hold numbers.
+    """
+
+    name: str
+    title: str
+    note: str
+    caption: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    numeric: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class HeatMap:
     """Figures by two names, as coloured cells; also in a table of long form, None = none."""
 

@@ -1,4 +1,4 @@
-"""A stored plan for reading: its result and search in sentences, and its report."""
+"""A stored plan for reading: the document that every front end shows, and its report."""
 
 from __future__ import annotations
 
@@ -7,14 +7,39 @@ from typing import Any
 
 from advisor.domain import Inventory, ModelCard, Plan
 from advisor.prediction.active import ActivePredictor
+from advisor.reports import plan_tables
+from advisor.reports.number_format import as_texts
+from advisor.reports.parts import ReportDocument, Section, TextTable
 from advisor.reports.plan_background import Background, of_plan
 
 
-def sentences(plan: Plan) -> tuple[str, ...]:
-    """The headline, then how the search ended and the distance to the bound."""
-    from advisor.reports import plan_sentences  # with the drawing library, which a question does without
+def document(plan: Plan) -> ReportDocument:
+    """What every front end shows of a plan: its result, how it was found, and the tables that compare clouds.
 
-    return (plan_sentences.headline(plan), *plan_sentences.searched(plan))
+    The report (`advisor.reports.plan`) adds what needs the inventory that the plan was made for.
+    """
+    from advisor.reports import plan_sentences as words  # with the drawing library, which a question does without
+
+    sections = (
+        Section("sizing", plan_tables.SIZING, plan_tables.SHORT, tables=[plan_tables.sizing(plan)]),
+        Section("runway", "Month by month", tables=[plan_tables.runway(plan)]),
+        Section("variants", plan_tables.VARIANTS, tables=[plan_tables.variants(plan)]),
+        Section("cloud", "The cloud in figures", tables=() if plan.variants else [plan_tables.sums(plan)]),
+    )
+    return ReportDocument(
+        what="plan",
+        title=words.TITLES[plan.request.kind],
+        headline=words.headline(plan),
+        sentences=(*words.fits(plan), *words.searched(plan)),
+        facts=words.facts(plan),
+        sections=[section for section in sections if section],
+        made_at=plan.created_at,
+    )
+
+
+def text_tables(made: ReportDocument) -> tuple[TextTable, ...]:
+    """The tables of a document with their cells as texts."""
+    return tuple(as_texts(table, section) for section in made.sections for table in section.tables)
 
 
 STALE = (

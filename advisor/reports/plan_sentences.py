@@ -154,6 +154,18 @@ def _tuned(plan: Plan) -> str:
     return f"{does} {'helps' if steps == 1 else 'help'}."
 
 
+def facts(plan: Plan) -> Mapping[str, str]:
+    """How many steps it has, and how long they take."""
+    done = [step for step in plan.steps if step.host is not None]
+    left = len(plan.steps) - len(done)
+    if not plan.steps:
+        return {}
+    stages = count(len({step.stage for step in done}), "stage")
+    refused = f"; {count(left, 'instance')} {'finds' if left == 1 else 'find'} no host" if left else ""
+    steps = {"Steps": f"{len(done):,} in {stages}{refused}"}
+    return steps if plan.duration_s is None else {**steps, "Copying memory": duration_in_words(plan.duration_s)}
+
+
 def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list[str]:
     """What the plan is for, the most affected before and after, losers, destinations, and uncertainty; what matters
     first."""
@@ -166,7 +178,7 @@ def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list
         *(plan.notes if unsized else ()),
         *(_where(inventory, plan) if asked_where else ()),
         *(_no_place(step) for step in [step for step in plan.steps if step.host is None][:MOST_NAMED]),
-        *_fits(plan),
+        *fits(plan),
         *_emptied(plan),
         *_worst_off(plan),
         *_who_pays([(host, row) for host, row in rows if not row.comes and not row.goes], moved=not unchanged(plan)),
@@ -216,7 +228,8 @@ def _no_place(step: PlanStep) -> str:
     return f"{step.instance} finds no host: {joined(reasons) if reasons else 'there is none'}."
 
 
-def _fits(plan: Plan) -> Iterable[str]:
+def fits(plan: Plan) -> Iterable[str]:
+    """How much of a mix fits at the lower edges and by sizes alone, what is in the way, and for how long it lasts."""
     capacity = plan.capacity
     if capacity is None:
         return
@@ -226,7 +239,7 @@ def _fits(plan: Plan) -> Iterable[str]:
     )
     if capacity.reserve:
         yield capacity.reserve
-    if capacity.runs_out_month is None and capacity.outlook:  # else the headline says it
+    if capacity.outlook:
         yield capacity.outlook
     if capacity.first_refusal:
         yield f"What is in the way of one more: {capacity.first_refusal}."

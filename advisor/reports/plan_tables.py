@@ -7,6 +7,8 @@ from typing import Literal
 from advisor.domain import Plan, PlanSums
 from advisor.reports.parts import Column, Table
 
+SIZING, VARIANTS = "Savings beside risk", "Side by side"
+SHORT = "Contended is the part of the time in which the demand exceeds the vCPUs that an instance then has."
 LEAST_MONTHS = 3  # of a run-way, for a picture of it
 _SUMS = (
     Column("hosts", "Hosts", "count"), Column("hosts_used", "In use", "count"),

@@ -21,7 +21,7 @@ Advance = Callable[[str, float], None]
 
 def clean(value: object) -> str:
     """A value as printable text: names come from files and networks, and a terminal obeys control characters."""
-    return "".join(char if char.isprintable() else "�" for char in str(value))
+    return "".join(char if char.isprintable() else "�" for char in str(value).replace("\u00a0", " "))
 
 
 def say(text: str = "") -> None:

@@ -72,13 +72,15 @@ def show(request: Request, plan: PathId, plans: PlanDep, cloud: CloudDep) -> HTM
     """A plan: what becomes of the cloud, the steps by stage, before and after, how the search ended."""
     stored = plans.get(plan)
     drawn, others = plan_view.hosts(stored)
+    document, tables = plans.document(stored)
     age = plans.age(stored)
     mapped = stored.request.kind == "tune" and age.stale is False
     return page(
         request,
         "plan.html",
         plan=stored,
-        sentences=plans.sentences(stored),
+        document=document,
+        tables=[table for table in tables if table.name != "sums"],  # drawn with what got better
         kind=KINDS[stored.request.kind],
         age=age,
         maps=plan_view.maps(stored, cloud.now()) if mapped else (),
@@ -150,7 +152,7 @@ def _side(plans: PlanService, plan: Plan) -> dict[str, object]:
     stages = len(plan_view.stages(plan.steps))
     return {
         "plan": plan,
-        "sentences": plans.sentences(plan),
+        "document": plans.document(plan)[0],
         "moves": moves,
         "stages": stages,
         "kind": KINDS[plan.request.kind][0],

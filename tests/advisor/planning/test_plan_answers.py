@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from advisor import offline
 from advisor.domain import (
     Growth,
     Host,
@@ -140,7 +141,7 @@ def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(mo
 def test_one_is_told_as_one() -> None:
     full = cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL, host("h2", 1024)))
     answer = plan(full, PlanRequest(kind="evacuate", empty=("h1",)))
-    assert "0 steps in 0 stages; 1 finds no host." in list(plan_words.summary(answer))
+    assert offline.plan_document(answer).facts == {"Steps": "0 in 0 stages; 1 instance finds no host"}
     smaller = PlanStep("a", "h1", action="resize", source="h1", vcpus=1)
     other = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
     assert plan_view.differences(replace(other, steps=(smaller,)), other) == [("a", "1 vCPU", "stays")]
@@ -179,7 +180,7 @@ def test_no_month_is_claimed_that_was_not_examined(months: int, said: str, monke
     report = plan_as_html(now, answer)
     told = {
         "json": CapacityOut.of(answer.capacity).outlook,
-        "command": " ".join(plan_words.summary(answer)),
+        "command": _said(answer),
         "page": _page(answer),
         "report": report,
     }
@@ -198,17 +199,22 @@ def test_a_cloud_that_is_full_in_a_month_is_said_to_be_so_everywhere() -> None:
     answer = plan(now, replace(GROWING, instances=(vm("n", memory_mb=5000),)))
     assert answer.capacity and (answer.capacity.runs_out_month, answer.capacity.months_examined) == (4, 4)
     said = "With this growth the cloud is full in month 4."
-    for text in (answer.capacity.outlook, " ".join(plan_words.summary(answer)), _page(answer)):
+    for text in (answer.capacity.outlook, _said(answer), _page(answer)):
         assert said in text
     report = plan_as_html(now, answer)
     assert "the cloud is full in 4" in report.replace("\u00a0", " ")
     assert "examined;" not in report
 
 
+def _said(answer: Plan) -> str:
+    document = offline.plan_document(answer)
+    return " ".join((document.headline, *document.sentences))
+
+
 def test_without_growth_nothing_is_said_of_months() -> None:
     answer = plan(cloud(hosts=HOSTS), replace(GROWING, growth=None))
     assert answer.capacity and (answer.capacity.outlook, answer.capacity.months_examined) == ("", None)
-    assert "month" not in " ".join(plan_words.summary(answer))
+    assert "month" not in _said(answer)
 
 
 def test_what_no_tool_moves_names_the_tool_that_does_not() -> None:
@@ -228,11 +234,13 @@ def test_a_row_of_a_form_without_a_number_is_left_out() -> None:
 def _page(found: Plan) -> str:
     """The page of a plan, as nobody who is signed in sees it."""
     request = SimpleNamespace(state=SimpleNamespace(), app=SimpleNamespace(state=SimpleNamespace()))
+    document = offline.plan_document(found)
     answer = page(
         request,  # type: ignore[arg-type]
         "plan.html",
         plan=found,
-        sentences=("It can be.",),
+        document=document,
+        tables=offline.text_tables(document),
         kind=KINDS[found.request.kind],
         age=PlanAge(False, 1),
         stages=plan_view.stages(found.steps),
