@@ -14,7 +14,7 @@ from advisor.domain.announcements import (
     Announcement,
     Malformed,
 )
-from advisor.domain.answer_json import recommendation_as_json, time_as_json, waiting_told
+from advisor.domain.answer_json import recommendation_as_json, time_as_json, waiting_shown
 from advisor.domain.answer_reading import plan_from_json, recommendation_from_json, scene_effects_from_json
 from advisor.domain.answer_summary import summary_as_json
 from advisor.domain.answers import (
@@ -162,7 +162,7 @@ from advisor.domain.worth import (
     FaredBeside,
     Heeded,
     PlacementWorth,
-    ToldAndObserved,
+    PredictedAndMeasured,
     WhyHost,
 )
 from models.data.profile import WorkloadProfile

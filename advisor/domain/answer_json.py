@@ -151,8 +151,8 @@ def _effect(effect: Effect) -> Json:
     return {
         **before,
         "throughput_ratio": _band(effect.throughput_ratio),
-        "latency_ratio": _band(waiting_told(effect, effect.latency_ratio)),
-        "jitter_ratio": None if effect.jitter_ratio is None else _band(waiting_told(effect, effect.jitter_ratio)),
+        "latency_ratio": _band(waiting_shown(effect, effect.latency_ratio)),
+        "jitter_ratio": None if effect.jitter_ratio is None else _band(waiting_shown(effect, effect.jitter_ratio)),
         "outside_training": effect.outside_training,
         "cpu": None if effect.cpu is None else _cpu(effect.cpu),
         "basis": None if effect.basis is None else _basis(effect.basis),
@@ -175,7 +175,7 @@ def time_as_json(time: datetime) -> str:
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def waiting_told(effect: Effect, waiting: Band) -> Band:
+def waiting_shown(effect: Effect, waiting: Band) -> Band:
     """The latency or jitter that programs receive: infinite, which becomes null, where the instance is overloaded."""
     return Band(math.inf, waiting.lower, math.inf) if effect.overloaded else waiting
 

@@ -31,7 +31,7 @@ class AlternativeNow:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldAndObserved:
+class PredictedAndMeasured:
     """Mean shares of the CPU time that was wanted, run / (run + wait), in so many windows of five minutes: as predicted
     before (`told`, None = nothing was) and as measured, and the part of windows inside the predicted range. Contended
     ones had a share below 0.98, predicted or measured."""
@@ -62,8 +62,8 @@ class PlacementWorth:
     seen_at: datetime
     heeded: Heeded
     band: Band | None
-    newcomer: ToldAndObserved | None
-    residents: ToldAndObserved | None
+    newcomer: PredictedAndMeasured | None
+    residents: PredictedAndMeasured | None
     shown: tuple[str, ...] = ()
     most_free: str | None = None
     alternatives: tuple[AlternativeNow, ...] = ()
@@ -110,7 +110,7 @@ class AdviceWorth:
     heeded: Mapping[Heeded, int]
     arrivals: int
     measured: int
-    told: Mapping[FaredAs, ToldAndObserved] = field(default_factory=dict)
+    told: Mapping[FaredAs, PredictedAndMeasured] = field(default_factory=dict)
     beside: tuple[FaredBeside, ...] = ()
     placements: tuple[PlacementWorth, ...] = ()
     sentences: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from advisor.domain import AdviceWorth, Band, FaredAs, FaredBeside, Heeded, PlacementWorth, ToldAndObserved
+from advisor.domain import AdviceWorth, Band, FaredAs, FaredBeside, Heeded, PlacementWorth, PredictedAndMeasured
 from advisor.lifecycle.alternatives import gained
 from advisor.lifecycle.arrivals import ASKED_S, Fared, ShareSums, ToldOnArrival
 from advisor.store.stays import AskedBefore, Stay
@@ -132,15 +132,15 @@ def _without_arrival(
             yield "elsewhere"  # it stayed where it was; an instance that was advised to stay was not placed
 
 
-def _told(followed: Sequence[_Arrival]) -> dict[FaredAs, ToldAndObserved]:
-    means: dict[FaredAs, ToldAndObserved | None] = {
+def _told(followed: Sequence[_Arrival]) -> dict[FaredAs, PredictedAndMeasured]:
+    means: dict[FaredAs, PredictedAndMeasured | None] = {
         "newcomer": _means([arrival.fared.newcomer for arrival in followed]),
         "residents": _means([arrival.fared.residents for arrival in followed]),
     }
     return {who: shares for who, shares in means.items() if shares is not None}
 
 
-def _means(parts: Iterable[ShareSums]) -> ToldAndObserved | None:
+def _means(parts: Iterable[ShareSums]) -> PredictedAndMeasured | None:
     total = ShareSums()
     for part in parts:
         for name in ShareSums.__slots__:
@@ -148,7 +148,7 @@ def _means(parts: Iterable[ShareSums]) -> ToldAndObserved | None:
     if not total.windows:
         return None
     predicted, crowded = total.told_windows, total.contended
-    return ToldAndObserved(
+    return PredictedAndMeasured(
         windows=total.windows,
         told=total.told / predicted if predicted else None,
         observed=total.observed / total.windows,
@@ -241,7 +241,7 @@ def _sentences(summary: AdviceWorth) -> Iterable[str]:
         yield NO_LOT
 
 
-def _told_in_words(who: FaredAs, shares: ToldAndObserved, inside: float) -> str:
+def _told_in_words(who: FaredAs, shares: PredictedAndMeasured, inside: float) -> str:
     text = (
         f"{WHO[who]}: CPU delivered was {100 * shares.observed:.1f} % of demand, and {100 * shares.told:.1f} % was "
         f"predicted, in {_number(shares.windows, 'window', 'windows')} of five minutes; {inside:.0f} % of them lie in "

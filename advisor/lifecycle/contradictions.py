@@ -197,7 +197,7 @@ def counting_as(instance: Instance, cpus: float) -> Instance:
     return replace(instance, demand={**instance.demand, "cpu": now}, load=1.0)
 
 
-def told_with(answer: Recommendation, alarms: Iterable[Contradiction]) -> Recommendation:
+def annotated(answer: Recommendation, alarms: Iterable[Contradiction]) -> Recommendation:
     """The answer with a sentence for each host in it where an alarm stands."""
     hosts = {candidate.host for candidate in (*answer.candidates, *filter(None, [answer.present]))}
     victims: dict[str, list[str]] = {}

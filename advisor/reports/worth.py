@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from advisor.domain import AdviceWorth, Band, PlacementWorth, ToldAndObserved
+from advisor.domain import AdviceWorth, Band, PlacementWorth, PredictedAndMeasured
 from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table, drawn
 from profiler.look import AFTER, inline
 from profiler.pictures import SOFT, diagonal, label, new_figure
@@ -45,7 +45,9 @@ def _told(worth: AdviceWorth) -> Section:
     if points:
         caption = "One point for each placement"
         drawn = [
-            Picture(caption, told_and_observed(points), "on the line both are the same; every figure stands in a table")
+            Picture(
+                caption, predicted_and_measured(points), "on the line both are the same; every figure stands in a table"
+            )
         ]
     return Section("told", "Predicted against measured", pictures=drawn, tables=[_sums(worth)])
 
@@ -63,7 +65,7 @@ def _sums(worth: AdviceWorth) -> Table:
     return Table("told", "Placements that followed the advice", columns, rows)
 
 
-def _figures(sums: ToldAndObserved) -> tuple[float | None, ...]:
+def _figures(sums: PredictedAndMeasured) -> tuple[float | None, ...]:
     return (
         sums.windows, sums.told, sums.observed, sums.inside, sums.contended, sums.contended_told,
         sums.contended_observed,
@@ -135,7 +137,7 @@ def _alternatives(worth: AdviceWorth) -> Section:
 
 
 @drawn
-def told_and_observed(points: Sequence[tuple[float, float]]) -> Markup:
+def predicted_and_measured(points: Sequence[tuple[float, float]]) -> Markup:
     """One point for each placement: the share that was predicted, and that which was measured."""
     figure, (axes,) = new_figure(width=_SIDE, height=_SIDE)
     low = max(min(min(point) for point in points) - 0.05, 0.0)

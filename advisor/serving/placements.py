@@ -272,7 +272,7 @@ class PlacementService:
         """The answers with intervals as wide as outcomes showed that they must be, and with alarms."""
         held = {version: self._how_it_held(version, view) for version in {answer.model_version for answer in answers}}
         wide = (interval_inflation.recommendation(answer, held[answer.model_version]) for answer in answers)
-        return tuple(contradictions.told_with(answer, view.alarms) for answer in wide)
+        return tuple(contradictions.annotated(answer, view.alarms) for answer in wide)
 
     def _ranked(
         self, request: PlacementRequest, without: Collection[str], *, detailed: int
@@ -286,7 +286,7 @@ class PlacementService:
             return ranking, view
         answer = ranking.answer
         wide = interval_inflation.recommendation(answer, self._how_it_held(answer.model_version, view))
-        return replace(ranking, answer=contradictions.told_with(wide, view.alarms)), view
+        return replace(ranking, answer=contradictions.annotated(wide, view.alarms)), view
 
     def _asked_about(self, without: Collection[str]) -> tuple[CloudView, ClusterSnapshot, QuestionContext]:
         """The cloud as it is now, and without these instances."""

@@ -173,7 +173,7 @@ def answer(
         if decided.model_version != active.predictor.version:
             how_it_held = held(decided.model_version)
         encoded = EncodedRecommendation.of(
-            contradictions.told_with(interval_inflation.recommendation(decided, how_it_held), alarms)
+            contradictions.annotated(interval_inflation.recommendation(decided, how_it_held), alarms)
         )
         if decided.degraded == active.degraded:
             answers.keep(question, encoded)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from advisor import offline
-from advisor.domain import PlacementWorth, ToldAndObserved
+from advisor.domain import PlacementWorth, PredictedAndMeasured
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, ReportOut, settings
 from api.cli.output import print_json, print_table, say
@@ -63,5 +63,5 @@ def _cells(placement: PlacementWorth) -> list[str]:
     ]
 
 
-def _observed(outcome: ToldAndObserved | None) -> str:
+def _observed(outcome: PredictedAndMeasured | None) -> str:
     return "" if outcome is None else f"{outcome.observed:.2f}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from api.routes.common import CloudDep
-from api.schemas.alarms import AlarmsOut, ContradictionOut, DoctorOut
+from api.schemas.alarms import AlarmsOut, AnomalyOut, DoctorOut
 
 
 def listing(cloud: CloudDep) -> AlarmsOut:
@@ -11,7 +11,7 @@ def listing(cloud: CloudDep) -> AlarmsOut:
 
     An alarm takes several windows in a row. The audit log also says when alarms are raised and when they end.
     """
-    return AlarmsOut(alarms=[ContradictionOut.like(alarm) for alarm in cloud.alarms()])
+    return AlarmsOut(alarms=[AnomalyOut.like(alarm) for alarm in cloud.alarms()])
 
 
 def checkup(cloud: CloudDep) -> DoctorOut:

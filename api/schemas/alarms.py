@@ -7,7 +7,7 @@ from pydantic import Field
 from api.schemas.base import AnswerBody, Known, Time
 
 
-class ContradictionOut(AnswerBody):
+class AnomalyOut(AnswerBody):
     """One alarm; shares are run / (run + wait) of windows of five minutes."""
 
     instance: str = Field(description="the instance with less CPU delivered than was predicted")
@@ -32,7 +32,7 @@ class ContradictionOut(AnswerBody):
 class AlarmsOut(AnswerBody):
     """Alarms that stand, by host and instance."""
 
-    alarms: list[ContradictionOut] = Field(description="each ends by itself when windows agree again")
+    alarms: list[AnomalyOut] = Field(description="each ends by itself when windows agree again")
 
 
 class DeliveredOut(AnswerBody):
@@ -55,7 +55,7 @@ class DoctorOut(AnswerBody):
     """What `cotenant doctor` finds wrong, and what it looked at."""
 
     problems: list[str] = Field(description="all that is wrong, as sentences; empty = nothing is")
-    alarms: list[ContradictionOut] = Field(description="anomalies among it: measured beyond the predicted range")
+    alarms: list[AnomalyOut] = Field(description="anomalies among it: measured beyond the predicted range")
     hosts: int = Field(description="how many hosts are known")
     instances: int = Field(description="how many instances are known")
     measured_instances: int = Field(description="of how many run and wait were measured in the last hour")

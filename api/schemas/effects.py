@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from advisor.domain import Effect, Find, Scene, SceneEffects, found_in, waiting_told
+from advisor.domain import Effect, Find, Scene, SceneEffects, found_in, waiting_shown
 from api.schemas.asked import AskedInstance, all_asked
 from api.schemas.base import AnswerBody, Figure, Schema, Score, examples
 from api.schemas.inventory import HostItem, WorkloadItem, each_to_domain
@@ -70,8 +70,8 @@ class EffectOut(AnswerBody):
         """From the domain."""
         if not effect.overloaded:
             return cls.like(effect)
-        jitter = effect.jitter_ratio and waiting_told(effect, effect.jitter_ratio)
-        return cls.like(replace(effect, latency_ratio=waiting_told(effect, effect.latency_ratio), jitter_ratio=jitter))
+        jitter = effect.jitter_ratio and waiting_shown(effect, effect.jitter_ratio)
+        return cls.like(replace(effect, latency_ratio=waiting_shown(effect, effect.latency_ratio), jitter_ratio=jitter))
 
 
 class ModelRef(AnswerBody):

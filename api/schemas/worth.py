@@ -28,7 +28,7 @@ class WorthBand(AnswerBody):
     upper: Known = Field(description="upper end")
 
 
-class ToldAndObservedOut(AnswerBody):
+class PredictedAndMeasuredOut(AnswerBody):
     """Mean CPU delivered, run / (run + wait), in windows of five minutes."""
 
     windows: int = Field(description="windows, of one instance each")
@@ -79,8 +79,8 @@ class PlacementWorthOut(AnswerBody):
     seen_at: Time = Field(description="when the inventory first showed it there")
     heeded: str = Field(description="followed or elsewhere")
     band: WorthBand | None = Field(description="share that was predicted of it where it is; null = none was")
-    newcomer: ToldAndObservedOut | None = Field(description="how it fared in its first week; null = no window yet")
-    residents: ToldAndObservedOut | None = Field(description="the same of the instances on the host before")
+    newcomer: PredictedAndMeasuredOut | None = Field(description="how it fared in its first week; null = no window yet")
+    residents: PredictedAndMeasuredOut | None = Field(description="the same of the instances on the host before")
     most_free: str | None = Field(description="the host that Nova's weighers would have chosen when it came")
     alternatives: list[AlternativeOut] = Field(description="where it is, then the other hosts; empty once it has left")
 
@@ -93,7 +93,7 @@ class AdviceWorthOut(AnswerBody):
     heeded: HeededOut = Field(description="placements that were asked for, by what became of them")
     arrivals: int = Field(description="instances that came to a host, asked for or not")
     measured: int = Field(description="those of them that agents measured for an hour")
-    told: dict[str, ToldAndObservedOut] = Field(
+    told: dict[str, PredictedAndMeasuredOut] = Field(
         description="predicted and measured of placements that followed: newcomer = the new VM, and residents of "
         "their hosts"
     )
