@@ -177,21 +177,22 @@ def ablation(rows: Sequence[LeftOutRow]) -> str:
 
 
 def _worth(rows: Sequence[LeftOutRow], lacking: str, whole: str) -> tuple[str, str, str]:
-    """Mean over campaigns with its interval, and the campaigns in which it is beyond noise either way."""
+    """Mean over campaigns of enough pairs with its interval, and the campaigns in which it is beyond noise."""
     means, drawn = [], []
     better: list[str] = []
     worse: list[str] = []
     for campaign, some in _grouped(rows).items():
         change = _off(some, lacking) - _off(some, whole)
         found = _bootstrapped(some, change)
-        means.append(float(change.mean()))
         if found is None:
             continue
+        means.append(float(change.mean()))
         drawn.append(found)
         verdict = _verdict(interval(found))
         (better if verdict == "worse" else worse if verdict == "better" else []).append(campaign)
     ends = interval(np.mean(drawn, axis=0)) if drawn else None
-    return f"{np.mean(means):+.4f}{_bracket(ends, 4)}", _some(better), _some(worse)
+    mean = f"{np.mean(means):+.4f}" if means else ""
+    return f"{mean}{_bracket(ends, 4)}", _some(better), _some(worse)
 
 
 def _some(names: Sequence[str]) -> str:
