@@ -225,7 +225,7 @@ def test_the_same_probe_result_twice_moves_nothing_more(advisor: Advisor, clock:
 @pytest.mark.parametrize(
     ("one", "why"),
     [
-        ({"peer": ""}, "how one instance fares"),
+        ({"peer": ""}, "one instance"),
         ({"peer": "batch-1"}, "not both on h1"),
         ({"peer": "h2"}, "not both on h1"),
         ({"peer": "web-9"}, "no neighbour of its own"),
