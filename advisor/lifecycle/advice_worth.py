@@ -234,20 +234,20 @@ def _sentences(summary: AdviceWorth) -> Iterable[str]:
     yield f"{arrivals} came in all; agents measured {summary.measured} of them for at least an hour."
     for who, shares in summary.told.items():
         if shares.told is not None and shares.inside is not None:
-            yield _told_in_words(who, shares, 100 * shares.inside)
+            yield _in_a_sentence(who, shares, shares.told, 100 * shares.inside)
     if summary.measured:
         yield from (group.text for group in summary.beside)
     if any(group.lower is not None for group in summary.beside):
         yield NO_LOT
 
 
-def _told_in_words(who: FaredAs, shares: PredictedAndMeasured, inside: float) -> str:
+def _in_a_sentence(who: FaredAs, shares: PredictedAndMeasured, predicted: float, inside: float) -> str:
     text = (
-        f"{WHO[who]}: CPU delivered was {100 * shares.observed:.1f} % of demand, and {100 * shares.told:.1f} % was "
+        f"{WHO[who]}: CPU delivered was {100 * shares.observed:.1f} % of demand, and {100 * predicted:.1f} % was "
         f"predicted, in {_number(shares.windows, 'window', 'windows')} of five minutes; {inside:.0f} % of them lie in "
         "the predicted range."
     )
-    if shares.contended and shares.contended_told is not None:
+    if shares.contended and shares.contended_told is not None and shares.contended_observed is not None:
         text += (
             f" In the {shares.contended:,} contended ones it was {100 * shares.contended_observed:.1f} %, and "
             f"{100 * shares.contended_told:.1f} % was predicted."

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from advisor.domain import Instance, IsolationSettings, Pinning, PlanKind, PlanRequest, plan_from_json
 from advisor.planning.cpu_demand import CpuPeaks
+from advisor.planning.plan_context import PlanContext
 from advisor.planning.rightsizing import enough_vcpus
 from advisor.reports.number_format import time_share
 from advisor.reports.plan_sentences import headline
@@ -46,10 +47,11 @@ def test_who_uses_all_it_has_is_only_told() -> None:
     assert "full uses all of its vCPUs" in answer.notes[0]
 
 
-def test_where_nothing_is_known_of_somebody_nothing_is_said_to_be_fine() -> None:
+def test_without_known_demand_or_without_time_no_size_is_called_fine(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = plan(cloud(Instance("dark", 4, 1024, host="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
     assert (answer.steps, answer.search) == ((), None)
-    late = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size", time_limit_s=1e-9))
+    monkeypatch.setattr(PlanContext, "left_s", 0.0)
+    late = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
     assert (late.steps, late.search) == ((), None)
     assert late.notes == ("Time limit reached before 3 of 3 hosts were looked at.",)
 
