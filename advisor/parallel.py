@@ -48,3 +48,14 @@ def of_workers() -> Iterator[None]:
         raise InvalidInput(str(error), field="cluster") from error
     except WorkersLostError as error:
         raise ProcessLost(str(error)) from error
+
+
+def one_thread_for_products() -> None:
+    """Let this process multiply matrices in the thread that asks for it, from now on.
+
+    Those of a question are small, and several questions are answered at a time: BLAS with a thread for each CPU took
+    five times the CPU time for them, most of it to wait.
+    """
+    from threadpoolctl import threadpool_limits  # which commands that ask no model do without
+
+    threadpool_limits(1, "blas")

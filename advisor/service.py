@@ -26,6 +26,7 @@ from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_training import TurnedOut, span_s
 from advisor.moves import MOVERS, MoveOutcome, Mover, Standing, open_mover
+from advisor.parallel import one_thread_for_products
 from advisor.prediction import posted
 from advisor.progress import Progress
 from advisor.reports.folders import REPORT_KINDS, Reported, every_s, repeat
@@ -146,7 +147,8 @@ class Advisor:
         self.close()
 
     def warm_up(self) -> None:
-        """Read the cloud in the background; who asks before is answered as well."""
+        """Prepare to answer many questions: read the cloud in the background; who asks before is answered as well."""
+        one_thread_for_products()
 
         def warm_up() -> None:
             with suppress(AdvisorError):  # the question reports it
@@ -182,9 +184,8 @@ class Advisor:
         InvalidInput where too few are stored, OutOfSpace or StorageUnavailable where it cannot be written.
         """
         now = self._clock()
-        with self._transactions.read() as connection:
+        with self._transactions.read() as connection, training.speaking(self._state_dir):
             kept_windows = windows.since(connection, now.timestamp() - seconds)
-        with training.speaking(self._state_dir):
             return window_training.write_dataset(kept_windows, self._state_dir / "telemetry", now)
 
     def telemetry_datasets(self, seconds: float) -> list[Path]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from advisor.domain import Headroom, Host, Instance, Objective
 from advisor.scheduling.scoring import Scores
 from models.arrays import Floats
-from models.data.scene import SETTING_FIELDS, SceneBatch, slot_values
+from models.data.scene import SceneBatch, setting_values
 from models.prediction import InterferencePrediction, Predictor
 
 
@@ -61,11 +61,10 @@ class CandidateArrays:
 
     def known(self, at: int) -> dict[int, dict[str, float]]:
         """Known cap, weight, network class and disk limit of every instance, without those that mitigation sets."""
-        settings = {}
-        for slot, instance in self.involved(at).items():
-            values = slot_values(instance, 0, self.scenes.affinity[at, slot])
-            settings[slot] = {name: float(values[name]) for name in SETTING_FIELDS}
-        return settings
+        return {
+            slot: {name: float(value) for name, value in setting_values(instance).items()}
+            for slot, instance in self.involved(at).items()
+        }
 
     def changed(self, at: int) -> frozenset[int]:
         """The slots whose settings mitigation changes."""

@@ -78,8 +78,9 @@ def _absent(arrays: CandidateArrays) -> SceneBatch:
     """The hosts without the newcomer, with every instance's known settings."""
     fields = {name: getattr(arrays.scenes, name).copy() for name in ("present", *SETTING_FIELDS)}
     for at in range(len(arrays.hosts)):
+        known = arrays.known(at)
         for slot in arrays.changed(at):
-            for name, value in arrays.known(at)[slot].items():
+            for name, value in known[slot].items():
                 fields[name][at, slot] = value
     fields["present"][:, -1] = False
     return replace(arrays.scenes, **fields)

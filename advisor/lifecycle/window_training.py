@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput
 from advisor.experiments import probe_planning
 from models.data import window_dataset
 from models.data.profile import WorkloadProfile
-from models.data.window_dataset import PostedScene, SharedWindow
+from models.data.window_dataset import PostedScene, SharedWindow, WindowSample
 from models.evaluation.window_figures import ENOUGH_S, ENOUGH_SCENES, Question, WindowFigures, WindowKey
 from models.physics.prior import PriorPredictor
 from profiler.whole_files import replace_whole
@@ -45,19 +45,24 @@ def write_posted(
     )
 
 
-def write_dataset(windows: Sequence[SharedWindow], folder: Path, now: datetime) -> Path:
-    """Write windows as a dataset directory below `folder`, whole or not at all, instead of the one before.
+def write_dataset(windows: Iterable[SharedWindow], folder: Path, now: datetime) -> Path:
+    """Write those windows that are worth learning from as a dataset directory below `folder`, whole or not at all,
+    instead of the one before. They come in the order of their time, and only those that are written are kept in memory.
 
     InvalidInput where they hold too few shares to learn from.
     """
-    shares = sum(len(window.shares) for window in windows)
+    sample, count, shares = WindowSample(), 0, 0
+    for window in windows:
+        sample.add(window)
+        count, shares = count + 1, shares + len(window.shares)
     if shares < LEAST_SHARES:
         message = (
-            f"{len(windows)} windows of that time are stored, with {shares} shares; {LEAST_SHARES} are needed: "
+            f"{count} windows of that time are stored, with {shares} shares; {LEAST_SHARES} are needed: "
             "let agents push to the service (docs/models.md), then try again"
         )
         raise InvalidInput(message, field="from_telemetry")
-    return _written(folder, "windows", lambda new: window_dataset.write_windows(new, f"windows-{_day(now)}", windows))
+    chosen = sample.chosen()
+    return _written(folder, "windows", lambda new: window_dataset.write_chosen(new, f"windows-{_day(now)}", chosen))
 
 
 def _day(now: datetime) -> str:

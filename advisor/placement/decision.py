@@ -52,8 +52,9 @@ from models.prediction import TARGETS, Predictor
 
 MAX_TIES = 20  # hosts that a tie may name beyond those in the answer
 SCREENED_FROM = 64  # hosts: of fewer all are predicted
-FURTHER, FURTHER_ROUNDS = 64, 2  # hosts that a learned model predicts then at a time, and how often at most
-FINALISTS = 128  # of more hosts so many are predicted at first, of less than twice as many half of them
+FINALISTS, FIRST_PART = 64, 4  # of many hosts so many are predicted at first, of fewer one in so many
+LEARNED_FINALISTS, FURTHER = 32, 2  # by a learned model, which then predicts at most one for each so many of them
+SURELY_FIRST = 4  # twice as many where a host that is shown was not in the first so manieth part of them
 
 
 def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
@@ -224,11 +225,11 @@ def _rank(
 
 
 def _rank_all(
-    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache
+    question: PlacementQuestion, hosts: Ints, remembered: PredictionCache, *, pins: bool = True
 ) -> tuple[HostClasses, ClassPredictions, _RankedHosts]:
-    """Predict and order the hosts at these positions."""
+    """Predict and order the hosts at these positions; without `pins` as if none could be chosen."""
     classes = host_classes(question, hosts)
-    predictions = predict_classes(question, classes, remembered)
+    predictions = predict_classes(question, classes, remembered, pins=pins)
     return classes, predictions, _rank_hosts(question, hosts, classes, predictions, remembered)
 
 
@@ -237,36 +238,37 @@ def _rank_promising(
 ) -> tuple[HostClasses, ClassPredictions, _RankedHosts]:
     """The same of those that the answer is about.
 
-    The most promising ones of each kind of host are predicted; and of a kind of which the later half holds one that is
-    shown, twice as many. Of a learned model then those whose estimate, corrected as it corrected those that were
-    predicted, comes near to what is shown (decision 186).
+    The most promising ones of each kind of host are predicted, and twice as many of a kind that has a host which is
+    shown and not in the first quarter. Of a learned model then those whose estimate, corrected as it corrected those
+    that were predicted, comes near to what is shown, and pinnings at last (decision 194).
     """
     promise = by_promise(question, hosts)
     by_rank = promise.order[~promise.needed[promise.order]]
     shown = max(question.request.limit, 2)
     least = max(2 * question.request.limit, MAX_TIES)
     of_kind = [by_rank[promise.kind[by_rank] == one] for one in np.unique(promise.kind[by_rank]).tolist()]
-    share = max(min(FINALISTS, len(hosts) // 2), least) / max(len(by_rank), 1)
+    learned = question.predictor.origin != "prior"
+    some = LEARNED_FINALISTS if learned else FINALISTS
+    share = max(min(some, len(hosts) // FIRST_PART), least) / max(len(by_rank), 1)
     counts = [max(math.ceil(share * len(places)), least) for places in of_kind]
     grows = [True]
     while any(grows):
         chosen = promise.needed.copy()
         for places, count in zip(of_kind, counts, strict=True):
             chosen[places[:count]] = True
-        ranking = _rank_all(question, hosts[chosen], remembered)
+        ranking = _rank_all(question, hosts[chosen], remembered, pins=not learned)
         best = ranking[2].hosts[:shown]
         grows = [
-            question.predictor.origin == "prior"
+            not learned
             and count < len(places)
-            and bool(np.isin(best, hosts[places[count // 2 : count]]).any())
+            and bool(np.isin(best, hosts[places[count // SURELY_FIRST : count]]).any())
             for places, count in zip(of_kind, counts, strict=True)
         ]
         counts = [count * (1 + more) for count, more in zip(counts, grows, strict=True)]
-    for _ in range(0 if question.predictor.origin == "prior" else FURTHER_ROUNDS):
-        some = promise.further(chosen, *ranking[2].scores_of(hosts[chosen], shown))[:FURTHER]
-        if not len(some):
-            break
-        chosen[some] = True
+    if learned:
+        # Of few hosts the first are a quarter already, and each further step costs as much as some of them.
+        most = sum(counts) // FURTHER if len(hosts) // FIRST_PART >= LEARNED_FINALISTS else 0
+        chosen[promise.further(chosen, *ranking[2].scores_of(hosts[chosen], shown))[:most]] = True
         ranking = _rank_all(question, hosts[chosen], remembered)
     return ranking
 

@@ -33,7 +33,7 @@ from models.prediction import BandArrays, InterferencePrediction, Predictor, cor
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
 MAX_CELLS = 150_000
 FIGURES = 4  # of each instance: expected T/B, its lower bound, expected latency, part of the time short of CPU
-MOST_PINNED = 32  # hosts with pinnings that a learned model predicts, beside those where a limit is violated
+MOST_PINNED = 16  # hosts with pinnings that a learned model predicts, beside those where a limit is violated
 LEFT_OUT = np.inf  # instead of the prediction of a pinning that could not be chosen
 
 
@@ -155,18 +155,20 @@ def _profiled(question: PlacementQuestion, hosts: Ints) -> Bools:
     return question.table.profiled(rows)[:, None]
 
 
-def predict_classes(question: PlacementQuestion, classes: HostClasses, remembered: PredictionCache) -> ClassPredictions:
+def predict_classes(
+    question: PlacementQuestion, classes: HostClasses, remembered: PredictionCache, *, pins: bool = True
+) -> ClassPredictions:
     """Predict every class without the newcomer, and with it under every usable option.
 
     Latency is predicted only where an instance limits it or the newcomer is sensitive to it, and pins only where they
-    could be chosen. Cached predictions are not computed again. No instance is better off with the newcomer than without
-    it (`no_better`).
+    could be chosen, and not at all without `pins`. Cached predictions are not computed again. No instance is better off
+    with the newcomer than without it (`no_better`).
     """
     sensitive = question.request.instance.service == "latency"
     of_latency = ~np.isnan(classes.waits).all(axis=1) | sensitive
     groups = [((), np.flatnonzero(~of_latency)), (("latency",), np.flatnonzero(of_latency))]
     predicted = [
-        (rows, *_predicted(question, classes, rows, targets, remembered)) for targets, rows in groups if len(rows)
+        (rows, *_predicted(question, classes, rows, targets, remembered, pins)) for targets, rows in groups if len(rows)
     ]
     before, after = predicted[0][1:]
     if len(predicted) > 1:  # joined in the order of the classes
@@ -241,7 +243,12 @@ def no_better(after: Floats, before: Floats, *, high: bool = False) -> Floats:
 
 
 def _predicted(
-    question: PlacementQuestion, classes: HostClasses, chosen: Ints, targets: Sequence[str], remembered: PredictionCache
+    question: PlacementQuestion,
+    classes: HostClasses,
+    chosen: Ints,
+    targets: Sequence[str],
+    remembered: PredictionCache,
+    pins: bool,
 ) -> tuple[Floats, Floats]:
     """Expected T/B, its lower bound, expected latency and time short of the `chosen` classes, (G,).
 
@@ -272,7 +279,10 @@ def _predicted(
     before[new_without.rows], after[new_with.rows] = before[new_without.like], after[new_with.like]
     remembered.before.keep([keys_without[row] for row in new_without.first.tolist()], before[new_without.first])
     remembered.after.keep([keys_with[row] for row in new_with.first.tolist()], after[new_with.first])
-    _predict_pins(question, classes, chosen, targets, before, after, keys_with, remembered)
+    if pins:
+        _predict_pins(question, classes, chosen, targets, before, after, keys_with, remembered)
+    else:
+        _leave_out_pins(after, np.ones(len(after), dtype=bool))
     return before, after
 
 
@@ -293,9 +303,7 @@ def _predict_pins(
     else:
         pinned = _worth_pinning(question, classes, chosen, before, after)
         may_gain = left_out[pinned[left_out]]
-        pins = np.array([name not in {FREE, KEPT} for name in NAMES], dtype=bool)
-        is_free = np.isfinite(after[:, NAMES.index(FREE), 0, -1])
-        after[(~pinned & is_free)[:, None] & pins] = LEFT_OUT  # whatever was remembered of other searches
+        _leave_out_pins(after, ~pinned)
     if not len(may_gain):
         return
     known = np.ones(len(after), dtype=bool)
@@ -308,6 +316,14 @@ def _predict_pins(
     _write(after, unknown.first, options, _in_parts(question.predictor, scenes, targets))
     after[unknown.rows] = after[unknown.like]
     remembered.after.keep([keys_with[row] for row in unknown.first.tolist()], after[unknown.first])
+
+
+def _leave_out_pins(after: Floats, rows: Bools) -> None:
+    """Leave out pinnings in these of the rows, whatever was remembered of other searches, where leaving the newcomer to
+    the scheduler is a choice."""
+    pins = np.array([name not in {FREE, KEPT} for name in NAMES], dtype=bool)
+    is_free = np.isfinite(after[:, NAMES.index(FREE), 0, -1])
+    after[(rows & is_free)[:, None] & pins] = LEFT_OUT
 
 
 def _hosts(question: PlacementQuestion, positions: Ints) -> list[Host]:

@@ -47,14 +47,16 @@ class Promise:
         promising first.
 
         A model's scores (P,) of those that were differ from the estimates by what the signals explain, as least
-        squares find, and by at most as much more as on any host that was predicted.
+        squares find, and by at most as much more as on any host that was predicted; by more yet where few were, for
+        what is left of those that were fitted is smaller than of others.
         """
         kinds = self.kind[:, None] == np.unique(self.kind[predicted])[None]
-        columns = np.concatenate([kinds, self.signals, self.signals**2], axis=1)
+        columns = np.concatenate([kinds, self.signals], axis=1)
         off = scores - self.score[predicted]
         weights = np.linalg.lstsq(columns[predicted], off, rcond=None)[0]
         fitted = columns @ weights
-        margin = max(float((off - fitted[predicted]).max(initial=0.0)), 0.0)
+        few = len(off) / max(len(off) - columns.shape[1], 1)
+        margin = max(few * float((off - fitted[predicted]).max(initial=0.0)), 0.0)
         expected = np.where(predicted, -np.inf, self.score + fitted)
         by_score = np.argsort(-expected, kind="stable")
         return by_score[expected[by_score] + margin >= least_shown]
@@ -67,7 +69,10 @@ def by_promise(question: PlacementQuestion, hosts: Ints) -> Promise:
     lowest = scoring.grouped(after, scoring.NOTICED)
     fits = headroom.one_node.astype(np.float64)
     order = scoring.order(scoring.grouped(score, scoring.EQUAL), hosts, lowest, fits, headroom.least)
-    signals = np.stack([after, headroom.cpu, headroom.before[0]], axis=1)
+    scenes, cpus = question.snapshot.scenes, question.snapshot.rooms[hosts, 0]
+    residents = scenes.present[hosts].sum(axis=1)
+    runners = np.where(scenes.present[hosts], scenes.vcpus[hosts], 0.0).sum(axis=1)
+    signals = np.stack([after, headroom.cpu, headroom.before[0], residents / cpus, runners / cpus], axis=1)
     needed = _limits_in_question(question, hosts, after, headroom) | _posted(question, hosts)
     return Promise(order, needed, _kinds(question, hosts), score, signals)
 

@@ -29,23 +29,23 @@ def basis(known: Basis, scene: int, slot: int) -> EffectBasis:
     """What the answer about one instance rests on."""
     correction = float(np.expm1(known.correction[scene, slot]))
     parts = (known.support, known.similar, known.machines, known.measured)
-    support, *counts = (float(part[scene, slot]) for part in parts)
+    support, *counts = (part.item(scene, slot) for part in parts)
     return EffectBasis(support, correction, *counts)
 
 
 def band(bands: BandArrays, scene: int, slot: int) -> Band:
     """One element of the three arrays of a band."""
-    return Band(*(float(part[scene, slot]) for part in (bands.expected, bands.lower, bands.upper)))
+    return Band(*(part.item(scene, slot) for part in (bands.expected, bands.lower, bands.upper)))
 
 
 def cpu_time(pressure: CpuPressure, scene: int, slot: int, short_before: float | None = None) -> CpuTime:
     """What one instance gets of the CPU time that it wants."""
-    share, worst, short = (float(part[scene, slot]) for part in (pressure.share, pressure.worst, pressure.short))
+    share, worst, short = (part.item(scene, slot) for part in (pressure.share, pressure.worst, pressure.short))
     return CpuTime(share, worst, short, short_before, bool(pressure.overloaded[scene, slot]))
 
 
 def _short(before: InterferencePrediction | None, scene: int, slot: int) -> float | None:
-    return None if before is None or before.pressure is None else float(before.pressure.short[scene, slot])
+    return None if before is None or before.pressure is None else before.pressure.short.item(scene, slot)
 
 
 def crowded(prediction: InterferencePrediction, scene: int) -> float | None:

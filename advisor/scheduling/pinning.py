@@ -122,7 +122,7 @@ class _PcpuPlaces:
     @classmethod
     def of(cls, scenes: SceneBatch) -> _PcpuPlaces:
         driver = scenes.driver_cpus & scenes.driver_pinned[:, None]
-        pinned = scenes.present & scenes.pinned & (scenes.affinity.sum(axis=2) <= scenes.vcpus)
+        pinned = scenes.present & scenes.pinned & (scenes.allowed <= scenes.vcpus)
         reserved = (scenes.affinity & pinned[:, :, None]).any(axis=1)
         core = cores_of(scenes)
         # pCPUs are distinguished by who may run on them and on their siblings.

@@ -8,7 +8,7 @@ would push out those that teach.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -23,6 +23,7 @@ from profiler.observed import Host, Instance
 KEEP_S = 90 * 86_400.0
 MOST_KEPT = 10_000  # of all hosts
 _DAY_S = 86_400.0
+_AT_ONCE = 200  # rows that are read at a time
 _OF_ANY_HOST = ("id", "kind", "pcpus", "memory_mb")  # a host has no default of these
 _USUAL = codec.encode(Demand(0.0))
 
@@ -60,18 +61,17 @@ def keep(connection: sa.Connection, window: SharedWindow) -> None:
         connection.execute(sa.delete(windows).where(here, windows.c.ends_s <= connection.scalar(oldest)))
 
 
-def since(connection: sa.Connection, begin_s: float) -> tuple[SharedWindow, ...]:
-    """Those that ended after a time, the oldest first."""
+def since(connection: sa.Connection, begin_s: float) -> Iterator[SharedWindow]:
+    """Those that ended after a time, the oldest first, one by one: all of them together may be a gigabyte."""
     query = sa.select(windows.c.ends_s, windows.c.observed).where(windows.c.ends_s > begin_s)
-    return tuple(
-        SharedWindow(
+    in_order = query.order_by(windows.c.ends_s, windows.c.host).execution_options(yield_per=_AT_ONCE)
+    for ends_s, stored in connection.execute(in_order):
+        yield SharedWindow(
             host=codec.decode(Host, stored["host"]),
             instances=tuple(codec.decode(Instance, instance) for instance in stored["instances"]),
             shares=stored["shares"],
             ends_s=ends_s,
         )
-        for ends_s, stored in connection.execute(query.order_by(windows.c.ends_s, windows.c.host))
-    )
 
 
 def _plain(window: SharedWindow) -> dict[str, Any]:

@@ -160,7 +160,8 @@ class SceneBatch:
     `device_demand` (S, N, 3, 4): the same of DEVICES in the order of DEVICE_DEMAND.
 
     Each array is declared `over` its axes; those per slot with what an `empty` slot has, and those that say how an
-    instance is isolated, beside its pinning, as a `setting`. ValueError where an array has other axes than declared.
+    instance is isolated, beside its pinning, as a `setting`. `once` keeps what is derived from them, which are not
+    written to after that. ValueError where an array has other axes than declared.
     """
 
     table: ProfileTable
@@ -195,6 +196,7 @@ class SceneBatch:
     affinity: Bools = field(metadata=over("slot", empty=False))
     cpu_demand: Floats = field(metadata=over("slot", empty=np.nan))
     device_demand: Floats = field(metadata=over("slot", empty=np.nan))
+    once: Once = field(default_factory=Once, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         shape = self.present.shape
@@ -225,7 +227,13 @@ class SceneBatch:
     @property
     def pinned(self) -> Bools:
         """Who may run elsewhere than who is not pinned, (S, N)."""
-        return np.asarray((self.affinity != self.shared[:, None, :]).any(axis=2))
+        return self.once("pinned", lambda: np.asarray((self.affinity != self.shared[:, None, :]).any(axis=2)))
+
+    @property
+    def allowed(self) -> Floats:
+        """How many pCPUs each slot may use, (S, N); not to be written to."""
+        ones = np.ones(self.affinity.shape[2], dtype=np.float32)  # whole numbers: sums are exact in any order
+        return self.once("allowed", lambda: (self.affinity.astype(np.float32) @ ones).astype(np.float64))
 
     @property
     def driver_pinned(self) -> Bools:
@@ -348,17 +356,27 @@ def slot_values(
     instance: Instance, profile: int, affinity: Bools, subject: int = 0
 ) -> dict[str, np.generic | NDArray[Any]]:
     """One instance as the values of a slot; `affinity` (P,) are the pCPUs that it may use, its pins are not read."""
-    settings = instance.settings
-    network = settings.network
-    mode = network.mode if network else "none"
-    rate = network.rate_mbit if network and mode != "none" and network.rate_mbit else np.inf
-    ceil = rate if mode == "dedicated" else (network.ceil_mbit if network and network.ceil_mbit else np.inf)
     return {
         "present": np.bool_(True),
         "profile": np.int64(profile),
         "subject": np.int64(subject),
         "load": np.float64(instance.load),
         "vcpus": np.float64(instance.vcpus),
+        **setting_values(instance),
+        "affinity": affinity,
+        "cpu_demand": cpu_demand(instance),
+        "device_demand": device_demand(instance),
+    }
+
+
+def setting_values(instance: Instance) -> dict[str, np.generic]:
+    """How an instance is isolated, beside its pinning, as the values of SETTING_FIELDS of a slot."""
+    settings = instance.settings
+    network = settings.network
+    mode = network.mode if network else "none"
+    rate = network.rate_mbit if network and mode != "none" and network.rate_mbit else np.inf
+    ceil = rate if mode == "dedicated" else (network.ceil_mbit if network and network.ceil_mbit else np.inf)
+    return {
         "cap": np.float64(settings.cap_percent / 100 if settings.cap_percent else np.inf),
         "prompt": np.bool_(instance.service == "latency" and (mode != "none" or settings.cap_percent is not None)),
         "weight": np.float64(settings.weight or DEFAULT_WEIGHT),
@@ -367,9 +385,6 @@ def slot_values(
         "net_rate": np.float64(rate),
         "net_ceil": np.float64(ceil),
         "disk_limit": np.float64(settings.disk_limit_mb_s or np.inf),
-        "affinity": affinity,
-        "cpu_demand": cpu_demand(instance),
-        "device_demand": device_demand(instance),
     }
 
 

@@ -30,20 +30,14 @@ def cpu_overlap(scenes: SceneBatch) -> Floats:
     """The share of slot j's pCPUs that slot i may use too, 0-1; (S, N, N), indexed [scene, i, j]."""
     may = scenes.affinity.astype(np.float32)  # whole numbers: sums are exact
     common = may @ may.transpose(0, 2, 1)
-    return np.asarray(common / np.maximum(allowed_cpus(scenes), 1)[:, None, :])
-
-
-def allowed_cpus(scenes: SceneBatch) -> Floats:
-    """How many pCPUs each slot may use; (S, N)."""
-    may = scenes.affinity.astype(np.float32)
-    return np.asarray(may @ np.ones(may.shape[2], dtype=np.float32), dtype=np.float64)
+    return np.asarray(common / np.maximum(scenes.allowed, 1)[:, None, :])
 
 
 def group_overlap(scenes: SceneBatch, group: Ints) -> Floats:
     """The share of slot j's pCPUs in groups (S, P), such as cores or NUMA nodes, where slot i has pCPUs too, 0-1;
     (S, N, N), indexed [scene, i, j]."""
     on = pcpus_in(group, scenes.affinity)
-    share = on / np.maximum(scenes.affinity.sum(axis=2), 1)[:, :, None]
+    share = on / np.maximum(scenes.allowed, 1)[:, :, None]
     return np.asarray(np.einsum("snk,smk->snm", (on > 0) * 1.0, share))
 
 

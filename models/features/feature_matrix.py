@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints
 from models.data.scene import CPU_DEMAND, SceneBatch
-from models.data.topology import allowed_cpus, cpu_overlap
+from models.data.topology import cpu_overlap
 from models.features.sensitivity_curves import curve_columns, families
 from models.physics.contention import variation
 from models.physics.demands import burst_ms, driver_apart, first_known, link, profile_column
@@ -138,7 +138,7 @@ def _known(scenes: SceneBatch, prior: PriorResult, beside: Floats) -> Floats:
 def _demands(scenes: SceneBatch, prior: PriorResult, beside: Floats, others: Floats) -> dict[str, Floats]:
     """What an instance and those beside it ask for, relative to the capacity; (S, N) each."""
     want, here = prior.demands, scenes.present
-    own_cpus = np.maximum(allowed_cpus(scenes), 1)
+    own_cpus = np.maximum(scenes.allowed, 1)
     size = np.maximum(np.minimum(scenes.vcpus, own_cpus), 1)
     load = np.minimum(scenes.load, 1.0)
     line = link(scenes)[:, None]
@@ -202,7 +202,7 @@ def _demands(scenes: SceneBatch, prior: PriorResult, beside: Floats, others: Flo
 
 def _settings(scenes: SceneBatch, beside: Floats) -> dict[str, Floats]:
     """How an instance is isolated, relative to what it could have and to those beside it; (S, N) each."""
-    own_cpus = np.maximum(allowed_cpus(scenes), 1)
+    own_cpus = np.maximum(scenes.allowed, 1)
     size = np.maximum(np.minimum(scenes.vcpus, own_cpus), 1)
     caps = np.log(np.clip(scenes.cap / np.maximum(scenes.vcpus, 1), LEAST, 1.0))
     weight_beside, cap_beside = _means(beside, [scenes.weight, caps])

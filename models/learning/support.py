@@ -18,6 +18,7 @@ LEAST_SPREAD = 0.05  # of a column: all are shares, ratios or logarithms
 # A column of settings or limits that never varied in training gave nothing to the trees, and nothing shows that it
 # does not matter. So one counts as much as all others together, in units of a tenth: of a share, or of a factor e.
 UNTRIED_SPREAD, UNTRIED_WEIGHT = 0.1, 1.0
+FARTHEST = -80.0  # of the exponent of a row's nearness: beyond it nothing counts
 UNVARIED = 1e-6  # the spread of a column that has one value
 
 
@@ -60,8 +61,10 @@ class Support:
 
     def of_squares(self, away: Floats, reach: float, known: Floats) -> Likeness:
         """The same from squared distances (R, K), and how much is known of the rows (R,)."""
-        near = away * (-1 / (2 * reach**2))
-        by_machine = np.exp(near, out=near) @ self.count
+        # Seven digits of a count of rows are enough, and processors are slow with numbers next to nothing.
+        near = np.multiply(away, -1 / (2 * reach**2), dtype=np.float32, casting="unsafe")
+        near = np.exp(np.maximum(near, FARTHEST, out=near), out=near)
+        by_machine = (near @ self.count.astype(np.float32)).astype(np.float64)
         similar = by_machine.sum(axis=1)
         machines = np.minimum(by_machine, 1.0).sum(axis=1)
         return Likeness(known * similar / (similar + HALF), similar, machines)
@@ -93,20 +96,26 @@ class Support:
 
 
 def squares(x: Floats, centres: Floats, scale: Floats, weight: Floats) -> Floats:
-    """Weighted squared distances of rows (R, F) from centres (K, F) in spreads; (R, K)."""
+    """Weighted squared distances of rows (R, F) from centres (K, F) in spreads; (R, K).
+
+    One product of matrices. What all rows or all centres have in common in a column, as that it is known, adds the same
+    to each centre or row, and takes no column of the product: most columns are known everywhere or nowhere.
+    """
     used = np.flatnonzero(weight)
-    x, centres, scale, weight = x[:, used], centres[:, used], scale[used], weight[used]
-    known, there, columns = ~np.isnan(x), ~np.isnan(centres), len(used)
-    other = np.where(there, centres / scale, 0.0)
-    of_known = other**2 + MISSING * ~there - MISSING * there  # beside what all centres differ by where nothing is known
-    factors = np.concatenate([weight * part for part in (-2 * other, there, of_known)], axis=1)
-    terms = np.empty((len(x), 3 * columns))  # values, their squares, and which are known: one product of matrices
-    np.divide(x, scale, out=terms[:, :columns])
-    terms[:, :columns][~known] = 0.0
-    np.square(terms[:, :columns], out=terms[:, columns : 2 * columns])
-    terms[:, 2 * columns :] = known
+    weight, x, centres = weight[used], x[:, used] / scale[used], centres[:, used] / scale[used]
+    known, there = ~np.isnan(x), ~np.isnan(centres)
+    x, centres = np.where(known, x, 0.0), np.where(there, centres, 0.0)
+    some, every = known.any(axis=0), known.all(axis=0)
+    everywhere, mixed = there.all(axis=0), some & ~every
+    of_known = weight * (centres**2 + MISSING * ~there - MISSING * there)  # beside MISSING * there, of all rows
+    varying = some & ~everywhere
+    terms = np.concatenate([x[:, some], x[:, varying] ** 2, known[:, mixed]], axis=1)
+    factors = np.concatenate(
+        [(-2 * weight * centres)[:, some], (weight * there)[:, varying], of_known[:, mixed]], axis=1
+    )
     found = terms @ factors.T
-    found += MISSING * (there @ weight)
+    found += (x[:, everywhere] ** 2 @ weight[everywhere])[:, None]
+    found += MISSING * (there @ weight) + of_known[:, every].sum(axis=1)
     return np.asarray(np.maximum(found, 0.0, out=found))
 
 

@@ -66,7 +66,7 @@ def cpu_contention_of(
         scenes.pcpus.astype(np.float64), there.sum(axis=1), everybody.size[there], everybody.demand[there],
         everybody.growth[there], everybody.day[there], everybody.most[there], everybody.loop[there],
         everybody.weight[there], everybody.brief[there], everybody.astray, everybody.allowed[there],
-        everybody.allowed[there].sum(axis=1).astype(np.float64), z, chance, *flat, worst, crowded,
+        everybody.places[there], z, chance, *flat, worst, crowded,
     )  # fmt: skip
     run, want, short, fair, asked = (_in_slots(there, one) for one in flat)
     share = np.divide(run, want, out=np.ones(there.shape), where=want > 1e-12)
@@ -136,7 +136,7 @@ def moments() -> tuple[Floats, Floats]:
 @dataclass(frozen=True, slots=True)
 class _Consumers:
     """Instances, then the driver domain, then hosts' own work where any has some; (S, N + 1) or (S, N + 2), `day` with
-    D and `allowed` with P more."""
+    D and `allowed` with P more, of which `places` are as many."""
 
     size: Floats
     demand: Floats
@@ -148,6 +148,7 @@ class _Consumers:
     brief: Floats
     astray: Floats
     allowed: Bools
+    places: Floats
 
 
 def _consumers(
@@ -159,7 +160,7 @@ def _consumers(
     fluid: bool,
 ) -> _Consumers:
     present = scenes.present
-    own_cpus = np.maximum(scenes.affinity.sum(axis=2), 1)
+    own_cpus = np.maximum(scenes.allowed, 1)
     size = np.where(present, np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), own_cpus), 0.0)
     demand = np.where(present, cpu, 0.0)
     spread, common, doubt = variation(scenes, demand)
@@ -186,6 +187,7 @@ def _consumers(
         brief=weight if fluid else np.where(weight > 0, weight, 1.0) ** trait(scenes.kind, "brief_exponent")[:, None],
         astray=np.zeros(len(scenes)) if fluid else trait(scenes.kind, "work_astray"),
         allowed=np.concatenate([scenes.affinity, scenes.driver_cpus[:, None, :]], axis=1),
+        places=np.concatenate([scenes.allowed, scenes.driver_cpus.sum(axis=1)[:, None]], axis=1),
     )
 
 
@@ -202,6 +204,7 @@ def _beside_own_work(scenes: SceneBatch, consumers: _Consumers, fluid: bool) -> 
     added = {
         "size": size, "demand": np.minimum(own, size), "most": size, "growth": np.zeros(len(own)),
         "loop": np.full(len(own), OPEN), "weight": weight, "allowed": scenes.shared,
+        "places": scenes.shared.sum(axis=1),
         "brief": weight if fluid else weight ** trait(scenes.kind, "brief_exponent"),
         "day": np.ones((len(own), consumers.day.shape[2])),
     }  # fmt: skip
@@ -213,6 +216,8 @@ def _beside_own_work(scenes: SceneBatch, consumers: _Consumers, fluid: bool) -> 
 
 def _day_of_driver(day: Floats, parts: Floats) -> Floats:
     """The day (S, D) of a driver domain, that of which it works for; `parts` (S, N) as in `cpu_contention_of`."""
+    if not parts.any():
+        return np.ones((len(day), day.shape[2]))
     works = parts.sum(axis=1)[:, None]
     of_all = (day * parts[:, :, None]).sum(axis=1)
     return np.asarray(np.divide(of_all, works, out=np.ones_like(of_all), where=works > 1e-12))
@@ -272,7 +277,7 @@ def beside_the_day(demand: Floats, spread: Floats, common: Floats, day: Floats) 
 
     What is left varies in proportion to the mean of the hour. What is common to every instance is the day first of all.
     """
-    varies = day.var(axis=2)
+    varies = np.zeros(demand.shape) if (day == 1).all() else day.var(axis=2)
     explained = demand**2 * varies
     left = np.maximum(spread**2 - explained, 0.0)
     shared = np.minimum(np.maximum(common * spread**2 - explained, 0.0), left)

@@ -229,8 +229,11 @@ def driver_price(scenes: SceneBatch, want: Demands) -> Floats:
     Dearer with every further CPU (N10, N11); cheaper, by at most the events' share, where CPUs are crowded and
     many pages go with one event (N5: the most contended pair has the fewest events and most pages per execution).
     """
+    grow = holds(scenes.kind, "events_grow")[:, None]
+    if not grow.any():
+        return np.ones_like(want.cpu)
     driver_size = scenes.driver_cpus.sum(axis=1)
-    guest = np.minimum(np.minimum(scenes.affinity.sum(axis=2), scenes.vcpus), MOST_COUNTED_CPUS)
+    guest = np.minimum(np.minimum(scenes.allowed, scenes.vcpus), MOST_COUNTED_CPUS)
     driver = np.minimum(driver_size, MOST_COUNTED_CPUS)[:, None]
     # A driver-domain CPU takes part in the events of all guests, a guest's CPU only in its own: it counts half.
     further = np.maximum(driver - 1, 0) + np.maximum(guest - 1, 0) / 2
@@ -239,14 +242,13 @@ def driver_price(scenes: SceneBatch, want: Demands) -> Floats:
     feeding = _spread(scenes, replace(want, cpu=np.minimum(want.cpu, want.driver)))
     spread = (scenes.driver_cpus * feeding).sum(axis=1) / np.maximum(driver_size, 1)
     crowded = np.clip(spread - 1, 0.0, 1.0)[:, None]
-    grow = holds(scenes.kind, "events_grow")[:, None]
     return np.where(grow, (1.0 + EVENT_SHARE * EVENT_GROWTH_PER_CPU * further) * (1 - EVENT_SHARE * crowded), 1.0)
 
 
 def _spread(scenes: SceneBatch, want: Demands) -> Floats:
     """CPU demand on every pCPU if each consumer spreads evenly over the pCPUs it may use; (S, P)."""
-    size = np.maximum(scenes.affinity.sum(axis=2), 1)
-    guests = (scenes.affinity * (np.minimum(want.cpu, scenes.cap) / size)[:, :, None]).sum(axis=1)
+    size = np.maximum(scenes.allowed, 1)
+    guests = np.einsum("snp,sn->sp", scenes.affinity, np.minimum(want.cpu, scenes.cap) / size)
     driver = want.driver.sum(axis=1) / np.maximum(scenes.driver_cpus.sum(axis=1), 1)
     own = scenes.shared * (scenes.own_cpus / np.maximum(scenes.shared.sum(axis=1), 1))[:, None]
     return np.asarray(guests + scenes.driver_cpus * driver[:, None] + own)
@@ -260,4 +262,4 @@ def cpu_spread(scenes: SceneBatch) -> Floats:
 def crowd(scenes: SceneBatch, want: Demands) -> Floats:
     """CPU demand per CPU on the CPUs that a slot may use, its own demand included; (S, N)."""
     met = np.einsum("snp,sp->sn", scenes.affinity, _spread(scenes, want))
-    return np.where(scenes.present, met / np.maximum(scenes.affinity.sum(axis=2), 1), 0.0)
+    return np.where(scenes.present, met / np.maximum(scenes.allowed, 1), 0.0)

@@ -77,5 +77,5 @@ def _own_work(scenes: SceneBatch, core: Ints) -> Floats:
 
 def _any_pinned(scenes: SceneBatch) -> Bools:
     """Scenes in which an instance may not use every pCPU, (S,)."""
-    everywhere = scenes.affinity.sum(axis=2) >= scenes.pcpus[:, None]
+    everywhere = scenes.allowed >= scenes.pcpus[:, None]
     return np.asarray((scenes.present & ~everywhere).any(axis=1))

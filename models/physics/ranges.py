@@ -63,7 +63,7 @@ class UnmodelledWaits:
 def _waking(scenes: SceneBatch, want: Demands, crowded: Floats) -> Floats:
     """How many vCPUs others keep busy on the CPUs of an instance is taken for normal, with the variance of as many
     independent ones that are busy or not; a logistic function stands for the normal distribution."""
-    allowed = np.maximum(scenes.affinity.sum(axis=2), 1)
+    allowed = np.maximum(scenes.allowed, 1)
     switching = np.maximum(want.cpu * (1 - want.cpu / np.maximum(scenes.vcpus, 1)), 0.0)
     others = np.maximum(crowded * allowed - want.cpu - want.driver, 0.0)
     spread = np.sqrt(np.maximum(crowd(scenes, replace(want, cpu=switching)) * allowed - switching - want.driver, 0.0))

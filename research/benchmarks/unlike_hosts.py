@@ -10,8 +10,9 @@ is the predictor's own predict of all hosts, without the newcomer and with it un
 wall and CPU times are medians of interleaved repeats.
 
 --misses asks so many questions of clouds of 500 hosts twice: as the service does, and with every host predicted in
-full. It prints how often the first host differs, how much of the score that costs, how often any shown host differs,
-and how often who is refused does; by kind of cloud: as above; where every host is full; where some instances have
+full, and of a model every pinning. It prints how often the first host differs and how often any shown host does, how
+often one is not tied with the host of its rank in the full answer, how much lower its score is at most, and how often
+who is refused differs; by kind of cloud: as above; where every host is full; where some instances have
 caps, pins and weights; and where they use network, disk and memory bandwidth, too. Every third newcomer is sensitive
 to latency, every fourth has a limit, and every second question is for the sum of all.
 
@@ -22,12 +23,13 @@ to latency, every fourth has a limit, and every second question is for the sum o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
 import sys
 import time
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,10 +39,11 @@ from unittest.mock import patch
 import numpy as np
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Objective, PlacementRequest, Recommendation
-from advisor.placement import decision
+from advisor.placement import decision, host_classes
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.context import QuestionContext
+from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.learning.artifact import load
 from models.physics.prior import PriorPredictor
@@ -199,40 +202,46 @@ def ask(
     return decision.recommend(snapshot, QuestionContext(active, NOW, 1.0), PlacementRequest(who, objective=objective))
 
 
-def everybody_predicted() -> AbstractContextManager[object]:
-    """Within it no host is left out by a cheap estimate."""
-    return patch.object(decision, "SCREENED_FROM", sys.maxsize)
+@contextlib.contextmanager
+def everybody_predicted() -> Iterator[None]:
+    """Within it no host is left out by a cheap estimate, and no pinning of a learned model."""
+    with patch.object(decision, "SCREENED_FROM", sys.maxsize), patch.object(host_classes, "MOST_PINNED", sys.maxsize):
+        yield
 
 
 def missed(cloud: str, questions: int, by: Predictor) -> dict[str, Any]:
     """How the answers of one kind of cloud differ from those for which every host is predicted."""
     random = np.random.default_rng(1)
-    first = shown = refused = 0
-    losses = []
+    first = shown = refused = untied = 0
+    losses = [0.0]
     for turn in range(questions):
         if turn % QUESTIONS_OF_A_CLOUD == 0:
             snapshot = made_cloud(CLOUD_OF_MISSES, turn, cloud)
-            remembered = PredictionCache()
+            remembered, of_all = PredictionCache(), PredictionCache()
         more: dict[str, Any] = {"service": "latency"} if turn % 3 == 2 else {}
         more |= {"min_throughput_ratio": 0.9} if turn % 4 == 3 else {}
         who, objective = newcomer(random, f"new-{turn}", cloud, **more), OBJECTIVES[turn % 2]
         found = ask(snapshot, who, remembered, by=by, objective=objective)
         with everybody_predicted():
-            full = ask(snapshot, who, remembered, by=by, objective=objective)
+            full = ask(snapshot, who, of_all, by=by, objective=objective)
         names, wanted = ([one.host for one in answer.candidates] for answer in (found, full))
         refused += found.rejected != full.rejected
         shown += names != wanted
-        if names[:1] != wanted[:1]:
-            first += 1
-            losses.append(full.candidates[0].score - found.candidates[0].score if names and wanted else 1.0)
+        first += names[:1] != wanted[:1]
+        ranks = list(zip(found.candidates, full.candidates, strict=False))
+        losses += [best.score - one.score for one, best in ranks] if len(names) == len(wanted) else [1.0]
+        untied += len(names) != len(wanted) or not all(
+            scoring.tied(one.expected - best.expected, one.half_width, best.half_width) for one, best in ranks
+        )
     return {
         "cloud": cloud,
         "model": by.version,
         "hosts": CLOUD_OF_MISSES,
         "questions": questions,
         "first_differs": first / questions,
-        "most_lost": max(losses, default=0.0),
         "shown_differ": shown / questions,
+        "shown_untied": untied / questions,
+        "most_lost": max(losses),
         "refused_differ": refused / questions,
     }
 

@@ -4,7 +4,10 @@ Hosts have 64 CPUs and 30 VMs (others 16, 48 and 96 CPUs, to which the model is 
 shares in ten have no contention. Each VM gets a known function of the analytic model's share, with noise, so that it is
 known how much can be learned: the error of that function itself.
 
-    python -m research.benchmarks.window_training --windows 10000
+    python -m research.benchmarks.window_training --windows 10000 [--seen TIMES] [--processes COUNT]
+
+With --seen each demand is that of so many windows, which differ in their noise: a million windows are then made in less
+time than it takes to learn from them. The time to make them does not count.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from models.data.dataset import load_dataset
 from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import CALM, SharedWindow, WindowSample, write_chosen
 from models.evaluation.gate import gate
+from models.executor import executor
 from models.physics.prior import PriorPredictor, solve
 from models.training import fit_predictor
 from profiler.demand import Demand
@@ -36,19 +40,21 @@ OF_A_TEST = 400  # windows
 _OF = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
 
 
-def windows(count: int, hosts: int, pcpus: int, seed: int) -> Iterator[tuple[SharedWindow, Floats]]:
-    """So many windows of hosts of one size over DAYS, in order of time, each with the true shares without noise."""
+def windows(count: int, hosts: int, pcpus: int, seed: int, seen: int = 1) -> Iterator[tuple[SharedWindow, Floats]]:
+    """So many windows of hosts of one size over DAYS, in order of time, each with the true shares without noise, and
+    each demand `seen` so often."""
     random = np.random.default_rng(seed)
     vms = round(30 * pcpus / 64)
     means = random.gamma(2.0, 0.5, (hosts, vms))
     sizes = random.choice([2, 4, 8], (hosts, vms))
     usual = np.clip(random.normal(0.55, 0.1, hosts), 0.2, 0.75)
-    for start in range(0, count, AT_ONCE):
-        some = range(start, min(start + AT_ONCE, count))
+    demands = -(-count // seen)
+    for start in range(0, demands, AT_ONCE):
+        some = range(start, min(start + AT_ONCE, demands))
         scenes, ends = [], []
         for number in some:
             host = int(random.integers(hosts))
-            ends_s = 1.8e9 + DAYS * 86_400 * number / count
+            ends_s = 1.8e9 + DAYS * 86_400 * number / demands
             day = 1 + 0.35 * np.sin(2 * np.pi * (ends_s % 86_400) / 86_400)
             busy = usual[host] * day * random.lognormal(0, 0.35)
             wanted = means[host] * random.gamma(4.0, 0.25, vms)
@@ -68,10 +74,12 @@ def windows(count: int, hosts: int, pcpus: int, seed: int) -> Iterator[tuple[Sha
         # Who may use few CPUs for its size loses more than the model says, others less.
         size = np.array([[one.vcpus for one in there] for _, there in scenes])
         true = np.minimum(share ** np.array([0.0, 0.45, 0.7, 0.0, 1.5])[size // 2], 1.0)
-        noisy = np.clip(true ** np.exp(random.normal(0, NOISE, true.shape)), 0.01, 1.0)  # the loss varies
+        noise = np.exp(random.normal(0, NOISE, (seen, *true.shape)))
+        noisy = np.clip(true**noise, 0.01, 1.0)  # the loss varies
         for at, (host_there, there) in enumerate(scenes):
-            shares = {one.id: float(noisy[at, slot]) for slot, one in enumerate(there)}
-            yield SharedWindow(host_there, there, shares, ends[at]), true[at]
+            for turn, shares in enumerate(noisy[:, at].tolist()):
+                measured = dict(zip((one.id for one in there), shares, strict=True))
+                yield SharedWindow(host_there, there, measured, ends[at] + turn), true[at]
 
 
 def cpu_s() -> float:
@@ -95,9 +103,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--windows", type=int, default=10_000)
     parser.add_argument("--hosts", type=int, default=50)
+    parser.add_argument("--seen", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
     options = parser.parse_args()
     sample, chosen_s, calm, calm_shares, shares = WindowSample(), 0.0, 0, 0, 0
-    for one, _ in windows(options.windows, options.hosts, 64, 0):
+    for one, _ in windows(options.windows, options.hosts, 64, 0, options.seen):
         begun = time.process_time()
         sample.add(one)
         chosen_s += time.process_time() - begun
@@ -117,9 +127,10 @@ def main() -> None:
         wrote = cpu_s() - cpu
         dataset = load_dataset(Path(folder))
         read = cpu_s() - cpu - wrote
-        model = fit_predictor([replace(dataset)])
+        with executor(options.processes) as run:
+            model = fit_predictor([replace(dataset)], run=run)
         took, waited = cpu_s() - cpu, time.monotonic() - begin
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    memory = sum(resource.getrusage(one).ru_maxrss for one in _OF) / 2**20  # of this process, and of the largest other
     print(
         f"{chosen_s + took:.0f} s of CPU time ({chosen_s:.0f} to choose, {wrote:.0f} to write, {read:.0f} to read), "
         f"{waited:.0f} s from writing on, {memory:.2f} GB",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
-from models.data.scene import HOST_NUMBERS, ProfileTable, SceneBatch, affinity_on, slot_values, stack
+from models.data.scene import ARRAYS, HOST_NUMBERS, ProfileTable, SceneBatch, affinity_on, slot_values, stack
 from models.data.topology import cores_of
 from profiler.observed import NET_MODES, Host, IsolationSettings, NetworkSettings, Pinning
 from tests.examples import examples
@@ -151,6 +151,19 @@ def test_unknown_host_numbers_are_nan() -> None:
     assert math.isnan(numbers["cpu_mhz"])
 
 
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(scenes(), min_size=1, max_size=4))
+def test_allowed_counts_the_cpus_of_each_slot_and_pinned_compares_them(many: list[Scene]) -> None:
+    whole = batch(*many)
+    np.testing.assert_array_equal(whole.allowed, whole.affinity.sum(axis=2))
+    unlike = [
+        [(row != shared).any() for row in of_scene]
+        for of_scene, shared in zip(whole.affinity, whole.shared, strict=True)
+    ]
+    assert whole.pinned.tolist() == unlike
+    assert whole.allowed is whole.allowed
+
+
 def test_a_driver_domain_without_cpus_of_its_own_may_run_anywhere() -> None:
     two = batch((host("xen", 2), []), (host("xen", 3, driver_cpus=(1,)), []))
     assert two.driver_cpus.tolist() == [[True, True, False], [False, True, False]]
@@ -192,6 +205,5 @@ def test_further_numbers_of_a_platform_are_nan_where_they_are_unknown() -> None:
 
 
 def _same(one: SceneBatch, other: SceneBatch) -> bool:
-    names = [name for name in SceneBatch.__slots__ if name != "table"]
-    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
+    pairs = [(getattr(one, name), getattr(other, name)) for name in ARRAYS]
     return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in pairs)

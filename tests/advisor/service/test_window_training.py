@@ -44,8 +44,8 @@ def test_a_window_comes_back_as_it_was_kept(database: Database, pcpus: int, memo
     kept = replace(window(300.0), host=Host("h", "kvm", pcpus, memory_mb))
     with database.write() as connection:
         windows.keep(connection, kept)
-        assert windows.since(connection, 0.0) == (kept,)
-        assert windows.since(connection, 300.0) == ()
+        assert list(windows.since(connection, 0.0)) == [kept]
+        assert list(windows.since(connection, 300.0)) == []
 
 
 def test_steady_company_is_kept_once_a_day_for_each_load_as_it_was_last(database: Database) -> None:
