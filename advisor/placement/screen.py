@@ -59,7 +59,7 @@ class Promise:
         margin = max(few * float((off - fitted[predicted]).max(initial=0.0)), 0.0)
         expected = np.where(predicted, -np.inf, self.score + fitted)
         by_score = np.argsort(-expected, kind="stable")
-        return by_score[expected[by_score] + margin >= least_shown]
+        return np.asarray(by_score[expected[by_score] + margin >= least_shown])
 
 
 def by_promise(question: PlacementQuestion, hosts: Ints) -> Promise:
