@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 PROMTOOL := var/tools/usr/bin/promtool
-PARTS := client profiler lab research
+PARTS := packaging/client packaging/profiler packaging/lab packaging/research integrations/proxmox
 UNPACKED := prometheus prometheus-node-exporter prometheus-libvirt-exporter
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl netpipe-tcp sockperf qemu-system-common libnbd-bin e2fsprogs mount
@@ -48,14 +48,15 @@ help:  ## show the targets
 
 setup: $(VENV)/.ready  ## install the pinned dependencies into .venv
 
-$(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml models/physics/cpu_contention.c models/learning/trees.c $(PARTS:%=packaging/%/pyproject.toml)
+$(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml models/physics/cpu_contention.c models/learning/trees.c $(PARTS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Cotenant needs Python 3.11 or newer (set PYTHON=...)" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
 	@# uv takes seconds where pip takes a minute, and reads no pip.conf: who needs one gets the same by pip
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(PARTS:%=-e packaging/%) -e .
+	@rm -rf *.egg-info  # what an older build left there, and programs that start here would read
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(PARTS:%=-e %) -e .
 	@$(BIN)/python -c 'import lightgbm' 2>/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq libgomp1 >/dev/null \
 	  || { echo "LightGBM needs the system's OpenMP library: apt-get install libgomp1" >&2; exit 1; }; }
@@ -206,13 +207,14 @@ test-floors:  ## the lowest versions that pyproject.toml allows: unit tests of m
 	rm -rf var/floors && $(PYTHON) -m venv var/floors
 	var/floors/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
 	var/floors/bin/uv pip install --quiet --python var/floors/bin/python --resolution lowest-direct \
-	  $(PARTS:%=-e packaging/%) -e '.[all,dev]'
+	  $(PARTS:%=-e %) -e '.[all,dev]'
 	var/floors/bin/python -m pytest -o filterwarnings=default -m "not measured" tests/models tests/advisor/core tests/api
 
-wheels: setup  ## build the wheels of the service, the profiler, the client, the lab and research, in build/wheels
-	@rm -rf build/lib build/lib.* packaging/*/build build/wheels/cotenant*.whl  # setuptools would pack what an earlier build left there
+wheels: setup  ## build the wheels of the service, the profiler, the client, the lab, research and Proxmox VE, in build/wheels
+	@rm -rf build/lib build/lib.* packaging/*/build integrations/*/build build/wheels/cotenant*.whl  # setuptools would pack what an earlier build left there
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
-	  --wheel-dir build/wheels $(PARTS:%=./packaging/%) .
+	  --wheel-dir build/wheels $(PARTS:%=./%) .
+	@rm -rf *.egg-info
 
 release: setup  ## tag the version that all distributions and the changelog agree on; pushes nothing
 	$(BIN)/python packaging/release.py

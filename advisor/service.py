@@ -19,8 +19,9 @@ from advisor.access.keystone import Keystone
 from advisor.access.sessions import form_key
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.inventories.reading import InventorySource, Reading, WatchedSource
-from advisor.inventories.sources import HISTORIES, SOURCES, WATCHED, SourceOptions, open_source
+from advisor.inventories.sources import check_installed, is_watched, keeps_history, open_source, sources
 from advisor.inventories.sync import SyncDiff
+from advisor.inventories.systems import SourceOptions
 from advisor.lifecycle import training, window_training
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
@@ -50,11 +51,8 @@ from advisor.store.transactions import Transactions
 from advisor.telemetry.monitoring_history import MonitoringHistory
 
 __all__ = [
-    "HISTORIES",
     "MOVERS",
     "REPORT_KINDS",
-    "SOURCES",
-    "WATCHED",
     "AccessService",
     "Advisor",
     "CloudService",
@@ -82,12 +80,16 @@ __all__ = [
     "acting",
     "actor",
     "backup_database",
+    "check_installed",
     "every_s",
     "form_key",
+    "is_watched",
+    "keeps_history",
     "open_mover",
     "open_source",
     "repeat",
     "restore_database",
+    "sources",
     "span_s",
 ]
 

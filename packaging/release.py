@@ -14,7 +14,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "Unreleased"
-PARTS = ("client", "profiler", "lab", "research")  # distributions beside the server
+# Distributions beside the service, which are released with it.
+PARTS = ("packaging/client", "packaging/profiler", "packaging/lab", "packaging/research", "integrations/proxmox")
 
 
 class ReleaseError(Exception):
@@ -26,7 +27,7 @@ def agreed_version(root: Path) -> str:
     versions = {
         "CHANGELOG.md": next((title for title, _ in changelog(root) if title != UNRELEASED), "no version"),
     }
-    for path in ("pyproject.toml", *(f"packaging/{name}/pyproject.toml" for name in PARTS)):
+    for path in ("pyproject.toml", *(f"{part}/pyproject.toml" for part in PARTS)):
         project = _project(root / path)
         versions[path] = project["version"]
         for required in project.get("dependencies", ()):

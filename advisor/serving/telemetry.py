@@ -21,7 +21,8 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
 from advisor.inventories import writes
-from advisor.inventories.sources import SourceOptions
+from advisor.inventories.sources import check_installed, keeps_history, open_history
+from advisor.inventories.systems import SourceOptions
 from advisor.prediction.lru import LRUCache
 from advisor.settings import Settings
 from advisor.store import counters, hosts, instances, probes
@@ -130,8 +131,8 @@ class TelemetryService:
         does not answer.
         """
         since_s = profiles.parse_since(since)
-        if source == "proxmox":
-            history = self._own_history(options or SourceOptions(), since_s, progress)
+        if keeps_history(source):
+            history = self._own_history(source, options or SourceOptions(), since_s, progress)
         else:
             instances_here, now = self._instances(), self._clock()
             chosen, store = self._watched(source, options or SourceOptions(), instances_here)
@@ -155,13 +156,12 @@ class TelemetryService:
         return history, tuple(changed)
 
     def _own_history(
-        self, options: SourceOptions, since_s: float, progress: Callable[[int, int], None]
+        self, source: str, options: SourceOptions, since_s: float, progress: Callable[[int, int], None]
     ) -> MonitoringHistory:
-        """What Proxmox VE tells of its guests that are in the inventory; SeriesUnavailable where it lists none."""
+        """What a system keeps of its guests that are in the inventory; SeriesUnavailable where it lists none."""
         from advisor.inventories.calls import CallError  # requests takes its time to import
-        from advisor.inventories.proxmox import history
 
-        system = history.ProxmoxHistory(options.cloud, options.ca_file, options.fingerprint)
+        system = open_history(source, options)
         try:
             listed = system.guests()
         except ValueError as error:
@@ -178,7 +178,11 @@ class TelemetryService:
     ) -> tuple[monitoring_history.Preset, monitoring_history.WatchedSeries]:
         """What is asked for, and who is asked: Gnocchi or Aetos of an OpenStack cloud, or the store of the settings."""
         if options.ca_file or options.fingerprint:
-            raise InvalidInput("--ca-file and --fingerprint go with proxmox alone", field="source")
+            raise InvalidInput(
+                "--ca-file and --fingerprint go with a system that keeps a history, such as proxmox",
+                field="source",
+            )
+        check_installed(source)
         if source == gnocchi.PRESET.name:
             return gnocchi.PRESET, gnocchi.Gnocchi.of(options.cloud, there)
         chosen = monitoring_history.load_preset(source)

@@ -9,16 +9,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from advisor.domain import Instance
+from advisor.inventories.systems import GuestHistory
 from advisor.telemetry.monitoring_history import WINDOW_S, MonitoringHistory, Progress, Row, learned, teach, wanted
 from models.profiling.demand_estimation import LARGEST, Tally, Window
 from models.profiling.half_hours import shapes
 from profiler.demand import Resource
-
-if TYPE_CHECKING:  # who reads another history need not import what calls this one
-    from advisor.inventories.proxmox.history import GuestHistory
 
 _RESOURCES: tuple[Resource, ...] = ("cpu", "net_mbit", "disk_mb_s")
 _Means = Sequence[tuple[float, float, float]]  # end, seconds, mean

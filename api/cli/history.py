@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from advisor.errors import InvalidInput
-from advisor.service import HISTORIES, Advisor, MonitoringHistory, SourceOptions
+from advisor.service import Advisor, MonitoringHistory, SourceOptions, keeps_history
 from api.cli.endings import FAILED
 from api.cli.options import AsJson, CaFile, CloudName, Database, DryRun, Fingerprint, settings
 from api.cli.output import print_json, print_table, progress, say
@@ -51,7 +51,7 @@ def history(
     What the agent measures itself, and what was given by hand, counts for more. Run it each night: again is harmless.
     Exit code 1 when something of a guest could not be read.
     """
-    if prometheus is not None and source in HISTORIES:
+    if prometheus is not None and (source == "gnocchi" or keeps_history(source)):
         more = "ceilometer and pve-exporter are read from a Prometheus"
         raise InvalidInput(f"--prometheus goes with a preset; {source} is asked itself ({more})", field="prometheus")
     if prometheus is not None and cloud is not None:

@@ -26,7 +26,7 @@ def sync(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="|".join([*sorted(service.SOURCES), "FILE"]),
+            metavar="|".join([*service.sources(), "FILE"]),
             help="A system to read, or an inventory file (one that is named like a system: ./NAME).",
         ),
     ],
@@ -66,10 +66,10 @@ def sync(
     not be read.
     """
     pause_s = service.every_s(every) if every is not None else None
-    if watch and (source not in service.WATCHED or every is not None or dry_run):
-        known = ", ".join(sorted(service.WATCHED))
-        raise InvalidInput(f"--watch goes with {known}, and neither with --every nor with --dry-run", field="watch")
-    if source in service.SOURCES:
+    if watch and (every is not None or dry_run or not service.is_watched(source)):
+        message = "--watch goes with a system that reports changes, such as kubernetes, not with --every and --dry-run"
+        raise InvalidInput(message, field="watch")
+    if source in service.sources():
         if merge:
             raise InvalidInput("--merge goes with a file; what a system does not report is always kept", field="merge")
         options = service.SourceOptions(cloud, tuple(uri or ()), ca_file, fingerprint)
@@ -85,6 +85,8 @@ def sync(
         message = "--cloud, --uri, --ca-file, --fingerprint and --every go with a system, not with a file"
         raise InvalidInput(message, field="source")
     else:
+        if not Path(source).exists():
+            service.check_installed(source)
         complete = _load(Path(source), database, merge=merge, dry_run=dry_run, as_json=as_json)
         if not complete:
             raise typer.Exit(FAILED)

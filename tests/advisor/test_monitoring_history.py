@@ -15,7 +15,7 @@ from keystoneauth1.session import Session
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.errors import InvalidInput, SeriesUnavailable
-from advisor.inventories.proxmox.history import GuestHistory
+from advisor.inventories.systems import GuestHistory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.telemetry.guest_history import demands_of

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from advisor.domain import Instance
-from tests.advisor.inventories.proxmox_server import TOKEN, Cluster, certified, guest, serving
 from tests.advisor.short_history import HISTORY_S, WINDOW_S, ShortHistory
+from tests.integrations.proxmox.proxmox_server import TOKEN, Cluster, certified, guest, serving
 from tests.servers.exporters import scraped
 from tests.servers.prometheus import Prometheus
 from tests.servers.running import NotInstalled

@@ -43,4 +43,4 @@ def test_the_command_follows_until_it_is_told_to_stop(tmp_path: Path) -> None:
 def test_only_kubernetes_is_watched() -> None:
     refused = cli_runs.run("sync", "libvirt", "--watch")
     assert refused.exit_code != 0
-    assert "--watch goes with kubernetes" in refused.output
+    assert "--watch goes with a system that reports changes" in refused.output

@@ -27,11 +27,11 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = '[project]\nversion = "1.2.0"\n'
     required = '"cotenant-client==1.2.0", "cotenant-profiler==1.2.0"'
     (tmp_path / "pyproject.toml").write_text(f'{project}dependencies = ["a>=1", {required}]\n')
-    needed = {"lab": '"cotenant-profiler==1.2.0"', "research": '"cotenant[train]==1.2.0"'}
+    needed = {"packaging/lab": '"cotenant-profiler==1.2.0"', "packaging/research": '"cotenant[train]==1.2.0"'}
     for part in release.PARTS:
-        (tmp_path / "packaging" / part).mkdir(parents=True)
+        (tmp_path / part).mkdir(parents=True)
         requires = f'dependencies = ["b>=1", {needed[part]}]\n' if part in needed else ""
-        (tmp_path / "packaging" / part / "pyproject.toml").write_text(project + requires)
+        (tmp_path / part / "pyproject.toml").write_text(project + requires)
     (tmp_path / "CHANGELOG.md").write_text(
         "# Changelog\n\n## [Unreleased]\n\n## [1.2.0] - 2026-12-01\n\n- # of hosts is shown.\n\n## 1.1.0\n\n- x\n"
     )

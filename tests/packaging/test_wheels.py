@@ -23,13 +23,14 @@ from tests.packaging.test_completions import INTO, completed
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PARTS = ("client", "profiler", "lab", "research")  # distributions beside the service
+# Distributions beside the service.
+PARTS = ("packaging/client", "packaging/profiler", "packaging/lab", "packaging/research", "integrations/proxmox")
 OF_THE_SERVICE = ("cotenant", "cotenant_client", "cotenant_profiler")
 MOST_BYTES = 500_000_000  # of an installed service with all that it requires, pip included
 # What only extras and other distributions bring.
 NOT_THERE = (
-    "lab", "research", "lightgbm", "matplotlib", "numba", "openstack", "ortools", "pandas", "psycopg", "pyarrow",
-    "river", "sklearn",
+    "cotenant_proxmox", "lab", "research", "lightgbm", "matplotlib", "numba", "openstack", "ortools", "pandas",
+    "psycopg", "pyarrow", "river", "sklearn",
 )  # fmt: skip
 OF_THE_SERVER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
 Ask = Callable[..., dict[str, Any]]
@@ -48,8 +49,9 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
     )
     subprocess.run(["tar", "--extract"], cwd=source, input=tar.stdout, check=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
-    subprocess.run([*pip, made, *(source / "packaging" / part for part in PARTS), source], check=True)
-    return {name: next(made.glob(f"{name}-*.whl")) for name in (*OF_THE_SERVICE, "cotenant_lab", "cotenant_research")}
+    subprocess.run([*pip, made, *(source / part for part in PARTS), source], check=True)
+    names = (*OF_THE_SERVICE, "cotenant_lab", "cotenant_proxmox", "cotenant_research")
+    return {name: next(made.glob(f"{name}-*.whl")) for name in names}
 
 
 def environment(folder: Path, constraints: Path, *wheels: Path | str) -> Path:
@@ -193,6 +195,8 @@ def test_a_report_has_pictures_where_matplotlib_is_installed(everything: Path, c
         (("evaluate", "--dataset", "."), "cotenant[train]"),
         (("replay", "cloud.yaml"), "cotenant[traces]"),
         (("sync", "openstack"), "cotenant[openstack]"),
+        (("sync", "proxmox"), "cotenant[proxmox]"),
+        (("history", "proxmox"), "cotenant[proxmox]"),
         (("history", "gnocchi"), "cotenant[openstack]"),
         (("db", "upgrade", "--database", "postgresql://db/cotenant"), "cotenant[postgresql]"),
         (("profile", "a", "--samples", "cloud.yaml", "--picture", "a.png"), "cotenant[plots]"),

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
+from cotenant_proxmox.source import Proxmox
 
 from advisor.domain import Host, Instance, Inventory
-from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi
-from advisor.inventories.proxmox.source import Proxmox
 from profiler.demand import Demand
 from research.benchmarks.proxlb.__main__ import main, ours, paired_table, proxlb, table
 from research.benchmarks.proxlb.asked import MODES, ProxlbError, by_cotenant, by_proxlb, read_places

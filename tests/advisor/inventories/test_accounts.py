@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cotenant_proxmox import calls as proxmox
 
 from advisor.inventories.cloudstack import calls as cloudstack
-from advisor.inventories.proxmox import calls as proxmox
 from advisor.inventories.xapi import calls as xapi
-from tests.advisor.inventories.proxmox_server import TOKEN
+from tests.integrations.proxmox.proxmox_server import TOKEN
 
 ACCOUNTS: dict[str, tuple[Callable[..., Any], dict[str, str], object]] = {
     "cloudstack": (

@@ -8,6 +8,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from cotenant_proxmox import Proxmox
+from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +20,6 @@ from advisor.inventories.kubernetes.account import ClusterAccount
 from advisor.inventories.kubernetes.source import Kubernetes
 from advisor.inventories.openstack import OpenStack
 from advisor.inventories.openstack.facts import group_labels, zones_of
-from advisor.inventories.proxmox import Proxmox
-from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi
 from advisor.inventories.reading import Reading
 from advisor.inventories.xapi import Xapi
 from advisor.inventories.xapi.calls import XapiAccount, XapiSession
@@ -28,10 +28,10 @@ from tests.advisor.inventories import (
     cloudstack_server,
     kubernetes_server,
     openstack_replay,
-    proxmox_server,
     xapi_server,
 )
 from tests.examples import examples
+from tests.integrations.proxmox import proxmox_server
 
 pytestmark = [
     pytest.mark.skipif(not openstack_replay.RECORDING.exists(), reason="nothing is recorded"),

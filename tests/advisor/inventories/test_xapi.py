@@ -18,9 +18,9 @@ from advisor.inventories.xapi import Xapi
 from advisor.inventories.xapi.calls import XapiAccount, XapiSession
 from advisor.service import Advisor
 from profiler.observed import NetworkSettings
-from tests.advisor.inventories.proxmox_server import certified
 from tests.advisor.inventories.xapi_server import NOWHERE, PASSWORD, USER, Pool, serving, vm
 from tests.api import cli_runs
+from tests.integrations.proxmox.proxmox_server import certified
 
 
 @pytest.fixture

@@ -15,31 +15,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from advisor.inventories.calls import CallError
-from advisor.inventories.proxmox.calls import ProxmoxApi, account
-from advisor.inventories.proxmox.facts import Row, created_s, guest_id, node_name
-from advisor.inventories.proxmox.rrd import RrdRow, rows
-from advisor.inventories.proxmox.source import AT_ONCE, resources
+from advisor.inventories.systems import GuestHistory
+from cotenant_proxmox.calls import ProxmoxApi, account
+from cotenant_proxmox.facts import Row, created_s, guest_id, node_name
+from cotenant_proxmox.rrd import RrdRow, rows
+from cotenant_proxmox.source import AT_ONCE, resources
 
 WINDOW_S = 300
 LONGEST_S = 3600.0  # of a mean that still says at which hour of the day
 _DAY_S, _WEEK_S = 86_400.0, 7 * 86_400.0
-
-
-@dataclass(frozen=True, slots=True)
-class GuestHistory:
-    """One guest: by metric (cpu and waiting in CPUs, net_mbit, disk_mb_s) its windows (end → mean), and longer means
-    (end, seconds, mean) in order of time; or why there are none. Values as they are reported, not checked for sense."""
-
-    name: str
-    windows: Mapping[str, Mapping[float, float]] = field(default_factory=dict)
-    means: Mapping[str, Sequence[tuple[float, float, float]]] = field(default_factory=dict)
-    failed: str = ""
 
 
 class ProxmoxHistory:

@@ -10,18 +10,18 @@ from statistics import fmean, pstdev
 from typing import Any
 
 import pytest
+from cotenant_proxmox import Proxmox
+from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
+from cotenant_proxmox.rrd import rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.inventories.proxmox import Proxmox
-from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi
-from advisor.inventories.proxmox.rrd import rows
 from advisor.service import Advisor
 from advisor.settings import Settings
 from models.profiling.demand_estimation import wanted_cpus
 from profiler.demand import Demand
-from tests.advisor.inventories.proxmox_server import TOKEN, Cluster, serving
 from tests.api import cli_runs
+from tests.integrations.proxmox.proxmox_server import TOKEN, Cluster, serving
 
 DAY_S = 86_400
 
@@ -193,7 +193,7 @@ def test_whatever_a_history_holds_its_values_are_numbers_from_0_on(told: list[ob
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["cadvisor", "--fingerprint", "AB"], "go with proxmox alone"),
+        (["cadvisor", "--fingerprint", "AB"], "go with a system that keeps a history"),
         (["ceilometer", "--cloud", "west"], "name a cloud of clouds.yaml by --cloud"),
         (["ceilometer", "--cloud", "west", "--prometheus", "http://127.0.0.1:9"], "give --prometheus, or --cloud"),
         (["proxmox", "--prometheus", "http://127.0.0.1:9"], "--prometheus goes with a preset"),

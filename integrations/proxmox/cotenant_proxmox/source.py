@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from advisor.inventories.calls import CallError, failed_part
-from advisor.inventories.proxmox.calls import ProxmoxApi, account
-from advisor.inventories.proxmox.facts import OWN_LABELS, Row, guest_id, host_facts, instance_facts, node_name
 from advisor.inventories.reading import Facts, Part, Reading, taken
+from cotenant_proxmox.calls import ProxmoxApi, account
+from cotenant_proxmox.facts import OWN_LABELS, Row, guest_id, host_facts, instance_facts, node_name
 
 AT_ONCE = 8  # calls; pveproxy has three workers for each node as it is installed
 

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cotenant_proxmox import Proxmox
+from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.inventories.calls import CallError
-from advisor.inventories.proxmox import Proxmox
-from advisor.inventories.proxmox.calls import ProxmoxAccount, ProxmoxApi
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from profiler.observed import NetworkSettings
-from tests.advisor.inventories.proxmox_server import TOKEN, Cluster, certified, guest, node, serving
+from tests.integrations.proxmox.proxmox_server import TOKEN, Cluster, certified, guest, node, serving
 
 
 @pytest.fixture
