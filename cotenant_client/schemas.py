@@ -177,6 +177,44 @@ class CandidateOut(TypedDict):
     commands: NotRequired[list[CommandOut]]
 
 
+class TuningStepOut(TypedDict):
+    """One change to a host as it stands."""
+
+    instance: str
+    why: str
+    settings: SettingsOut | None
+    driver_cpus: list[int]
+    driver_weight: int | None
+    effects: list[EffectOut]
+    notes: list[str]
+
+
+class TunedCandidateOut(TypedDict):
+    """A host as it would be after a few changes to who is there; `neighbours[].before` is without them."""
+
+    rank: int
+    host: str
+    score: float | None
+    tied_with: list[str]
+    headroom: NotRequired[HeadroomOut | None]
+    reserved: NotRequired[float | None]
+    crowded: NotRequired[float | None]
+    calibration: NotRequired[Literal["observed", "trained", "windows", "none"]]
+    calibration_hosts: NotRequired[int | None]
+    evidence: NotRequired[dict[str, int]]
+    combined_score: float | None
+    pinning: dict[str, list[int]] | None
+    isolation: Isolation
+    newcomer: NewcomerOut
+    neighbours: list[EffectOut]
+    changes: NotRequired[dict[str, SettingsOut]]
+    mitigation: NotRequired[list[MitigationStepOut]]
+    notes: NotRequired[list[str]]
+    reasons: list[ReasonOut]
+    commands: NotRequired[list[CommandOut]]
+    tuning: list[TuningStepOut]
+
+
 class RejectionOut(TypedDict):
     """A host that cannot take the instance: a stable code and a sentence."""
 
@@ -200,6 +238,7 @@ class PlacementAnswer(TypedDict):
     advised: NotRequired[Literal["none", "place", "stay", "settings", "move"]]
     present: NotRequired[CandidateOut | None]
     candidates: list[CandidateOut]
+    tuned: NotRequired[list[TunedCandidateOut]]
     rejected: list[RejectionOut]
 
 
@@ -427,6 +466,7 @@ class PlacementBody(TypedDict):
     commands: NotRequired[bool]
     dry_run: NotRequired[bool]
     mitigate: NotRequired[bool]
+    tune: NotRequired[bool]
 
 
 class AgeOut(TypedDict):
@@ -507,6 +547,7 @@ class PlanBody(TypedDict):
     spare_label: NotRequired[str | None]
     what_if: NotRequired[WhatIfBody | None]
     then: NotRequired[Literal["admit", "rebalance", "consolidate", "capacity"] | None]
+    allow: NotRequired[list[Literal["lift_cap"]]]
     commands: NotRequired[bool]
     time_limit_s: NotRequired[float]
     seed: NotRequired[int]

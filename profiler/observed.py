@@ -258,7 +258,8 @@ class Host:
     @property
     def shared_cpus(self) -> tuple[int, ...]:
         """The pCPUs of who is not pinned: all but isolated and dedicated ones."""
-        return tuple(cpu for cpu in self.cpus if cpu not in {*self.isolated_cpus, *self.dedicated_cpus})
+        kept = {*self.isolated_cpus, *self.dedicated_cpus}
+        return tuple(cpu for cpu in self.cpus if cpu not in kept) if kept else tuple(self.cpus)
 
     @property
     def cpu_key(self) -> CpuKey:

@@ -38,6 +38,7 @@ from advisor.domain.answers import (
     Recommendation,
     Rejection,
     SceneEffects,
+    TuningStep,
     settings_there,
 )
 from advisor.domain.bursts import (
@@ -93,6 +94,7 @@ from advisor.domain.plan_questions import (
     PLACING_KINDS,
     PLAN_FOR,
     PLAN_KINDS,
+    Allowance,
     Growth,
     NextKind,
     PinningPolicy,

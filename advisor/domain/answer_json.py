@@ -20,6 +20,7 @@ from advisor.domain.answers import (
     Reason,
     Recommendation,
     Rejection,
+    TuningStep,
 )
 from advisor.domain.evidence import Evidence
 from advisor.domain.figures import decimals, score_figure, significant
@@ -50,6 +51,10 @@ def body_as_json(recommendation: Recommendation) -> Json:
     commands = recommendation.request.commands
     return {
         "candidates": [_candidate(candidate, commands=commands) for candidate in recommendation.candidates],
+        "tuned": [
+            {**_candidate(candidate, commands=commands), "tuning": [_tuning(step) for step in candidate.tuning]}
+            for candidate in recommendation.tuned
+        ],
         "rejected": [_rejection(rejection) for rejection in recommendation.rejected],
         "notes": list(recommendation.notes),
         "evidence": _evidence(recommendation.evidence),
@@ -123,6 +128,21 @@ def _mitigation(steps: Sequence[MitigationStep]) -> list[Json]:
         }
         for step in steps
     ]
+
+
+def _tuning(step: TuningStep) -> Json:
+    settings = step.settings
+    return {
+        "instance": step.instance,
+        "why": step.why,
+        "settings": None
+        if settings is None
+        else {"pinning": pinning_as_json(settings.pinning), "isolation": _isolation(settings)},
+        "driver_cpus": list(step.driver_cpus),
+        "driver_weight": step.driver_weight,
+        "effects": _effects(step.effects),
+        "notes": list(step.notes),
+    }
 
 
 def _rejection(rejection: Rejection) -> Json:

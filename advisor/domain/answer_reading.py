@@ -26,7 +26,7 @@ def recommendation_from_json(told: Json, request: PlacementRequest) -> Recommend
     reported. KeyError, TypeError, ValueError or AttributeError where it is no such answer.
     """
     answer = _as_in_domain(told)
-    for candidate in filter(None, (*answer["candidates"], answer.get("present"))):
+    for candidate in filter(None, (*answer["candidates"], *answer.get("tuned", ()), answer.get("present"))):
         candidate["newcomer"]["instance"] = request.instance.id
     return codec.decode(Recommendation, {**answer, "request": codec.encode(request)})
 

@@ -174,6 +174,27 @@ class Headroom:
 
 
 @dataclass(frozen=True, slots=True)
+class TuningStep:
+    """One change to a host as it stands: an instance gets `settings`, or ("") the driver domain keeps to `driver_cpus`
+    with the scheduler weight `driver_weight`, None = as it is. `effects` are on whom it changes by 0.01 or more, with
+    what was before. `commands` are there where they were asked for, `notes` say why one is missing."""
+
+    instance: str
+    why: str
+    settings: IsolationSettings | None = None
+    driver_cpus: tuple[int, ...] = ()
+    driver_weight: int | None = None
+    effects: tuple[Effect, ...] = ()
+    commands: tuple[Command, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """What the step is about, for people."""
+        return self.instance or "driver domain"
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A host that can take the instance, with the best pinning and settings there.
 
@@ -181,7 +202,8 @@ class Candidate:
     `rungs` are the mitigation steps tried because the placement alone violates a limit; the last one succeeded.
     `changes` are the settings that it gives residents, `notes` what must be known before they are applied. `expected`
     and `half_width` are of what `score` is a lower bound of. `reserved` was taken off both, for others who may come
-    need the place. `evidence` is how many residents are known how well.
+    need the place. `evidence` is how many residents are known how well. `tuning` are changes to the host that come
+    first, in their order; all figures are with them, but for what residents have `before`.
     """
 
     rank: int
@@ -205,6 +227,7 @@ class Candidate:
     calibration: Calibration = "none"
     calibration_hosts: int | None = None
     evidence: Mapping[EvidenceLevel, int] = field(default_factory=dict)
+    tuning: tuple[TuningStep, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -229,7 +252,8 @@ Advised = Literal["none", "place", "stay", "settings", "move"]
 class Recommendation:
     """The stored answer to a PlacementRequest. `widened` is by which factor the throughput bands on a host are wider
     than the model's own; hosts whose bands are the model's own are left out. `present` is the instance on its host with
-    the settings that it has now, None = it is on no host; its `tied_with` are candidates that are no better."""
+    the settings that it has now, None = it is on no host; its `tied_with` are candidates that are no better. `tuned`
+    are hosts as they would be after a few changes to who is there, best first, apart from those that need none."""
 
     id: str
     created_at: datetime
@@ -244,6 +268,7 @@ class Recommendation:
     widened: Mapping[str, float] = field(default_factory=dict)
     evidence: Evidence | None = None
     present: Candidate | None = None
+    tuned: tuple[Candidate, ...] = ()
 
     @property
     def advised(self) -> Advised:

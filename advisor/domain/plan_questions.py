@@ -10,6 +10,7 @@ from advisor.domain.questions import AskedObjective
 from advisor.errors import InvalidInput
 from profiler.observed import Host, Instance
 
+Allowance = Literal["lift_cap"]  # what a tuning changes only where the operator says that it may
 PlanKind = Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
 PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
 NextKind = Literal["admit", "rebalance", "consolidate", "capacity"]  # what may be asked of an imagined cloud
@@ -266,6 +267,15 @@ class PlanRequest:
                 ("consolidate", "how few hosts would do"),
             ),
             kinds=("what_if",), only=True, label="Then ask there", section="What is otherwise",
+        ),
+    ] = None
+    allow: Annotated[
+        Allowance | None,
+        Declared(
+            "what a tuning may change beside the rest",
+            unset="nothing else",
+            words=(("lift_cap", "raise or lift caps of instances; a cap may be what the owner pays for"),),
+            kinds=("tune",), only=True, label="It may also", section="Limits",
         ),
     ] = None
     commands: Annotated[

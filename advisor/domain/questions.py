@@ -68,6 +68,13 @@ class PlacementRequest:
         bool,
         Declared("try other settings on hosts where a limit would break; false: such hosts are rejected"),
     ] = True
+    tune: Annotated[
+        bool,
+        Declared(
+            "offer besides, in a list of their own, hosts that would be better if a few settings of who is there "
+            "changed first: pins, weights, the CPUs of the driver domain"
+        ),
+    ] = False
 
 
 def like_another(instance: Instance, other: Instance, sized: Collection[str]) -> Instance:

@@ -199,7 +199,7 @@ def counting_as(instance: Instance, cpus: float) -> Instance:
 
 def annotated(answer: Recommendation, alarms: Iterable[Contradiction]) -> Recommendation:
     """The answer with a sentence for each host in it where an alarm stands."""
-    hosts = {candidate.host for candidate in (*answer.candidates, *filter(None, [answer.present]))}
+    hosts = {candidate.host for candidate in (*answer.candidates, *answer.tuned, *filter(None, [answer.present]))}
     victims: dict[str, list[str]] = {}
     for alarm in alarms:
         if alarm.host in hosts:

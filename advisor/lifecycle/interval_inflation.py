@@ -39,11 +39,12 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
     if answer.evidence is not None:
         answer = replace(answer, evidence=replace(answer.evidence, held=held.levels.get(answer.evidence.level)))
     factors = held.factors
-    shown = (*answer.candidates, *filter(None, [answer.present]))
+    shown = (*answer.candidates, *answer.tuned, *filter(None, [answer.present]))
     if not any(told.host in factors for told in shown):
         return answer
-    candidates = tuple(candidate(told, held) for told in answer.candidates)
-    answer = replace(answer, candidates=candidates, present=answer.present and candidate(answer.present, held))
+    candidates, tuned = (tuple(candidate(told, held) for told in some) for some in (answer.candidates, answer.tuned))
+    present = answer.present and candidate(answer.present, held)
+    answer = replace(answer, candidates=candidates, tuned=tuned, present=present)
     used = {told.host: factor for told in shown if (factor := factors.get(told.host, 1.0)) > 1}
     if not used:
         return answer

@@ -37,7 +37,7 @@ from advisor.prediction.effects import crowded, effect
 from advisor.render import migrations
 from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of, used_share
-from advisor.snapshot import fingerprints
+from advisor.snapshot import ClusterSnapshot, fingerprints
 from models.arrays import Bools, Floats
 from models.data.scene import SLOT_FIELDS, SceneBatch, affinity_on, slot_values, stack
 from models.prediction import TARGETS, Basis, CpuPressure, InterferencePrediction, Predictor
@@ -234,9 +234,19 @@ def _build_candidates(
                 )
             ),
             reasons=reasons[row],
-            commands=_commands(question, placed_newcomer, row, settings[row], ranked) if request.commands else (),
+            commands=placing_commands(
+                question.snapshot,
+                request.instance,
+                placed_newcomer.hosts[row],
+                placed_newcomer.residents[row],
+                settings[row],
+                _of_others(ranked, request.instance.id),
+                ranked.driver_cpus,
+            )
+            if request.commands
+            else (),
             rungs=ranked.steps,
-            changes={who: what for who, what in ranked.changes.items() if who != request.instance.id},
+            changes=_of_others(ranked, request.instance.id),
             headroom=ranked.headroom,
             reserved=ranked.reserved,
             expected=float(scores.expected[row]),
@@ -333,13 +343,17 @@ def _settings(shown: Sequence[RankedHost], placed: PlacedNewcomer) -> list[Isola
     ]
 
 
-def _commands(
-    question: PlacementQuestion, placed: PlacedNewcomer, row: int, settings: IsolationSettings, ranked: RankedHost
-) -> tuple[Command, ...]:
-    newcomer = question.request.instance
-    changes = {who: what for who, what in ranked.changes.items() if who != newcomer.id}
-    host, residents = placed.hosts[row], placed.residents[row]
-    snapshot = question.snapshot
+def _of_others(ranked: RankedHost, newcomer: str) -> dict[str, IsolationSettings]:
+    """The settings that mitigation gives to residents, by id."""
+    return {who: what for who, what in ranked.changes.items() if who != newcomer}
+
+
+def placing_commands(
+    snapshot: ClusterSnapshot, newcomer: Instance, host: Host, residents: Sequence[Instance],
+    settings: IsolationSettings, changes: Mapping[str, IsolationSettings], driver_cpus: tuple[int, ...] | None,
+) -> tuple[Command, ...]:  # fmt: skip
+    """What brings the newcomer, from where it stands in the snapshot, to a host with these residents, who get their
+    `changes` before it comes."""
     former = snapshot.names.placed.get(newcomer.id)
     source = None if former is None else snapshot.index(former.host or "")
     try:
@@ -347,9 +361,9 @@ def _commands(
             then = replace(newcomer, host=host.id, settings=settings)
             left = [other for other in snapshot.residents[source] if other.id != newcomer.id]
             return migrations.resettle(
-                former, then, snapshot.hosts[source], host, left, residents, changes, ranked.driver_cpus
+                former, then, snapshot.hosts[source], host, left, residents, changes, driver_cpus
             )
-        return render.plan(host, newcomer, settings, residents, changes, driver_cpus=ranked.driver_cpus)
+        return render.plan(host, newcomer, settings, residents, changes, driver_cpus=driver_cpus)
     except InvalidInput as error:  # a name or a label on this host; the other candidates have their commands
         return (render.refused(host, error.message),)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,6 +36,7 @@ from advisor.placement.look_ahead import looks_ahead, reserved
 from advisor.placement.mitigation_step import MAX_MITIGATED_HOSTS, mitigate, rejections
 from advisor.placement.request_checks import check_scene, new_id
 from advisor.placement.screen import by_promise, may_screen
+from advisor.placement.tuned_hosts import losing, tuned_hosts
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
@@ -114,13 +115,16 @@ def _ranking(
         assumption = f"it counts as using {usual}, and nothing else, with a wide range"
         notes = (*notes, f"Nothing is known about {subject}: {assumption}.")
     answer_candidates: tuple[Candidate, ...] = ()
+    tuned: tuple[Candidate, ...] = ()
     scores: dict[str, float] = {}
     per_host = True
     if feasible:
         question = PlacementQuestion(snapshot, request, answering.predictor, table, row)
         positions = np.array(feasible, dtype=np.int64)
         per_host = not looks_ahead(question, positions)
-        answer_candidates, limit_rejections, scores = _rank(question, positions, answering.remembered, detailed)
+        answer_candidates, limit_rejections, scores, worse = _rank(question, positions, answering.remembered, detailed)
+        if detailed and request.tune and request.mitigate:
+            tuned = tuned_hosts(question, worse, answering.remembered)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
     present = None
     if detailed and (request.mitigate or request.explain):
@@ -143,6 +147,7 @@ def _ranking(
         notes=notes,
         evidence=evidence_of(snapshot, request, answer_candidates),
         present=present,
+        tuned=with_counts(snapshot, request, tuned),
     )
     return HostRanking(answer, scores, per_host)
 
@@ -197,8 +202,9 @@ class _RankedHosts:
 
 def _rank(
     question: PlacementQuestion, hosts: Ints, remembered: PredictionCache, detailed: int
-) -> tuple[tuple[Candidate, ...], list[Rejection], dict[str, float]]:
-    """Candidates, as many as are `detailed`; the hosts on which a limit breaks; the scores of those that are shown."""
+) -> tuple[tuple[Candidate, ...], list[Rejection], dict[str, float], Iterator[int]]:
+    """Candidates, as many as are `detailed`; the hosts on which a limit breaks; the scores of those that are shown; and
+    the positions of hosts where an instance keeps less than its own speed, in the order in which a change is tried."""
     request = question.request
     screened = len(hosts) >= SCREENED_FROM and may_screen(question) and not looks_ahead(question, hosts)
     ranking = _rank_promising if screened else _rank_all
@@ -221,7 +227,9 @@ def _rank(
     }
     shown = replace(question, request=replace(request, limit=detailed)) if 0 < detailed < request.limit else question
     answer = candidates(shown, ranked_hosts, remembered) if ranked_hosts and detailed else ()
-    return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host), scores
+    lowest = ranked.lowest[ranked.class_of_host].tolist()
+    worse = losing(ranked.hosts.tolist(), lowest, request.limit, broken)
+    return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host), scores, worse
 
 
 def _rank_all(

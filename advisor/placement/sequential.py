@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from advisor.domain import HostRanking, Instance, PlacementRequest, Recommendation, WorkloadProfile, settings_there
+from advisor.domain import HostRanking, Instance, PlacementRequest, Recommendation, settings_there
 from advisor.placement import decision
 from advisor.prediction.context import QuestionContext
+from advisor.scheduling.newcomer import own_profile, with_own_profile
 from advisor.snapshot import ClusterSnapshot
 
 
@@ -84,20 +85,6 @@ def there(answer: Recommendation) -> Instance:
     """The instance that was asked about on the first candidate, as it would run there."""
     first, newcomer = answer.candidates[0], answer.request.instance
     return replace(with_own_profile(answer.request), host=first.host, settings=settings_there(newcomer, first))
-
-
-def with_own_profile(request: PlacementRequest) -> Instance:
-    """The newcomer with its own profile, where it has one, as its workload."""
-    profile = own_profile(request)
-    return request.instance if profile is None else replace(request.instance, workload=profile.name)
-
-
-def own_profile(request: PlacementRequest) -> WorkloadProfile | None:
-    """The newcomer's own profile under the name that it has once the newcomer is placed, None = it has none."""
-    if request.profile is None or not request.profile.known:
-        return None
-    # No id holds a blank, so this name hides no workload that anybody put by name.
-    return replace(request.profile, name=f"pending {request.instance.id}", platform="")
 
 
 def knowing_profiles(snapshot: ClusterSnapshot, requests: Iterable[PlacementRequest]) -> ClusterSnapshot:

@@ -18,6 +18,7 @@ from advisor.prediction import active
 from advisor.prediction.context import QuestionContext
 from advisor.rounding import SLACK
 from advisor.scheduling import filters, scoring
+from advisor.scheduling.newcomer import with_own_profile
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import stack
 from models.prediction import Predictor
@@ -166,8 +167,7 @@ class _BurstSearch:
     def _planned(self, objective: Objective) -> Mapping[str, str]:
         """The hosts of a plan that admits all, by instance; who finds none is left out."""
         newcomers = {
-            request.instance.id: sequential.with_own_profile(with_class(self.snapshot, request))
-            for request in self.requests
+            request.instance.id: with_own_profile(with_class(self.snapshot, request)) for request in self.requests
         }
         base = self.snapshot.without(newcomers)
         allowed = {

@@ -36,11 +36,17 @@ def weight_note(weight: int | None, options: RenderOptions) -> str:
     if weight * DEFAULT_V2_WEIGHT > V2_WEIGHT_RANGE[1] * DEFAULT_WEIGHT:
         ends = V2_WEIGHT_RANGE[1]
         notes.append(f"cpu.weight ends at {ends}, so weight {weight} counts as {ends * 256 // 100}")
-    if options.cgroup_assumed:
-        notes.append(
-            f"for control groups version 2, which the host has not reported; on version 1 it is {shares(weight)}"
-        )
+    if assumed := assumed_note(options, str(shares(weight))):
+        notes.append(assumed)
     return "; ".join(notes)
+
+
+def assumed_note(options: RenderOptions, on_version_1: str) -> str:
+    """On which version of control groups a command rests where the host did not report one, and what stands in its
+    place on the other; empty = it was reported."""
+    if not options.cgroup_assumed:
+        return ""
+    return f"for control groups version 2, which the host has not reported; on version 1 it is {on_version_1}"
 
 
 def by_version(options: RenderOptions) -> Callable[[int], int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
 from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, disk_limited, more
-from advisor.render.groups import period_and_quota, quota_note, weighted
+from advisor.render.groups import assumed_note, period_and_quota, quota_note, weighted
 from advisor.render.names import disk_number, group_path, kernel_version
 from models.physics.cap_periods import DEFAULT_US, is_short
 from profiler.observed import Host, Instance, Pinning, format_cpus
@@ -23,14 +23,16 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     yield from _pin(change, group)
     key = "cpu.shares" if cgroup == 1 else "cpu.weight"
     yield from weighted("cgset", change, options, lambda value: _cgset(group, f"{key}={value}"))
-    yield from _cap(change, group, cgroup)
+    yield from _cap(change, group, options)
+    both = "control groups limit reading and writing each by itself: together they may reach twice as much"
+    throttles = "in blkio.throttle.read_bps_device and blkio.throttle.write_bps_device"
     yield from disk_limited(
         "cgset",
         change,
         disk_number(change.instance),
         "its device number, such as 8:0",
         lambda disk, limit: _cgset(group, *_throttle(disk, limit, cgroup)),
-        note="control groups limit reading and writing each by itself: together they may reach twice as much",
+        note="; ".join(filter(None, (both, assumed_note(options, throttles)))),
     )
 
 
@@ -55,8 +57,8 @@ def _cpus(change: SettingsChange, pinning: Pinning | None) -> frozenset[int]:
     return (pinning.union if pinning else frozenset()) or change.every_cpu
 
 
-def _cap(change: SettingsChange, group: str, cgroup: int) -> Iterator[Step]:
-    cap = change.wanted.cap_percent
+def _cap(change: SettingsChange, group: str, options: RenderOptions) -> Iterator[Step]:
+    cap, cgroup = change.wanted.cap_percent, options.cgroup
     if cap is None:
         return
     now, then = (
@@ -67,13 +69,14 @@ def _cap(change: SettingsChange, group: str, cgroup: int) -> Iterator[Step]:
         return
     burst = is_short(change.instance) and (kernel_version(change.host) or (0, 0)) >= BURST_SINCE
     loosens = more(change.current.cap_percent, cap)
+    on_version_1 = " and ".join(_bandwidth(now, then, 1, burst=burst))
     yield Step(
         Phase.LOOSEN if loosens else Phase.TIGHTEN,
         Command(
             "cgset",
             _cgset(group, *_bandwidth(now, then, cgroup, burst=burst)),
             _cgset(group, *_bandwidth(then, now, cgroup, burst=burst)),
-            quota_note(cap / 100, change.instance),
+            "; ".join(filter(None, (quota_note(cap / 100, change.instance), assumed_note(options, on_version_1)))),
         ),
     )
 

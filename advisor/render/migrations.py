@@ -36,11 +36,11 @@ def resettle(
         if resident.id in changes:
             beside = [other for other in met if other.id != resident.id]
             now = resident.settings
-            eased += _on(target, commands(target, resident, now, changes[resident.id], neighbours=beside))
+            eased += run_on(target, commands(target, resident, now, changes[resident.id], neighbours=beside))
     driven = tuple(driver.commands(target, driver_cpus, met, target_of(target, None))) if driver_cpus else ()
     there = [replace(each, settings=changes.get(each.id, each.settings)) for each in met]
     size = resize(target, former, then) if former.vcpus != then.vcpus else ()
-    return (*_on(target, driven), *eased, *move(former, then, source, target, left, there), *size)
+    return (*run_on(target, driven), *eased, *move(former, then, source, target, left, there), *size)
 
 
 def explicit(former: Instance, then: Instance) -> IsolationSettings:
@@ -123,11 +123,11 @@ def _unpinned(former: Instance, source: Host, left: Sequence[Instance]) -> Itera
     """Pins speak of the pCPUs of one host, and go along: they come off before."""
     if former.settings.pinning is not None:
         free = IsolationSettings(pinning=Pinning((_ANYWHERE,) * former.vcpus))
-        yield from _on(source, commands(source, former, former.settings, free, neighbours=left))
+        yield from run_on(source, commands(source, former, former.settings, free, neighbours=left))
 
 
 def _arrived(then: Instance, target: Host, met: Sequence[Instance]) -> Iterator[Command]:
-    yield from _on(target, place(then, target, met))
+    yield from run_on(target, place(then, target, met))
 
 
 def _unshaped(former: Instance, source: Host, left: Sequence[Instance]) -> Iterator[Command]:
@@ -136,10 +136,11 @@ def _unshaped(former: Instance, source: Host, left: Sequence[Instance]) -> Itera
         shaped, free = (
             IsolationSettings(network=network) for network in (former.settings.network, NetworkSettings("none"))
         )
-        yield from _on(source, commands(source, former, shaped, free, neighbours=left))
+        yield from run_on(source, commands(source, former, shaped, free, neighbours=left))
 
 
-def _on(host: Host, rendered: Sequence[Command]) -> Iterator[Command]:
+def run_on(host: Host, rendered: Sequence[Command]) -> Iterator[Command]:
+    """The same commands with a note on which host they run."""
     for command in rendered:
         note = f"on {host.id}; {command.note}" if command.note else f"on {host.id}"
         yield replace(command, note=note) if command.argv else command

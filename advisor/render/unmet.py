@@ -32,7 +32,7 @@ def _reasons(
     driver_cpus: tuple[int, ...] | None,
 ) -> Iterator[str]:
     try:
-        tools = Tools.of(host, None, "credit2", 2, None)
+        tools = Tools.of(host, None, None, None, None)
         for command in driver.commands(host, driver_cpus, instances, tools.target) if driver_cpus else ():
             if not command.argv:
                 yield command.note

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from advisor.domain import Instance, PlacementRequest
+from advisor.domain import Instance, PlacementRequest, WorkloadProfile
 from advisor.snapshot import ClusterSnapshot, share_promised
 from models.arrays import Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, slot_values
@@ -22,6 +22,20 @@ def profile_row(snapshot: ClusterSnapshot, request: PlacementRequest) -> tuple[P
         return table, len(table.values) - 1, False
     table = snapshot.scenes.table
     return table, None, table.row(request.instance.workload) == 0
+
+
+def with_own_profile(request: PlacementRequest) -> Instance:
+    """The newcomer with its own profile, where it has one, as its workload."""
+    profile = own_profile(request)
+    return request.instance if profile is None else replace(request.instance, workload=profile.name)
+
+
+def own_profile(request: PlacementRequest) -> WorkloadProfile | None:
+    """The newcomer's own profile under the name that it has once the newcomer is placed, None = it has none."""
+    if request.profile is None or not request.profile.known:
+        return None
+    # No id holds a blank, so this name hides no workload that anybody put by name.
+    return replace(request.profile, name=f"pending {request.instance.id}", platform="")
 
 
 def rows_by_host(

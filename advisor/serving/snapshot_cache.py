@@ -18,6 +18,7 @@ from advisor.prediction import active as predictors
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.posted import moves_alike, subjects_of, with_posted
+from advisor.scheduling.newcomer import own_profile
 from advisor.serving import inventory_delta
 from advisor.serving.inventory_delta import News
 from advisor.serving.recommendations import RecommendationCache
@@ -274,7 +275,7 @@ def as_pending(recommendation: Recommendation, expires_at: datetime) -> Pending 
     if not recommendation.candidates:
         return None
     first = recommendation.candidates[0]
-    placed, profile = sequential.there(recommendation), sequential.own_profile(recommendation.request)
+    placed, profile = sequential.there(recommendation), own_profile(recommendation.request)
     driver_cpus = first.rungs[-1].driver_cpus if first.rungs else None
     return Pending(recommendation.id, placed, profile, expires_at, first.changes, driver_cpus)
 

@@ -53,7 +53,8 @@ def like_now(moves: Moves, layout: Layout, found: Layout) -> Layout:
     both = np.concatenate([layout.affinity, layout.driver[None]]), np.concatenate([found.affinity, found.driver[None]])
     for units in _classes(moves, layout):
         at = [list(unit) for unit in units]
-        cost = np.array([[(both[0][:, here] != both[1][:, there]).sum() for there in at] for here in at])
+        one, other = (np.array([each[:, unit].ravel() for unit in at], dtype=np.float64) for each in both)
+        cost = one.sum(axis=1)[:, None] + other.sum(axis=1) - 2 * one @ other.T  # in how many of its bits each differs
         for here, there in zip(*linear_sum_assignment(cost), strict=True):
             affinity[:, at[here]], driver[at[here]] = found.affinity[:, at[there]], found.driver[at[there]]
     return replace(found, affinity=affinity, driver=driver)

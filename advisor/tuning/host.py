@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import Effect, Host, Instance, IsolationSettings, Objective
+from advisor.domain import Allowance, Effect, Host, Instance, IsolationSettings, Objective
 from advisor.domain import Pinning as Pins
 from advisor.prediction.effects import effect
 from advisor.render import driver as driver_domain
@@ -18,7 +18,7 @@ from advisor.render.unmet import unmet
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
-from advisor.tuning.layouts import Layout, Limits, Oracle, trimmed, worth
+from advisor.tuning.layouts import Layout, Limits, Oracle, felt, trimmed, worth
 from advisor.tuning.moves import Levers, Moves, has_driver_domain
 from advisor.tuning.order import DRIVER, FELT, Passage, passage
 from advisor.tuning.search import Found, search
@@ -66,26 +66,31 @@ def tune_host(
     predictor: Predictor,
     *,
     objective: Objective = "worst",
+    allow: Allowance | None = None,
     until: float = math.inf,
     seed: int = 1,
     work: float = WORK,
 ) -> HostTuning:
     """The best settings for all instances of the host at `position`, by the analytic model; `predictor` must agree.
 
-    `until` is when to stop by the monotonic clock, `work` after how much valuing.
+    Caps are raised or lifted only where `allow` is lift_cap. `until` is when to stop by the monotonic clock, `work`
+    after how much valuing.
     """
     host, residents = snapshot.hosts[position], snapshot.residents[position]
     oracle = oracle_of(snapshot, position, objective, until=until, work=work)
     levers = levers_of(snapshot, position, oracle)
+    capped = levers.lifts
+    if allow != "lift_cap":
+        levers = replace(levers, lifts=np.zeros_like(capped))
     moves = Moves(oracle, levers)
     found = search(moves, seed=seed)
     now = Layout.of(oracle.scene)
-    notes = list(_kept_pins(residents, levers, now, moves.shared))
+    notes = [*_kept_pins(residents, levers, now, moves.shared), *_kept_caps(residents, moves, capped, found)]
     way = passage(moves, now, found.layout)
     if not way.slots:
         return HostTuning(host, found, (), tuple(notes))
     prediction = predictor.predict(oracle.scenes([now, *way.layouts]))
-    if not _agrees(oracle, prediction):
+    if not agrees(oracle, prediction):
         notes.append(
             f"{host.id}: the analytic model suggests {len(way.slots)} changes; the active model predicts no gain from "
             "them, so none is advised."
@@ -99,6 +104,20 @@ def tune_host(
     return HostTuning(host, found, _changes(host, residents, now, way, prediction, moves.shared), tuple(notes))
 
 
+def changes_to(
+    snapshot: ClusterSnapshot, position: int, predictor: Predictor, then: Layout
+) -> tuple[tuple[TunedChange, ...], InterferencePrediction]:
+    """The changes that bring the host at `position` to a layout, in a good order, and what is predicted of it before
+    the first of them (scene 0) and after each one."""
+    host, residents = snapshot.hosts[position], snapshot.residents[position]
+    oracle = oracle_of(snapshot, position, "worst")
+    moves = Moves(oracle, levers_of(snapshot, position, oracle, ()))
+    now = Layout.of(oracle.scene)
+    way = passage(moves, now, then)
+    prediction = predictor.predict(oracle.scenes([now, *way.layouts]))
+    return _changes(host, residents, now, way, prediction, moves.shared), prediction
+
+
 def oracle_of(
     snapshot: ClusterSnapshot, position: int, objective: Objective, *, until: float = math.inf, work: float = WORK
 ) -> Oracle:
@@ -108,11 +127,15 @@ def oracle_of(
     scene = trimmed(snapshot.scenes.take(np.array([position])), snapshot.hosts[position].pcpus)
     begin = time.monotonic()
     searches, reduces = (begin + part * (until - begin) for part in (SEARCHED, REDUCED))
-    return Oracle(scene, limits, objective, work, searches, reduces)
+    sensitive = np.array([one.service == "latency" for one in snapshot.residents[position]], dtype=bool)
+    return Oracle(scene, limits, sensitive, objective, work, searches, reduces)
 
 
-def levers_of(snapshot: ClusterSnapshot, position: int, oracle: Oracle) -> Levers:
-    """What may be changed: what the host's tools can say of instances that are there.
+def levers_of(
+    snapshot: ClusterSnapshot, position: int, oracle: Oracle, kinds: Collection[str] = SAMPLES.keys()
+) -> Levers:
+    """What may be changed: what the host's tools can say of instances that are there; beside pins and the driver domain
+    these `kinds` of settings.
 
     An instance with dedicated vCPUs or on isolated pCPUs keeps its pCPUs: what those are kept free for is not known.
     """
@@ -132,24 +155,29 @@ def levers_of(snapshot: ClusterSnapshot, position: int, oracle: Oracle) -> Lever
         for at in range(len(residents))
     ]
     others = {
-        name: np.array([bool(there[at]) and can(at, sample) for at in range(len(residents))], dtype=bool)
+        name: np.array(
+            [name in kinds and bool(there[at]) and can(at, sample) for at in range(len(residents))], dtype=bool
+        )
         for name, sample in SAMPLES.items()
     }
+    caps = scene.cap[0]
+    lifts = others["caps"] & (caps < scene.vcpus[0])
     driven = has_driver_domain(oracle) and host.pcpus > 1
     movable = driven and not unmet(host, residents, {}, first)
     weighed = list(driver_domain.weigh(host, host.driver_weight + 1, target_of(host, None))) if driven else []
     return Levers(
         np.array(pins, dtype=bool),
         **others,
+        lifts=lifts,
         driver=movable,
         driver_weight=bool(weighed) and all(command.argv for command in weighed),
     )
 
 
-def _agrees(oracle: Oracle, prediction: InterferencePrediction) -> bool:
+def agrees(oracle: Oracle, prediction: InterferencePrediction) -> bool:
     """Whether a predictor sees a gain between the first scene and the last, and no limit violated that held."""
     kept = prediction.throughput.expected[[0, -1]]
-    value = worth(kept, oracle.objective)
+    value = worth(felt(kept, prediction.latency.expected[[0, -1]], oracle.sensitive), oracle.objective)
     gain = value[1] - value[0]
     least = oracle.limits.least
     broken = (kept[1] < least - SLACK) & (kept[0] >= least - SLACK)
@@ -170,6 +198,26 @@ def _kept_pins(residents: Sequence[Instance], levers: Levers, now: Layout, share
     return (f"The pCPUs of {names} stay as they are: they are isolated or dedicated, or no tool here changes them.",)
 
 
+def _kept_caps(residents: Sequence[Instance], moves: Moves, capped: Bools, found: Found) -> Sequence[str]:
+    """A note on caps that could be lifted with a gain, where that is not allowed."""
+    if not (capped & ~moves.levers.lifts).any():
+        return ()
+    free = Moves(moves.oracle, replace(moves.levers, lifts=capped)).uncapped(found.layout)
+    valued = moves.oracle.value([found.layout, free])
+    if valued.value[1] - valued.value[0] < scoring.PIN_GAIN:
+        return ()
+    gains = valued.kept[1] - valued.kept[0]
+    names = [residents[at].id for at in np.argsort(-np.round(gains, 9), kind="stable") if capped[at]]
+    best = names[0]
+    at = next(slot for slot, one in enumerate(residents) if one.id == best)
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    was, then = valued.kept[:, at]
+    return (
+        f"The caps of {best}{more} cost more than they give others: without, {best} would have {then:.2f} of its speed "
+        f"alone in place of {was:.2f}. A cap may be what its owner pays for; allow lift_cap to have it changed.",
+    )
+
+
 def _changes(
     host: Host,
     residents: Sequence[Instance],
@@ -180,6 +228,8 @@ def _changes(
 ) -> tuple[TunedChange, ...]:
     """The way as changes of instances and of the host."""
     count = len(way.slots)
+    minding = np.array([one.service == "latency" for one in residents], dtype=bool)
+    speed = felt(prediction.throughput.expected, prediction.latency.expected, minding)
     before, after = prediction.take(slice(0, count)), prediction.take(slice(1, count + 1))
     current, former = list(residents), now
     found = []
@@ -187,7 +237,11 @@ def _changes(
         effects = tuple(
             effect(resident.id, after, number, at, before)
             for at, resident in enumerate(residents)
-            if abs(after.throughput.expected[number, at] - before.throughput.expected[number, at]) >= NAMED
+            if max(
+                abs(after.throughput.expected[number, at] - before.throughput.expected[number, at]),
+                abs(speed[number + 1, at] - speed[number, at]),
+            )
+            >= NAMED
         )
         if slot == DRIVER:
             cpus = () if (layout.driver == shared).all() else tuple(
@@ -197,13 +251,13 @@ def _changes(
             found.append(TunedChange(host, None, None, effects))
         else:
             was = current[slot]
-            current[slot] = replace(was, settings=_settings(host, was, former, layout, slot, shared))
+            current[slot] = replace(was, settings=settings_in(host, was, former, layout, slot, shared))
             found.append(TunedChange(host, was, current[slot], effects))
         former = layout
     return tuple(found)
 
 
-def _settings(
+def settings_in(
     host: Host, instance: Instance, former: Layout, then: Layout, slot: int, shared: Bools
 ) -> IsolationSettings:
     """The settings of an instance in a layout; what does not differ from the former one stays as it is written."""

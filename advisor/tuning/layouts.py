@@ -22,6 +22,7 @@ from profiler.host_kinds import HOST_KINDS, TRAITS
 from profiler.observed import DEFAULT_WEIGHT
 
 CELLS = 1_000_000  # slots times pCPUs of the layouts that are valued together, which bounds memory
+LATENCY_COUNTS = 0.5  # of what an instance keeps that is sensitive to latency; the rest is T/B
 BROKEN = 10.0  # what a limit that does not hold costs, far above all that a layout without can gain
 
 
@@ -101,10 +102,12 @@ class Oracle:
     `scene` is the host as it stands, one scene without empty slots and without pCPUs that it lacks. `work` counts the
     layouts times their slots that were valued; beyond `budget` the search ends, which the clock does not decide.
     `until` (monotonic) is a stop that is reported: `timed_out`. Fewer changes and their order are sought until `last`.
+    `sensitive` (N,) are instances of which the latency counts, too (`felt`).
     """
 
     scene: SceneBatch
     limits: Limits
+    sensitive: Bools
     objective: Objective
     budget: float
     until: float = np.inf
@@ -174,7 +177,8 @@ class Oracle:
         if not np.isnan(self.limits.latency).all():
             lacking += _lacking(1 / self.limits.latency, 1 / result.latency)
         held = sum((getattr(scenes, name) < getattr(self.scene, name)).sum(axis=1) for name in HELD_BY)
-        value = worth(kept, self.objective) - BROKEN * lacking.sum(axis=1) - scoring.PIN_GAIN * held
+        counts = felt(kept, result.latency, self.sensitive) if self.sensitive.any() else kept
+        value = worth(counts, self.objective) - BROKEN * lacking.sum(axis=1) - scoring.PIN_GAIN * held
         return Valued(value - UNSURE * self._unsure(scenes), kept)
 
     def _unsure(self, scenes: SceneBatch) -> Ints:
@@ -192,6 +196,13 @@ def alone_on_one(affinity: Bools) -> Bools:
     single = affinity.sum(axis=-1) == 1
     beside_free = (affinity & ~single[..., None]).any(axis=-2)
     return np.asarray(single & ~(affinity & beside_free[..., None, :]).any(axis=-1))
+
+
+def felt(kept: Floats, latency: Floats, sensitive: Bools) -> Floats:
+    """What instances keep, (S, N): T/B, and of those that are sensitive to latency half of it and half of the speed of
+    their answers, 1 / latency ratio."""
+    speed = 1 / np.maximum(latency, 1.0)
+    return np.asarray(np.where(sensitive, (1 - LATENCY_COUNTS) * kept + LATENCY_COUNTS * speed, kept))
 
 
 def worth(kept: Floats, objective: Objective) -> Floats:

@@ -20,6 +20,7 @@ ROUND = 8  # further instances tried in each round, in turn
 FLIPS = 16  # pCPUs of a host up to which each is added and taken away one by one
 FEW_PINNED = 0.005  # a loss below this needs no move
 FACTORS = (2.0, 4.0, 8.0)
+RAISED = (1.25, 1.5, 2.0)  # times its cap, before it is lifted
 PARTS = (0.9, 0.75, 0.5, 0.25)  # of what an antagonist uses, to which it is held back
 MARGIN = 1.1  # HTB holds a rate within 10 % (finding L7)
 MOST_NODES = 8
@@ -28,20 +29,21 @@ MOST_NODES = 8
 @dataclass(frozen=True, slots=True)
 class Levers:
     """What may be changed on a host: `pins`, `weights`, `caps`, `networks` and `disks` of instances, (N,) each, and the
-    pCPUs and the weight of the driver domain."""
+    pCPUs and the weight of the driver domain. `lifts` (N,) are caps that may be raised or lifted."""
 
     pins: Bools
     weights: Bools
     caps: Bools
     networks: Bools
     disks: Bools
+    lifts: Bools
     driver: bool = False
     driver_weight: bool = False
 
     @property
     def any(self) -> bool:
         """Whether anything may be changed."""
-        each = (self.pins, self.weights, self.caps, self.networks, self.disks)
+        each = (self.pins, self.weights, self.caps, self.networks, self.disks, self.lifts)
         return self.driver or self.driver_weight or any(one.any() for one in each)
 
 
@@ -66,6 +68,10 @@ class Moves:
         yield layout
         anywhere = self._everywhere(layout, self.shared)
         yield anywhere
+        if self.levers.lifts.any():
+            free = self.uncapped(layout)
+            yield free
+            yield self._everywhere(free, self.shared)
         tight = self.levers.pins & (layout.affinity.sum(axis=1) < np.minimum(self.vcpus, self.shared.sum()))
         if tight.any():
             yield replace(layout, affinity=np.where(tight[:, None], self.shared, layout.affinity))
@@ -80,6 +86,10 @@ class Moves:
                         yield self._spread(apart, rest)
         yield self._spread(anywhere, self.shared & ~self._own_driver(layout))
         yield self._by_nodes(anywhere)
+
+    def uncapped(self, layout: Layout) -> Layout:
+        """Without caps, where these may be lifted: as many CPUs as vCPUs."""
+        return replace(layout, cap=np.where(self.levers.lifts, np.maximum(layout.cap, self.vcpus), layout.cap))
 
     def around(self, layout: Layout, valued: Valued, turn: int) -> Iterator[Layout]:
         """Layouts that differ from this one in a few settings; `valued` is its value, `turn` counts the rounds."""
@@ -229,6 +239,11 @@ class Moves:
                 yield layout.with_value("weight", slot, weight)
             if levers.weights[slot] and layout.weight[slot] != DEFAULT_WEIGHT:
                 yield layout.with_value("weight", slot, float(DEFAULT_WEIGHT))
+        for slot in victims:
+            for cap in (*(factor * layout.cap[slot] for factor in RAISED), np.inf) if levers.lifts[slot] else ():
+                raised = float(min(round(20 * cap) / 20 if np.isfinite(cap) else cap, self.vcpus[slot]))
+                if raised > layout.cap[slot]:
+                    yield layout.with_value("cap", slot, raised)
         for slot in nearest:
             for part in PARTS if levers.caps[slot] else ():
                 cap = round(20 * part * float(want.cpu[0, slot])) / 20  # in steps of 5 % of a pCPU

@@ -49,7 +49,8 @@ def show_answer(answer: Recommendation, *, explain: bool, commands: bool) -> Non
             say(evidence_in_words(best.evidence, best.host))
     else:
         say(f"No host can take {name}{'' if answer.rejected else ': the inventory has none'}.")
-    for candidate in answer.candidates:
+    _show_tuned(answer)
+    for candidate in (*answer.candidates, *answer.tuned):
         if explain:
             show_reasons(candidate)
         if candidate.rungs:
@@ -69,6 +70,31 @@ def show_answer(answer: Recommendation, *, explain: bool, commands: bool) -> Non
     _show_evidence(answer)
     effects = chain.from_iterable((each.newcomer, *each.neighbours) for each in answer.candidates)
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded, effects=effects))
+
+
+def _show_tuned(answer: Recommendation) -> None:
+    """Hosts that a few changes to who is there make better, with what these change."""
+    if not answer.tuned:
+        return
+    say()
+    say("Offered besides, if settings there change first:")
+    rows = [_row(candidate, unpins=answer.unpins(candidate))[1:-1] for candidate in answer.tuned]
+    print_table(HEADERS[1:-1], rows, right=(1, 4))
+    for candidate in answer.tuned:
+        for step in candidate.tuning:
+            say(f"  {candidate.host}: {step.subject} {step.why}")
+            for note in step.notes:
+                say(f"    {note}")
+        changed = list(_changed(candidate.neighbours))
+        if changed:
+            say(f"  {candidate.host}, now and with {candidate.newcomer.instance} after that: {', '.join(changed)}")
+
+
+def _changed(neighbours: Iterable[Effect]) -> Iterable[str]:
+    """What those have and get who are noticeably better or worse off."""
+    for one in neighbours:
+        if one.before is not None and abs(one.throughput_ratio.expected - one.before.expected) >= NOTICED / 2:
+            yield f"{one.instance} {_band(one.before)} -> {_band(one.throughput_ratio)}"
 
 
 def _show_evidence(answer: Recommendation) -> None:
@@ -135,7 +161,7 @@ def _row(candidate: Candidate, *, unpins: bool = False) -> tuple[object, ...]:
         ratio(candidate.newcomer),
         worst_neighbour(candidate),
         _shortest(candidate),
-        "; ".join([_settings_of(candidate, unpins=unpins), *_changes(candidate)]),
+        "; ".join([_settings_of(candidate, unpins=unpins), *(() if candidate.tuning else _changes(candidate))]),
         ", ".join(candidate.tied_with),
     )
 
@@ -148,10 +174,14 @@ def _settings_of(candidate: Candidate, *, unpins: bool) -> str:
     return "unpin" if text == AS_IS else f"unpin, {text}"
 
 
+def _named(candidate: Candidate) -> str:
+    return f"{candidate.host} after these changes" if candidate.tuning else candidate.host
+
+
 def show_reasons(candidate: Candidate) -> None:
     """Say why a candidate stands where it stands."""
     say()
-    say(f"Why {candidate.host}:")
+    say(f"Why {_named(candidate)}:")
     for reason in candidate.reasons:
         say(f"  {reason.text}")
 
@@ -184,7 +214,8 @@ def _changes(candidate: Candidate) -> list[str]:
 def show_commands(candidate: Candidate) -> None:
     """Print the commands that a candidate needs, each with its undo."""
     say()
-    say(f"Commands for {candidate.host}, each with its undo; nothing was run:")
+    order = " (undo goes backwards)" if candidate.tuning else ""
+    say(f"Commands for {_named(candidate)}, each with its undo{order}; nothing was run:")
     if not candidate.commands:
         say("  none needed")
     for command in candidate.commands:
@@ -198,7 +229,10 @@ def show_commands(candidate: Candidate) -> None:
 
 
 def ratio(effect: Effect) -> str:
-    band = effect.throughput_ratio
+    return _band(effect.throughput_ratio)
+
+
+def _band(band: Band) -> str:
     return f"{shown(band.expected, 2)} ({shown(band.lower, 2)}-{shown(band.upper, 2)})"
 
 

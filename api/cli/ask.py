@@ -40,7 +40,8 @@ from api.cli.endings import NO_HOST
 from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, settings
 from api.cli.output import print_json, print_table, say
 
-OPTIONS = ("hosts", "objective", "limit", "explain", "commands")  # reasons fill a terminal: only where asked for
+OPTIONS = ("hosts", "objective", "limit", "explain", "commands", "tune")
+STANDARD = {"explain": False, "tune": True}  # reasons fill a terminal: only where asked for
 NEW = "new-instance"  # of which only a similar instance is named
 
 
@@ -63,7 +64,7 @@ def where(
             "says another, and with what is known of its demand.",
         ),
     ] = None,
-    question: Annotated[Mapping[str, Any], Options(PlacementRequest, OPTIONS, standard={"explain": False})] = NOTHING,
+    question: Annotated[Mapping[str, Any], Options(PlacementRequest, OPTIONS, standard=STANDARD)] = NOTHING,
     as_json: AsJson = False,
     model: ModelDir = None,
     server: Server = None,

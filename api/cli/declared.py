@@ -52,8 +52,9 @@ def by_option(question: type, error: InvalidInput) -> InvalidInput:
     return InvalidInput(f"{option}: {error.message}", field=path) if option else error
 
 
-def declared_option(question: type, path: str, **more: Any) -> Any:
-    """The option of one field, where a command has it beside others of its own."""
+def declared_option(question: type, path: str, *, is_on: bool = False, **more: Any) -> Any:
+    """The option of one field, where a command has it beside others of its own; a flag that `is_on` unless the option
+    says otherwise can be switched off."""
     found = field_at(question, path)
     if found is None:
         raise TypeError(f"{question.__name__} declares no field {path}")
@@ -66,7 +67,9 @@ def declared_option(question: type, path: str, **more: Any) -> Any:
     if found.kind in (int, float):
         more |= {"min": declared.low, "max": declared.high}
     metavar = declared.metavar or ("A,B" if found.lists else None)
-    return typer.Option(option_of(question, path), metavar=metavar, help=f"{text[:1].upper()}{text[1:]}.", **more)
+    option = option_of(question, path)
+    name = f"{option}/--no-{option.removeprefix('--')}" if is_on else option
+    return typer.Option(name, metavar=metavar, help=f"{text[:1].upper()}{text[1:]}.", **more)
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -103,11 +106,12 @@ def _parameter(question: type, path: str, standard: Mapping[str, Any]) -> inspec
     optional = declared.optional or declared.lists or "." in path
     kind: Any = str if declared.lists else declared.kind
     kind = kind | None if optional else kind
+    default = None if optional else standard.get(path, declared.default)
     return inspect.Parameter(
         _parameter_name(path),
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        default=None if optional else standard.get(path, declared.default),
-        annotation=Annotated[kind, declared_option(question, path)],
+        default=default,
+        annotation=Annotated[kind, declared_option(question, path, is_on=default is True)],
     )
 
 

@@ -27,7 +27,7 @@ def tune(
     host: Annotated[str | None, typer.Argument(metavar="[HOST]", help="The host; several as A,B.")] = None,
     every: Annotated[bool, typer.Option("--all", help="The whole cloud, worst hosts first.")] = False,
     asked: Annotated[
-        Mapping[str, Any], Options(PlanRequest, ("objective", "commands", "time_limit_s", "seed"))
+        Mapping[str, Any], Options(PlanRequest, ("objective", "allow", "commands", "time_limit_s", "seed"))
     ] = NOTHING,
     undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
     report: ReportOut = None,

@@ -238,6 +238,18 @@ class HeadroomOut(AnswerBody):
     nic_before: Figure = Field(default=None, description="of its network without the new VM; null = not known")
 
 
+class TuningStepOut(AnswerBody):
+    """One change to a host as it stands."""
+
+    instance: str = Field(description="whose settings change; empty = the driver domain's")
+    why: str = Field(description="what changes, and on whom it changes what, as words")
+    settings: SettingsOut | None = Field(description="what the instance runs under then; null = the driver domain")
+    driver_cpus: list[int] = Field(description="the driver domain's CPUs then; empty = as they are")
+    driver_weight: int | None = Field(description="its scheduler weight then; null = as it is")
+    effects: list[EffectOut] = Field(description="on whom it changes T/B by 0.01 or more, with what was before")
+    notes: list[str] = Field(description="why a command is missing")
+
+
 class CandidateOut(AnswerBody):
     """One host that can take the instance, with the pinning and settings that suit it best there."""
 
@@ -277,6 +289,12 @@ class CandidateOut(AnswerBody):
     notes: list[str] = Field(default=[], description="what must be known before the settings are followed")
     reasons: list[ReasonOut] = Field(description="why the host stands where it stands")
     commands: list[CommandOut] = Field(default=[], description="where they were asked for")
+
+
+class TunedCandidateOut(CandidateOut):
+    """A host as it would be after a few changes to who is there; `neighbours[].before` is without them."""
+
+    tuning: list[TuningStepOut] = Field(description="the changes that come first, in their order; undo goes backwards")
 
 
 class RejectionOut(AnswerBody):
@@ -330,6 +348,11 @@ class PlacementAnswer(AnswerBody):
         "better; null = it is on no host",
     )
     candidates: list[CandidateOut] = Field(description="hosts that can take it, best first")
+    tuned: list[TunedCandidateOut] = Field(
+        default=[],
+        description="with `tune`: hosts that are better, for it or for who is there, if settings of others change "
+        "first; apart from `candidates`, which need nothing of the kind, and also of hosts that are rejected",
+    )
     rejected: list[RejectionOut] = Field(description="hosts that cannot take it")
 
     @classmethod

@@ -110,6 +110,7 @@ class RecommendationView:
     instance: Instance
     cards: tuple[Card, ...]
     current: Card | None = None  # where it is now, as it is
+    tuned: tuple[Card, ...] = ()  # hosts after changes to who is there
     LISTED: ClassVar[int] = LISTED
 
     @property
@@ -188,7 +189,8 @@ def answer(recommendation: Recommendation, instance: Instance, limits: Mapping[s
 
     cards = tuple(card_of(candidate) for candidate in recommendation.candidates)
     current = card_of(recommendation.present) if recommendation.present else None
-    return RecommendationView(recommendation, instance, cards, current)
+    tuned = tuple(card_of(candidate) for candidate in recommendation.tuned)
+    return RecommendationView(recommendation, instance, cards, current, tuned)
 
 
 def card(
@@ -214,7 +216,11 @@ def card(
     settings = picture.settings_in_words(candidate.isolation)
     if is_unpinned:
         settings.insert(0, ("Pinning", "none, in place of the one that it has"))
-    changes = [(name, picture.settings_in_words(changed)) for name, changed in candidate.changes.items()]
+    changes = [
+        (name, picture.settings_in_words(changed))
+        for name, changed in candidate.changes.items()
+        if not candidate.tuning  # whose steps say it
+    ]
     behind = f"{best - candidate.score:.3f}" if best - candidate.score >= _SAME_SCORE else ""
     return Card(candidate, rows, settings, changes, candidate.host == instance.host, behind, learned)
 

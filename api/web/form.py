@@ -118,6 +118,7 @@ class Form:
             explain=True,
             commands=True,
             dry_run=True,
+            tune=True,
         )
 
     @property

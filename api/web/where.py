@@ -80,7 +80,7 @@ def _ask(form: Form, inventory: InventoryService, placements: PlacementService) 
     except InvalidInput as error:
         form.blame(error)
         return None
-    shown = (*recommendation.candidates, *filter(None, [recommendation.present]))
+    shown = (*recommendation.candidates, *recommendation.tuned, *filter(None, [recommendation.present]))
     limits = _limits(inventory, {candidate.host for candidate in shown})
     return answer(recommendation, instance, limits)
 

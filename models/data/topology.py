@@ -36,7 +36,11 @@ def cpu_overlap(scenes: SceneBatch) -> Floats:
 def group_overlap(scenes: SceneBatch, group: Ints) -> Floats:
     """The share of slot j's pCPUs in groups (S, P), such as cores or NUMA nodes, where slot i has pCPUs too, 0-1;
     (S, N, N), indexed [scene, i, j]."""
-    on = pcpus_in(group, scenes.affinity)
+    return overlap_of(scenes, pcpus_in(group, scenes.affinity))
+
+
+def overlap_of(scenes: SceneBatch, on: Floats) -> Floats:
+    """The same of groups in which each slot has so many pCPUs, `on` (S, N, K) as from `pcpus_in`."""
     share = on / np.maximum(scenes.allowed, 1)[:, :, None]
     return np.asarray(np.einsum("snk,smk->snm", (on > 0) * 1.0, share))
 
@@ -44,5 +48,6 @@ def group_overlap(scenes: SceneBatch, group: Ints) -> Floats:
 def pcpus_in(group: Ints, affinity: Bools) -> Floats:
     """How many of the pCPUs that each slot may use, (S, N, P), are in each group (S, P); (S, N, K)."""
     numbers = np.arange(group.max(initial=0) + 1)[:, None]
-    inside = (group[:, None, :] == numbers) * 1.0
-    return np.asarray((affinity * 1.0) @ inside.transpose(0, 2, 1))  # whole numbers: sums are exact in any order
+    inside = (group[:, None, :] == numbers).astype(np.float32)
+    # Whole numbers far below 2**24: sums are exact in any order.
+    return np.asarray(affinity.astype(np.float32) @ inside.transpose(0, 2, 1), dtype=np.float64)

@@ -11,7 +11,7 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch
-from models.data.topology import THREADS, cores_of, group_overlap, pcpus_in
+from models.data.topology import THREADS, cores_of, overlap_of, pcpus_in
 
 SECOND_THREAD = "second_thread"
 # Servers gain 0.16-0.28 by a second thread (Marr et al., Intel Technology Journal 6(1), 2002).
@@ -38,9 +38,10 @@ def sibling_speed(scenes: SceneBatch, cpu: Floats) -> Floats:
     if len(pinned):
         some = scenes.take(pinned)
         core = cores_of(some)
-        there = pcpus_in(core, some.affinity) > 0
+        on = pcpus_in(core, some.affinity)
+        there = on > 0
         count[pinned] = np.maximum(there.sum(axis=2), 1)
-        busy[pinned] = (group_overlap(some, core) @ wanted[pinned][:, :, None])[:, :, 0]
+        busy[pinned] = (overlap_of(some, on) @ wanted[pinned][:, :, None])[:, :, 0]
         busy[pinned] += (there @ _own_work(some, core)[:, :, None])[:, :, 0]
     together = 1 - lost * shares_a_core(busy, count)
     alone = 1 - lost * shares_a_core(wanted, np.broadcast_to(cores(scenes)[:, None], wanted.shape))

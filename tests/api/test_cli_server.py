@@ -120,6 +120,64 @@ def test_a_plan_says_the_same_by_a_service_as_by_a_file(running: Service, argume
     assert by_service.stdout == by_file.stdout
 
 
+PINNED = """
+hosts:
+- {id: calm, kind: kvm, pcpus: 4, memory_mb: 8192}
+- {id: kvm01, kind: kvm, pcpus: 4, memory_mb: 8192, cpu_ids: "0-1,8-9", labels: {name: r1-kvm01, cgroup_version: "1"}}
+- {id: kvm02, kind: kvm, pcpus: 4, memory_mb: 8192}
+instances:
+- {id: a, host: kvm01, vcpus: 1, memory_mb: 1024, demand: {cpu: {mean: 0.6}}, pinning: "0:8"}
+- {id: b, host: kvm01, vcpus: 1, memory_mb: 1024, demand: {cpu: {mean: 0.6}}, pinning: "0:8"}
+- {id: c, host: kvm02, vcpus: 4, memory_mb: 1024, demand: {cpu: {mean: 2.6}}, pinning: "0:2|1:2|2:2|3:2"}
+"""
+
+
+@pytest.fixture(scope="module")
+def pinned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("pinned")
+    (folder / "pinned.yaml").write_text(PINNED, encoding="utf-8")
+    started = Service(sqlite_with_cloud(folder / "c.sqlite3", folder / "pinned.yaml"), folder, forked=True).start()
+    yield started
+    started.running.stop()
+
+
+@pytest.mark.parametrize(
+    ("asked", "hosts"),
+    [
+        (("kvm01", "--commands", "--undo"), ["kvm01"]),
+        (("r1-kvm01",), ["kvm01"]),
+        (("kvm01,calm", "--objective", "total"), ["kvm01"]),
+        (("--all", "--commands"), ["kvm02", "kvm01"]),  # on kvm02 is the instance that is worst off
+        (("calm",), []),
+    ],
+)
+def test_a_tuning_says_the_same_by_a_service_as_by_a_file_the_worst_host_first(
+    pinned: Service, asked: tuple[str, ...], hosts: list[str]
+) -> None:
+    Path("pinned.yaml").write_text(PINNED, encoding="utf-8")
+    by_file, by_service = run("tune", "pinned.yaml", *asked), run("tune", "--server", pinned.url, *asked)
+    assert (by_service.exit_code, by_service.stderr, by_file.exit_code) == (0, "", 0)
+    assert by_service.stdout == by_file.stdout
+    told = json.loads(run("tune", "--server", pinned.url, *asked, "--json").stdout)
+    assert (told["kind"], list(dict.fromkeys(step["host"] for step in told["steps"]))) == ("tune", hosts)
+
+
+def test_a_host_that_the_service_does_not_know_cannot_be_tuned(pinned: Service) -> None:
+    refused = run("tune", "--server", pinned.url, "kvm09")
+    assert (refused.exit_code, "HOST: there is no host kvm09" in refused.output + refused.stderr) == (2, True)
+
+
+def test_hosts_that_a_change_would_make_better_are_offered_by_a_service_as_by_a_file(pinned: Service) -> None:
+    Path("pinned.yaml").write_text(PINNED, encoding="utf-8")
+    asked = ("--instance", "plain.yaml", "--explain", "--commands")
+    by_file, by_service = run("where", "pinned.yaml", *asked), run("where", "--server", pinned.url, *asked)
+    assert plain(by_service.stdout) == plain(by_file.stdout)
+    assert "Offered besides, if settings there change first:" in by_file.stdout
+    without = run("where", "--server", pinned.url, *asked, "--no-tune").stdout
+    assert "Offered besides" not in without
+    assert by_file.stdout.startswith(without[: without.index("\nWhy")])
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_a_plan_of_a_service_is_told_and_reported_like_that_of_a_file(running: Service) -> None:
     arguments = ("--empty", "h3", "--json", "--report", "report")
