@@ -547,7 +547,7 @@ class PlanBody(TypedDict):
     spare_label: NotRequired[str | None]
     what_if: NotRequired[WhatIfBody | None]
     then: NotRequired[Literal["admit", "rebalance", "consolidate", "capacity"] | None]
-    allow: NotRequired[list[Literal["lift_cap"]]]
+    allow: NotRequired[Literal["lift_cap"] | None]
     commands: NotRequired[bool]
     time_limit_s: NotRequired[float]
     seed: NotRequired[int]
