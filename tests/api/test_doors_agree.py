@@ -27,7 +27,7 @@ from advisor.domain import (
 from advisor.errors import InvalidInput
 from advisor.validation import check_declared, check_kinds
 from api.cli import app
-from api.cli.ask import OPTIONS
+from api.cli.ask import OPTIONS, STANDARD
 from api.cli.declared import asked_of, option_of
 from api.schemas.inventory import InstanceItem
 from api.schemas.placements import BatchBody, PlacementBody
@@ -152,6 +152,7 @@ def test_a_field_of_some_kinds_is_refused_for_the_others(name: str) -> None:
     given: dict[str, Any] = {
         "instances": (Instance("n", 1),), "empty": ("h1",), "movable": ("a",), "max_moves": 3, "growth": Growth(1),
         "spare_hosts": 1, "spare_label": "rack", "what_if": WhatIf(remove=("h1",)), "then": "admit",
+        "allow": "lift_cap",
     }  # fmt: skip
     for kind in PLAN_KINDS:
         others = {other: given[other] for other, each in fields_of(PlanRequest).items() if each.declared.needed}
@@ -173,8 +174,7 @@ def test_a_placement_has_the_same_limits_and_defaults_at_every_door() -> None:
     command: Any = typer.main.get_command(app)
     options = {parameter.name: parameter for parameter in command.load("where").params}
     for name in OPTIONS:
-        standard = False if name == "explain" else declared[name].default  # reasons fill a terminal
-        assert options[name].default == standard
+        assert options[name].default == STANDARD.get(name, declared[name].default)
     limit = declared["limit"].declared
     assert (options["limit"].min, options["limit"].max) == (limit.low, limit.high)
     for value in (0, 1001):

@@ -8,6 +8,7 @@ import pytest
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, Plan, PlanRequest, plan_from_json
 from advisor.errors import InvalidInput
+from advisor.planning.plan_context import PlanContext
 from advisor.reports.plan_sentences import headline
 from api.schemas.plans import PlanAnswer
 from tests.advisor.planning.planning_asked import Swift, plan
@@ -74,8 +75,9 @@ def test_packing_is_refused() -> None:
     assert refused.value.field == "objective"
 
 
-def test_no_time_is_said() -> None:
-    answer = asked(vm("a", 0.6, (0,)), vm("b", 0.6, (0,)), request=replace(TUNE, time_limit_s=1e-9))
+def test_no_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PlanContext, "left_s", 0.0)
+    answer = asked(vm("a", 0.6, (0,)), vm("b", 0.6, (0,)))
     assert answer.steps == ()
     assert answer.notes == ("Time limit reached before 1 of 1 hosts were looked at.",)
     assert answer.search is not None

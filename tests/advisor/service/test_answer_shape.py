@@ -134,6 +134,7 @@ def test_the_shape_is_the_contract_s_and_strict_json() -> None:
         "notes": ["a note"],
         "advised": "place",
         "present": None,
+        "tuned": [],
         "evidence": {
             "level": "class", "advice": "do this", "held": {"windows": 120, "coverage": 0.93, "error": 0.04},
         },
