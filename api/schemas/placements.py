@@ -242,11 +242,11 @@ class TuningStepOut(AnswerBody):
     """One change to a host as it stands."""
 
     instance: str = Field(description="whose settings change; empty = the driver domain's")
-    why: str = Field(description="what changes, and on whom it changes what, as words")
+    why: str = Field(description="what changes, and its effects, as words")
     settings: SettingsOut | None = Field(description="what the instance runs under then; null = the driver domain")
     driver_cpus: list[int] = Field(description="the driver domain's CPUs then; empty = as they are")
     driver_weight: int | None = Field(description="its scheduler weight then; null = as it is")
-    effects: list[EffectOut] = Field(description="on whom it changes T/B by 0.01 or more, with what was before")
+    effects: list[EffectOut] = Field(description="instances whose T/B it changes by 0.01 or more, with what was before")
     notes: list[str] = Field(description="why a command is missing")
 
 
