@@ -176,8 +176,8 @@ class Headroom:
 @dataclass(frozen=True, slots=True)
 class TuningStep:
     """One change to a host as it stands: an instance gets `settings`, or ("") the driver domain keeps to `driver_cpus`
-    with the scheduler weight `driver_weight`, None = as it is. `effects` are those that it changes by 0.01 or more, with
-    what was before. `commands` are there where they were asked for, `notes` say why one is missing."""
+    with the scheduler weight `driver_weight`, None = as it is. `effects` are those that it changes by 0.01 or more,
+    with what was before. `commands` are there where they were asked for, `notes` say why one is missing."""
 
     instance: str
     why: str

@@ -110,7 +110,7 @@ def _set(now: IsolationSettings, then: IsolationSettings) -> Iterator[str]:
 
 
 def _effects(effects: Sequence[Effect], minding: Collection[str]) -> str:
-    """The effects that a change changes most, from what to what, with the latency of instances that are `minding` it."""
+    """The effects that a change changes most, from what to what, with the latency of who is `minding` it."""
     known = [(one, one.before) for one in effects if one.before is not None]
     known.sort(key=lambda pair: -abs(pair[0].throughput_ratio.expected - pair[1].expected))
     named = [

@@ -28,7 +28,7 @@ def described(backend: str, mounts: str = "", kernel: str = "") -> Host:
         path: text for path, text in {"/proc/mounts": mounts, "/proc/sys/kernel/osrelease": kernel}.items() if text
     }
     found = describe_host(backend, seen)
-    return Host("h", found.kind, 4, 8192, labels=dict(found.labels))  # type: ignore[arg-type]
+    return Host("h", found.kind, 4, 8192, labels=dict(found.labels))
 
 
 def recorded(name: str) -> RecordedSource:

@@ -43,7 +43,10 @@ def test_an_instance_that_answers_late_is_freed_though_its_throughput_is_kept() 
 
 
 def test_a_limit_of_latency_comes_before_what_all_gain() -> None:
-    residents = (vm("quick", 0.3, (0,), max_latency_ratio=1.1), *(vm(f"b{at}", 0.8, vcpus=2) for at in range(5)))
+    residents = (
+        vm("quick", 0.3, (0,), max_latency_ratio=1.1),
+        *(vm(f"b{at}", 0.6, (0, 1), vcpus=2) for at in range(3)),
+    )
     found = tuned(KVM, *residents)
     host, there = carried_out(found, residents)[-1]
     assert latency(KVM, *residents)["quick"] > 1.1 >= latency(host, *there)["quick"] - 1e-6
