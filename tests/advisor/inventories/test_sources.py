@@ -92,9 +92,8 @@ def test_a_system_whose_extra_is_missing_says_what_to_install(monkeypatch: pytes
 def test_a_system_whose_package_is_missing_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without(**chosen: Any) -> Iterator[EntryPoint]:
-        found: Iterable[EntryPoint] = entry_points(**chosen)
-        return iter([entry for entry in found if entry.name != "proxmox"])
+    def without(*, group: str) -> Iterator[EntryPoint]:
+        return iter([entry for entry in entry_points(group=group) if entry.name != "proxmox"])
 
     monkeypatch.setattr(sources, "entry_points", without)
     database = sqlite_with_tables(tmp_path / "db.sqlite3")
