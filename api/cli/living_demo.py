@@ -35,6 +35,7 @@ RECORDING = Path(__file__).parent / "demo_cloud" / "day.jsonl.xz"
 NEWCOMER = {"id": "web-9", "vcpus": 1, "memory_mb": 1024}
 _LIVE_BEGINS_H = 7.0
 _TOLD_AT_ONCE_H = 8.0  # of a recorded day: who looks is not to wait for the morning
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DAY_S = 86_400.0
 _TELL_EVERY_S = 8.0
 _MOST_SAMPLES = 3000  # in one call
@@ -236,9 +237,18 @@ def serve(listen: str, *, live: bool) -> None:
     from api.cli.serve import run_service
 
     require_loopback(parse_listen(listen)[0])
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    came: list[int] = []
+
+    def end(number: int, _frame: object) -> None:
+        """Until the service listens to signals: leave, and clean up on the way."""
+        came.append(number)
+        for ending in ENDINGS:
+            signal.signal(ending, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in ENDINGS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup: it is to outlive its terminal
-            signal.signal(number, _end)
+            signal.signal(number, end)
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory(prefix="cotenant-demo-"))
         day, clock = _chosen(stack, live=live)
@@ -251,16 +261,16 @@ def serve(listen: str, *, live: bool) -> None:
         chosen = settings(
             listen=listen, database=f"sqlite:///{folder}/demo.sqlite3", state_dir=Path(folder), log_level="warning"
         )
-        run_service(chosen, shown=Demonstration(words, clock, feeder.start))
+
+        def begin(url: str) -> None:
+            if came:  # Python drops what a signal raises while it runs a finalizer or a callback of C
+                os.kill(os.getpid(), signal.SIGTERM)
+            else:
+                feeder.start(url)
+
+        run_service(chosen, shown=Demonstration(words, clock, begin))
         if feeder.trouble:
             raise AdvisorError(feeder.trouble)
-
-
-def _end(number: int, _frame: object) -> None:
-    """Until the service listens to signals: leave, and clean up on the way."""
-    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.SIG_IGN)
-    sys.exit(128 + number)
 
 
 def _chosen(stack: ExitStack, *, live: bool) -> tuple[DayOfLines, FastClock]:

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +18,7 @@ import pytest
 from api.cli import living_demo
 from api.cli.asking import ServiceFailed
 from api.cli.living_demo import DayOfLines, FastClock, Feeder, NewestSamples, recorded
+from api.demonstration import Demonstration
 from cotenant_client import InvalidInput, Unavailable
 from tests.servers.forked import Forked
 from tests.servers.running import free_port
@@ -73,6 +74,26 @@ def test_interrupted_while_it_starts_it_leaves_nothing(tmp_path: Path, number: s
         process.communicate(timeout=90)
     assert process.returncode != -number  # it was not cut off
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_whose_exception_is_dropped_still_ends_the_demonstration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python drops what is raised in a finalizer: the service begins, and has to end at once."""
+    before = {number: signal.getsignal(number) for number in living_demo.ENDINGS}
+    ended: list[int] = []
+
+    def run_service(_settings: object, *, shown: Demonstration) -> None:
+        with suppress(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))  # as uvicorn's, which ends the service
+        shown.listens("http://127.0.0.1:1")
+
+    monkeypatch.setattr("api.cli.serve.run_service", run_service)
+    try:
+        living_demo.serve("127.0.0.1:0", live=False)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert ended == [signal.SIGTERM]
 
 
 def test_it_says_why_there_are_no_containers_and_replays(
