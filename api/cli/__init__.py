@@ -32,8 +32,8 @@ COMMANDS = (
     Listed(
         "report",
         "api.cli.report:report",
-        "Write a report of the whole cloud: hosts, pressure, the most affected instances, how old the data are, "
-        "what a plan would do.",
+        "Write a report of the whole cloud: hosts, pressure, most affected instances, age of the data, "
+        "effect of a plan.",
     ),
     Listed(
         "worth",
@@ -63,7 +63,7 @@ COMMANDS = (
     Listed(
         "history",
         "api.cli.history:history",
-        "Learn what instances do from the weeks that Gnocchi, Proxmox VE, or a Prometheus has watched them.",
+        "Learn the demand of instances from the weeks that Gnocchi, Proxmox VE, or a Prometheus has stored.",
     ),
     Listed(
         "doctor",

@@ -24,7 +24,7 @@ def worth(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what the advice was worth: followed or not, predicted against measured, beside others alike.
+    """Say what effect the advice had: followed or not, predicted against measured, beside similar instances.
 
     Of instances that came to their hosts in this time, in windows that agents measured. Where too few are alike it says
     so in place of a figure.

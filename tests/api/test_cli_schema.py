@@ -70,6 +70,7 @@ ELSEWHERE = {
     "models rollback": "test_cli_registry.py",
     "plans show": "test_cli_plan.py",
     "profile": "test_cli_profile.py",
+    "snapshot": "test_cli_snapshot.py",
     "token revoke": "test_cli_tokens.py",
     "train": "test_cli_state.py",
 }

@@ -32,7 +32,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "more pins than vCPUs": (
         {"instance": vm(pins="0:1|1:2")}, "pinning", "the pinning names 2 vCPUs, the instance has 1",
     ),
-    "nothing to show": ({"limit": 0}, "limit", "limit 0 is below 1"),
+    "nothing to show": ({"limit": 0}, "limit", "limit 0 is outside 1-1000"),
     "too much memory": (
         {"instance": vm(memory_mb=1e300)}, "instance.memory_mb", "instance.memory_mb is 1e+300, absurdly large",
     ),

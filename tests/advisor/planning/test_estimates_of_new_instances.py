@@ -34,12 +34,12 @@ PLACED = recommend(SNAPSHOT, context(PriorPredictor()), PlacementRequest(NEW))
 
 def test_the_estimate_is_that_of_its_like() -> None:
     assert ESTIMATE.demand["cpu"].mean > 2.0
-    assert any("like 8 known instances" in note for note in PLACED.notes)
+    assert any("from 8 known instances" in note for note in PLACED.notes)
 
 
 @pytest.mark.parametrize("kind", ["capacity", "admit"])
 def test_plans_say_what_a_placement_says(kind: PlanKind) -> None:
-    (like,) = [note for note in PLACED.notes if "is taken to be like" in note]
+    (like,) = [note for note in PLACED.notes if "is estimated from" in note]
     assert like in planned(kind, NEW).notes
     assert not any("Nothing is known" in note for note in planned(kind, NEW).notes)
 
