@@ -108,12 +108,12 @@ def test_a_question_is_asked_the_answer_read_and_its_commands_copied(context: Br
     form.get_by_label("Name").fill("shop-8")
     form.get_by_label("Workload").select_option("web-1k")
     form.get_by_label("vCPUs").fill("1")
-    form.get_by_label("Must keep at least").fill("0.9")
+    form.get_by_label("Relative throughput at least").fill("0.9")
     form.get_by_label("Sensitive to").select_option("latency")
     form.get_by_role("button", name="Ask").click()
     expect(page.get_by_role("heading", name="Put shop-8 on")).to_be_visible()
     fields.click()
-    expect(form.get_by_label("Must keep at least")).to_have_value("0.9")  # the form keeps what was typed
+    expect(form.get_by_label("Relative throughput at least")).to_have_value("0.9")  # the form keeps what was typed
     expect(page.get_by_role("article").first.get_by_role("row", name="shop-8 this instance")).to_be_visible()
     commands = page.locator("article details", has=page.locator("summary", has_text="Commands")).first
     commands.locator("summary").click()

@@ -76,7 +76,8 @@ def _by_solver(state: SearchState, goal: Goal, clock: SearchClock) -> float:
     undo_unworthy(state, goal)
     if sum(len(state.pattern(host).below) for host in range(state.problem.hosts)) >= below:
         state.place_all(before)
-    return math.ceil(solved.bounds[0] - 1e-6)
+    bound = solved.bounds[0]  # -inf where the time was over before the solver had any
+    return math.ceil(bound - 1e-6) if math.isfinite(bound) else 0.0
 
 
 def _relieve(state: SearchState, goal: Goal, clock: SearchClock) -> bool:

@@ -3,12 +3,15 @@ nothing helps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlanRequest, Search
+from advisor.planning.assignment.packing_problem import Kinds
+from advisor.planning.assignment.solver import SolverResult
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.required_ratios import required_ratios_of
 from advisor.reports import plan_view
@@ -136,3 +139,13 @@ def test_no_ratio_is_told_below_its_limit_in_a_report_that_is_not_below_in_the_s
     assert plan_view.limits(inventory, answer)("capped").throughput == pytest.approx(0.4)
     assert not any(row.below_limit for one in plan_view.hosts(inventory, answer) for row in one.rows)
     assert ratios(snapshot((kvm("a"),), vm("n", on="a")))["n"] == pytest.approx(1.0)
+
+
+def test_a_solver_that_ended_without_any_bound_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def at_once(_patterns: object, levels: Sequence[object], start: Sequence[Kinds], **_: object) -> SolverResult:
+        return SolverResult(tuple(start), (-math.inf,) * len(levels), False)
+
+    monkeypatch.setattr("advisor.planning.assignment.rebalancing.solver.solve", at_once)
+    found = assigned(snapshot((kvm("a", 2), kvm("b", 2)), *some(4, "a")), "rebalance")
+    assert found.search.bound == 0.0
+    assert found.search.value >= 0.0
