@@ -52,7 +52,7 @@ class DevicePressure:
 class Basis:
     """What a learned answer rests on, (S, N) each: `support` how much of what was learned applies, 0-1; `correction`
     the logarithm of expected over analytic T/B; `similar` how many measured co-locations are like this one, on how many
-    `machines`; `measured` how many outcomes there are of just this company."""
+    `machines`; `measured` how many outcomes there are of exactly these instances."""
 
     support: Floats
     correction: Floats

@@ -362,7 +362,7 @@ class Instance:
     @property
     def never_moves(self) -> bool:
         """Whether no plan may move it, from the label `never_move`."""
-        return self.labels.get(NEVER_MOVE_LABEL) == "true"
+        return self.labels.get(NEVER_MOVE_LABEL, "").lower() == "true"
 
     @property
     def required_labels(self) -> dict[str, str]:

@@ -49,7 +49,7 @@ class CpuTime:
 class EffectBasis:
     """What the T/B of one instance rests on where a learned model answers: `support`, 0-1, is how much of what was
     learned applies, `correction` the part by which it changed what the analytic model says (-0.04 = 4 % less), after
-    `similar` measured co-locations on so many `machines`, and `measured` ones of just this company."""
+    `similar` measured co-locations on so many `machines`, and `measured` ones of exactly these instances."""
 
     support: float
     correction: float
@@ -62,11 +62,11 @@ class EffectBasis:
         """The same in words."""
         if self.support < NO_SUPPORT:
             return "nothing like it was measured: the analytic model answers"
-        own = f" and {round(self.measured)} of just this company" if round(self.measured) else ""
+        own = f" and {round(self.measured)} of exactly these instances" if round(self.measured) else ""
         machines = max(round(self.machines), 1)
         return (
             f"corrected by {100 * self.correction:+.0f} % after {round(self.similar):,} similar measured co-locations "
-            f"on {machines} machine{'s' * (machines != 1)}{own} (support {self.support:.0%})"
+            f"on {machines} machine{'s' * (machines != 1)}{own} (support {100 * self.support:.0f} %)"
         )
 
 

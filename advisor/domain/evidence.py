@@ -14,8 +14,8 @@ EvidenceLevel = Literal["size", "class", "given", "history", "measured", "profil
 EVIDENCE_LEVELS: tuple[EvidenceLevel, ...] = get_args(EvidenceLevel)  # the weakest first
 EVIDENCE_WORDS: Mapping[EvidenceLevel, str] = {
     "size": "known by their size only",
-    "class": "taken to be like others of this cloud",
-    "given": "described by a user",
+    "class": "estimated from similar ones of this cloud",
+    "given": "known by the demand that a user gave",
     "history": "known from another system's history",
     "measured": "measured by the agent",
     "profile": "known by the profile of their workload",

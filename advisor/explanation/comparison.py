@@ -62,7 +62,7 @@ def _noticed(arrays: CandidateArrays) -> str:
 
 
 def _left(arrays: CandidateArrays) -> str:
-    """Why the first of two equal ones comes first: what would be left there, as a sentence after another one."""
+    """Why the first of two equal ones comes first: what would stay free, as a sentence after another one."""
     equal = abs(arrays.scores.score[0] - arrays.scores.score[1]) <= scoring.EQUAL
     if arrays.objective == "pack" or not equal or not arrays.headroom:
         return ""
@@ -75,9 +75,9 @@ def _left(arrays: CandidateArrays) -> str:
         )
     (scarce, left), (scarce_there, left_there) = best.scarcest, other.scarcest
     if round(left, 2) == round(left_there, 2):
-        return " As much would be left on both."
+        return " The scarcest resource of both would have as much free."
     return (
-        f" {arrays.hosts[0].id} comes first because more would be left there: {_part(scarce, left)}, "
+        f" {arrays.hosts[0].id} comes first because more of its scarcest resource stays free: {_part(scarce, left)}, "
         f"on {arrays.hosts[1].id} {_part(scarce_there, left_there)}."
     )
 
@@ -85,7 +85,7 @@ def _left(arrays: CandidateArrays) -> str:
 def _part(resource: str, left: float) -> str:
     """What is left of the scarcest resource of a host."""
     whose = {"cpu": "of its CPUs at busy times", "nic": "of its network at busy times", "memory": "of its memory"}
-    return f"{left:.0%} {whose[resource]}" if left >= 0 else f"{-left:.0%} too little {whose[resource]}"
+    return f"{100 * left:.0f} % {whose[resource]}" if left >= 0 else f"{-100 * left:.0f} % too little {whose[resource]}"
 
 
 def _gap(arrays: CandidateArrays) -> float:

@@ -8,7 +8,14 @@ from functools import partial
 
 from advisor.errors import InvalidInput
 from profiler.instance_ids import instance_id
-from profiler.observed import Host, Instance, parse_cpus
+from profiler.observed import (
+    ANTI_AFFINITY_MOST_LABEL,
+    NEVER_MOVE_LABEL,
+    REQUIRE_LABEL,
+    Host,
+    Instance,
+    parse_cpus,
+)
 
 # What the inventory may say about an instance in its labels, and about its host.
 MAC, DISK, CGROUP, IOTHREADS, FLAVOR, PORT, POLICY = (
@@ -37,7 +44,8 @@ _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 
 
 def check_labels(one: Host | Instance) -> None:
-    """Refuse a label of which no command could be made; InvalidInput names it in its field (`labels.uplink`)."""
+    """Refuse a label of which no command could be made, or a rule that cannot be kept; InvalidInput names it in its
+    field (`labels.uplink`)."""
     readers: Mapping[str, Callable[..., object]] = _OF_HOSTS if isinstance(one, Host) else _OF_INSTANCES
     for label in sorted(readers.keys() & one.labels.keys()):
         try:
@@ -205,7 +213,26 @@ _OF_HOSTS: Mapping[str, Callable[[Host], object]] = {
     RENDER: partial(target_of, target=None), UPLINK: partial(uplink_name, uplink=None), ADDRESS: address,
     CGROUP_VERSION: cgroup_version,
 }  # fmt: skip
+
+
+def _never_move(instance: Instance) -> None:
+    if instance.labels[NEVER_MOVE_LABEL].lower() not in {"true", "false"}:
+        raise InvalidInput(f"never_move of {instance.id} is neither true nor false")
+
+
+def _anti_affinity_most(instance: Instance) -> None:
+    if str(instance.anti_affinity_most) != instance.labels[ANTI_AFFINITY_MOST_LABEL]:
+        raise InvalidInput(f"anti_affinity_most of {instance.id} is no whole number from 1 to 99,999")
+
+
+def _no_label(instance: Instance) -> None:
+    raise InvalidInput(f"{instance.id} requires a label without a name; write require.zone to require the label zone")
+
+
 _OF_INSTANCES: Mapping[str, Callable[[Instance], object]] = {
+    NEVER_MOVE_LABEL: _never_move,
+    ANTI_AFFINITY_MOST_LABEL: _anti_affinity_most,
+    REQUIRE_LABEL: _no_label,
     MAC: mac_address,
     DISK: _any_disk,
     CGROUP: group_path,

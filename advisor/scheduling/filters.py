@@ -145,6 +145,13 @@ def _exclude(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
     return inputs.at(inputs.request.constraints.exclude), lambda _: "the request excludes this host"
 
 
+def _never_move(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    own = [inputs.snapshot.hosts[host].id for host, _ in inputs.snapshot.where(inputs.instance.id)]
+    if not inputs.instance.never_moves or not own:
+        return inputs.nowhere(), lambda _: ""
+    return ~inputs.at(own), lambda _: f"{inputs.instance.id} has the label never_move and is on {own[0]}"
+
+
 def _affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
     beside = {name: inputs.beside(name) for name in inputs.request.constraints.affinity}
     refused = inputs.nowhere()
@@ -291,6 +298,7 @@ CHECKS: tuple[tuple[str, FilterCheck], ...] = (
     ("constraint.kind", _kind),
     ("constraint.label", _labels),
     ("constraint.exclude", _exclude),
+    ("constraint.never_move", _never_move),
     ("constraint.affinity", _affinity),
     ("constraint.anti_affinity", _anti_affinity),
     ("constraint.exclusive", _exclusive),

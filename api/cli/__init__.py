@@ -17,7 +17,7 @@ from api.cli.endings import FAILED, WRONG_USAGE
 from api.cli.lazy import LazyGroup, Listed
 from api.messages import own_words
 
-__all__ = ["Cotenant", "app", "main", "run_program"]
+__all__ = ["Cotenant", "app", "main", "program_of", "run_program"]
 
 # The order of the help. Each text is the first line of the command's own help, which a test compares.
 COMMANDS = (
@@ -97,32 +97,38 @@ class Cotenant(LazyGroup):
             raise
 
 
-app = typer.Typer(
-    name="cotenant",
-    cls=Cotenant,
-    help="Where should this VM go, and with which settings, so that no VM on that host suffers?\n\n"
+def program_of(group: type[Cotenant], text: str) -> typer.Typer:
+    """The program of a group, named as its distribution, with --version; `text` is its help."""
+    made = typer.Typer(
+        name=group.program,
+        cls=group,
+        help=text,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    def show_version(wanted: bool) -> None:
+        if wanted:
+            typer.echo(f"{group.program} {version(group.program)}")
+            raise typer.Exit
+
+    def root(shown: bool = False) -> None:
+        del shown
+
+    option = typer.Option("--version", callback=show_version, is_eager=True, help="Show the version and exit.")
+    root.__annotations__["shown"] = Annotated[bool, option]  # a text would be looked up outside of this function
+    made.callback()(root)
+    return made
+
+
+app = program_of(
+    Cotenant,
+    "Where should this VM go, and with which settings, so that no VM on that host suffers?\n\n"
     "Settings come from COTENANT_* variables; options win. Exit codes: 0 done, 1 failed, 2 wrong usage or input, "
     "3 no host for it.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"cotenant {version('cotenant')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    shown: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    del shown
 
 
 def main() -> None:

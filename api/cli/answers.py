@@ -300,8 +300,8 @@ def model_line(version: str, origin: str, *, degraded: bool = False, effects: It
     if known:
         rests = [one for one in known if one.support >= NO_SUPPORT]
         line += f" {len(rests):,} of {len(known):,} predictions rest on something learned"
-        middle = sorted(one.support for one in known)[len(known) // 2]
-        line += f", with a support of {middle:.0%} in the middle."
+        median = sorted(one.support for one in known)[len(known) // 2]
+        line += f", median support {100 * median:.0f} %."
     if origin == "prior":
         line = "Answered by the analytic model; no learned model was used."
     return f"{line} Degraded: the learned model failed." if degraded else line

@@ -38,8 +38,8 @@ def print_model(model: ModelOut) -> None:
 
 def print_verdict(verdict: Mapping[str, Any]) -> None:
     """What the gate said, a sentence a line."""
-    beside = f"the prior and {verdict['against']}" if verdict.get("against") else "the prior"
-    say(f"The gate {'passes' if verdict['passed'] else 'refuses'} it, beside {beside}:")
+    beside = f"the analytic model and {verdict['against']}" if verdict.get("against") else "the analytic model"
+    say(f"The gate {'passes' if verdict['passed'] else 'refuses'} it, compared with {beside}:")
     for sentence in verdict["reasons"]:
         say(f"  {sentence}")
 

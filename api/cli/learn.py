@@ -91,7 +91,7 @@ def _look_back(advisor: Advisor, *, as_json: bool) -> None:
     if judged is not None and not as_json:
         compared = "worse than" if judged.worse else "no worse than"
         errors = f"mean error of the share {judged.error:.3f} against {judged.prior:.3f} in {judged.scenes} windows"
-        say(f"Model {judged.version} turned out {compared} the prior: {errors}.")
+        say(f"Model {judged.version} turned out {compared} the analytic model: {errors}.")
 
 
 def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as_json: bool) -> None:

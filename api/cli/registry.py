@@ -51,7 +51,7 @@ def show_model(version: Version, database: Database = None, as_json: AsJson = Fa
 
 @models.command("gate")
 def judge_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
-    """Compare a model with the prior and the active model on held-out rows; exit code 1 where the gate refuses it."""
+    """Compare a model with the analytic and the active one on held-out rows; exit code 1 where the gate refuses it."""
     with Advisor(settings(database=database)) as advisor:
         model = advisor.models.judge(version)
     verdict = model.verdict

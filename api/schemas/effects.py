@@ -47,7 +47,7 @@ class BasisOut(AnswerBody):
     correction: Figure = Field(description="by which part it changed what the analytic model says, -0.04 = 4 % less")
     similar: Figure = Field(description="how many measured co-locations are like it")
     machines: Figure = Field(description="on how many machines those were measured")
-    measured: Figure = Field(description="how many measured outcomes there are of just this company")
+    measured: Figure = Field(description="measured co-locations of exactly these instances")
     sentence: str = Field(description="the same in words")
 
 

@@ -36,7 +36,7 @@ class CandidateSummary(AnswerBody):
     changes_neighbours: bool = Field(
         description="settings of neighbours change, too: read the whole answer before it is followed"
     )
-    headroom: HeadroomOut | None = Field(description="what would be left there; null in answers of old")
+    headroom: HeadroomOut | None = Field(description="what would stay free there; null in answers of old")
 
 
 class RejectedHostsOut(AnswerBody):

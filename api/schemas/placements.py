@@ -260,7 +260,7 @@ class CandidateOut(AnswerBody):
         description="hosts whose difference lies within the uncertainty, where no instance is visibly worse off"
     )
     headroom: HeadroomOut | None = Field(
-        default=None, description="what would be left there; it decides between equal scores"
+        default=None, description="what would stay free there; it decides between equal scores"
     )
     reserved: Score = Field(
         default=0.0, description="by how much the score is reduced because instances that usually arrive need the place"

@@ -174,8 +174,8 @@ class RecommendationView:
             parts.append("what it runs is not known, so its range is wider")
         factor = self.recommendation.widened.get(card.candidate.host)
         if factor:
-            parts.append(f"intervals here are {factor:.1f} times as wide as the model's own, which erred recently")
-        return "; ".join(parts)
+            parts.append(f"ranges here are {factor:.1f} times the model's own, which were too narrow recently")
+        return ". ".join(part[:1].upper() + part[1:] for part in parts)
 
 
 def answer(recommendation: Recommendation, instance: Instance, limits: Mapping[str, float]) -> RecommendationView:

@@ -1,4 +1,4 @@
-"""The registry's gate: compares a candidate's held-out predictions with those of the prior and of the active model.
+"""The registry's gate: compares a candidate's held-out predictions with the analytic and with the active model.
 
 The rule. For every target and protocol of the candidate there are up to three checks:
 
@@ -52,7 +52,7 @@ COVERED = 0.87  # of intervals that claim 0.90
 ERROR_RATE = 0.05  # of the whole gate, one-sided
 _ELSEWHERE = frozenset({"unseen_campaign", "unseen_host", "newest"})
 _PROVES = {"throughput": "unseen_pair", "share": "unseen_host"}  # target and protocol of check 5
-_NAMES: dict[Against, str] = {"prior": "prior", "active": "active model", "constant": "best constant"}
+_NAMES: dict[Against, str] = {"prior": "analytic model", "active": "active model", "constant": "best constant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def gate(
     """
     tables = [table for table in candidate if len(table) and not _too_few_on_platforms(table)]
     if not tables:
-        nothing = "It brings no held-out predictions, so nothing shows that it is no worse than the prior; train again."
+        nothing = "It has no held-out predictions to show that it is no worse than the analytic model; train again."
         return GateVerdict((nothing,), (nothing,), against=against)
     others = {(table.target, table.protocol): table for table in active or ()}
     parts = [(part, rows) for table in tables for part, rows in _parts(table)]
@@ -145,7 +145,7 @@ def _too_few_on_platforms(table: HeldOutPredictions) -> bool:
 
 
 def _worse_somewhere(table: HeldOutPredictions) -> Iterator[str]:
-    """Campaigns that were left out and are predicted worse than by the prior, beyond noise."""
+    """Campaigns that were left out and are predicted worse than by the analytic model, beyond noise."""
     names, which = np.unique(np.array(table.platform), return_inverse=True)
     if table.protocol != "unseen_campaign" or len(names) < 2:
         return
@@ -156,8 +156,8 @@ def _worse_somewhere(table: HeldOutPredictions) -> Iterator[str]:
         bounds = means.bounds(2, ERROR_RATE / len(names))
         if bounds is not None and bounds[0] > NEGLIGIBLE:
             yield (
-                f"{table.target}, {name} left out: worse than the prior, mean error {means.mean[0]:.4g} against "
-                f"{means.mean[1]:.4g} on {means.rows} rows of {means.pairs} pairs, by {bounds[0]:.4g} at least."
+                f"{table.target}, {name} left out: worse than the analytic model, mean error {means.mean[0]:.4g} "
+                f"against {means.mean[1]:.4g} on {means.rows} rows of {means.pairs} pairs, by {bounds[0]:.4g} at least."
             )
 
 
@@ -247,7 +247,7 @@ def _unproved(figures: Sequence[GateFigures]) -> Iterator[str]:
         elsewhere = [one for one in judged if one.protocol in _ELSEWHERE]
         if judged and not any(one.prior.high < 0 for one in elsewhere or judged):
             where = "on no left-out campaign or host" if elsewhere else "under no protocol"
-            yield f"{target}: {where} is it better than the prior beyond noise."
+            yield f"{target}: {where} is it better than the analytic model beyond noise."
     for one in figures:
         if one.constant is not None and not one.constant.passed:
             sure = "beyond noise " if one.target == "share" else ""
@@ -264,17 +264,17 @@ def _uncompared(
 ) -> Iterator[str]:
     """Sentences about targets and protocols that could not be compared with the active model."""
     if active is None:
-        yield "No learned model is active, so it was compared with the prior only."
+        yield "No learned model is active, so it was compared with the analytic model only."
         return
     alone = [figure for figure in figures if figure.active is None]
     if len(alone) == len(figures):
-        yield "It shares no held-out rows with the active model, so it was compared with the prior only."
+        yield "It shares no held-out rows with the active model, so it was compared with the analytic model only."
     else:
         for one in alone:
-            yield f"{one.where}: no rows in common with the active model, only the prior was compared."
+            yield f"{one.where}: no rows in common with the active model, only the analytic model was compared."
     judged = {one.target for one in figures}
     for target in sorted({name for name, _ in others} - judged):
-        yield f"The active model has learned {target}, this one has not: the prior would answer for it."
+        yield f"The active model has learned {target}, this one has not: the analytic model would answer for it."
 
 
 def _summary(figures: GateFigures) -> str:

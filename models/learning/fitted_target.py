@@ -75,7 +75,7 @@ class TargetEstimate:
     """Expected ratio with its 90 % range (each bound alone holds in 95 %), and what it rests on; all (R,).
 
     `support` is how much of what was learned applies, 0-1; `similar` how many measured rows are like this one, on how
-    many `machines`; `measured` how many outcomes of just this company.
+    many `machines`; `measured` how many outcomes of exactly these instances.
     """
 
     expected: Floats

@@ -32,7 +32,7 @@ DOMAINS = ("near", "far")  # neighbours on the same CPUs, weighted by their over
 @dataclass(frozen=True, slots=True)
 class Recalled:
     """Of rows, any shape: the correction of the log ratio by names, how familiar victim and neighbours are (0-1), and
-    how many measured outcomes of just this company there are."""
+    how many measured outcomes of exactly these instances there are."""
 
     effect: Floats
     familiar: Floats

@@ -38,7 +38,7 @@ def test_what_the_gate_refuses_is_told_in_one_line_with_the_option_that_overrule
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()
     assert line.startswith(
-        "cotenant: model m-bad is refused by the gate (throughput, unseen_pair: worse than the prior"
+        "cotenant: model m-bad is refused by the gate (throughput, unseen_pair: worse than the analytic model"
     )
     assert line.endswith("; train on more, or activate it with --force")
     assert run("activate", "m-bad", "--force").stdout == "Model m-bad answers from now on.\n"
@@ -59,7 +59,7 @@ def test_the_gate_can_be_asked_and_says_by_its_exit_code_what_it_found() -> None
     refused = run("gate", "m-fair")
     assert refused.exit_code == 1
     lines = refused.stdout.splitlines()
-    assert lines[0] == "The gate refuses it, beside the prior and m-good:"
+    assert lines[0] == "The gate refuses it, compared with the analytic model and m-good:"
     assert lines[1].startswith("  throughput, unseen_pair: worse than the active model, mean error 0.06")
     assert run("gate", "m-good").exit_code == 0
     found = json.loads(run("gate", "m-fair", "--json").stdout)
@@ -101,7 +101,7 @@ def test_a_model_is_shown_with_training_data_figures_verdict_libraries_and_histo
         card["datasets"][0]["sha256"][:12],
         "held out, as judged at the training:",
         "unseen_workload",
-        "The gate passes it, beside the prior:",
+        "The gate passes it, compared with the analytic model:",
         "throughput, unseen_pair: mean error 0.02",
         "libraries: lightgbm ",
         "activate",

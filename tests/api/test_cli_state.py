@@ -192,7 +192,7 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
     result = run("train", "--dataset", "a", "--dataset", "b")
     assert asked == {"datasets": [Path("a"), Path("b")], "registered": Path("var/models/m-1")}
     assert result.stderr == "fitting: 20 %\n"
-    assert "The gate passes it, beside the prior and m-0:\n  It is fine.\n" in result.stdout
+    assert "The gate passes it, compared with the analytic model and m-0:\n  It is fine.\n" in result.stdout
     assert result.stdout.endswith("It answers after: cotenant models activate m-1\n")
     verdict["passed"] = False
     assert run("train", "--dataset", "a").stdout.endswith("cotenant models activate m-1 --force\n")
@@ -216,7 +216,9 @@ def test_train_from_telemetry_activates_what_the_gate_lets_pass(
     monkeypatch.setattr(Advisor, "window_dataset", window_dataset)
     result = run("train", "--dataset", "a", "--from-telemetry", "14d", "--auto")
     assert trainings == [14 * 86_400, [Path("a"), Path("windows")], *(["m-1"] if passed else [])]
-    assert result.stdout.startswith("Model m-0 turned out worse than the prior: mean error of the share 0.090 against")
+    assert result.stdout.startswith(
+        "Model m-0 turned out worse than the analytic model: mean error of the share 0.090 against"
+    )
     assert ("It answers from now on." in result.stdout) is passed
 
 

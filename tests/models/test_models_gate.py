@@ -40,10 +40,10 @@ def test_a_model_worse_than_the_prior_is_refused_and_says_by_how_much() -> None:
     assert not verdict.passed
     why, *nothing_learned = verdict.refusals
     assert [one.split(",")[0] for one in nothing_learned] == [
-        "throughput: under no protocol is it better than the prior beyond noise.",
+        "throughput: under no protocol is it better than the analytic model beyond noise.",
         "throughput",
     ]
-    assert why.startswith("throughput, unseen_pair: worse than the prior, mean error 0.1")
+    assert why.startswith("throughput, unseen_pair: worse than the analytic model, mean error 0.1")
     assert "against 0.1 on 90 rows of 30 pairs, by 0.04" in why
     assert verdict.reasons[0] == why
 
@@ -79,7 +79,7 @@ def test_what_is_better_than_the_prior_by_less_than_noise_has_learned_nothing() 
     candidate = replace(base, expected=base.measured + off, lower=base.measured * 0, upper=base.measured + 1)
     verdict = gate([candidate], None)
     assert verdict.figures[0].prior.difference < -NEGLIGIBLE
-    assert verdict.refusals[0] == "throughput: under no protocol is it better than the prior beyond noise."
+    assert verdict.refusals[0] == "throughput: under no protocol is it better than the analytic model beyond noise."
 
 
 def test_the_best_constant_is_the_median_of_what_was_measured() -> None:
@@ -94,11 +94,13 @@ def test_throughput_and_share_must_be_better_than_the_prior_somewhere() -> None:
     """Which latency and jitter need not be: they may answer as the prior does."""
     same = [replace(one, expected=one.prior, lower=one.prior - 0.2, upper=one.prior + 0.2) for one in _shares()]
     lab = replace(same[0], target="throughput", protocol="unseen_pair")
-    assert gate([lab], None).refusals == ("throughput: under no protocol is it better than the prior beyond noise.",)
+    assert gate([lab], None).refusals == (
+        "throughput: under no protocol is it better than the analytic model beyond noise.",
+    )
     assert gate([replace(lab, target="latency")], None).passed
     assert gate([replace(lab, target="latency"), table(protocol="unseen_workload"), lab], None).passed
     assert gate(same, None).refusals == (
-        "share: on no left-out campaign or host is it better than the prior beyond noise.",
+        "share: on no left-out campaign or host is it better than the analytic model beyond noise.",
     )
     by_host, newest = _shares()
     assert gate([by_host, same[1]], None).passed
@@ -146,7 +148,7 @@ def test_intervals_that_hold_far_less_than_they_claim_are_refused() -> None:
 def test_without_an_active_model_the_verdict_says_that_only_the_prior_was_compared() -> None:
     verdict = gate([table()], None)
     assert verdict.passed
-    assert "No learned model is active, so it was compared with the prior only." in verdict.reasons
+    assert "No learned model is active, so it was compared with the analytic model only." in verdict.reasons
 
 
 @pytest.mark.parametrize("other", [{"dataset": "other"}, {"world": 1}], ids=["other-data", "a-key-measured-again"])
@@ -154,7 +156,7 @@ def test_rows_that_are_not_the_same_are_not_compared_and_the_verdict_says_so(oth
     verdict = gate([table(0.06, half=0.1)], [table(0.0, **other)])
     assert verdict.passed
     assert verdict.figures[0].active is None
-    no_rows = "It shares no held-out rows with the active model, so it was compared with the prior only."
+    no_rows = "It shares no held-out rows with the active model, so it was compared with the analytic model only."
     assert no_rows in verdict.reasons
 
 
@@ -163,10 +165,13 @@ def test_what_only_one_of_two_protocols_shares_is_said_for_the_other() -> None:
     verdict = gate([pair, workload], [table(0.03), table(0.03, target="latency")])
     assert verdict.passed
     assert (
-        "throughput, unseen_workload: no rows in common with the active model, only the prior was compared."
+        "throughput, unseen_workload: no rows in common with the active model, only the analytic model was compared."
         in verdict.reasons
     )
-    assert "The active model has learned latency, this one has not: the prior would answer for it." in verdict.reasons
+    assert (
+        "The active model has learned latency, this one has not: the analytic model would answer for it."
+        in verdict.reasons
+    )
 
 
 def test_only_common_rows_are_compared_with_the_active_model() -> None:
@@ -319,6 +324,6 @@ def test_a_calm_cloud_passes_by_its_contended_rows_and_is_refused_where_calm_one
     assert verdict.passed, verdict.refusals
     assert {one.part for one in verdict.figures} == {"contended", "calm"}
     (why,) = gate([held(0.97), held(0.9995, "newest")], None).refusals
-    assert why.startswith("share, unseen_host, calm rows: worse than the prior")
+    assert why.startswith("share, unseen_host, calm rows: worse than the analytic model")
     nothing = gate([held(1.0, expected=prior)], None).refusals
-    assert any("is it better than the prior" in why for why in nothing)
+    assert any("is it better than the analytic model" in why for why in nothing)

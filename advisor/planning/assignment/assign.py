@@ -90,7 +90,7 @@ class _AssignmentSearch:
             result = advised_result if lexicographically_less(advised_result.values, result.values) else result
             if not all_tried and result.search.ended == "search":
                 result = replace(result, search=replace(result.search, ended="time"))
-        self._say("telling who goes where", 0.9)
+        self._say("choosing hosts", 0.9)
         return self._assignment(base, result, notes)
 
     def _search(self, base: ClusterSnapshot, goal: Goal, clock: SearchClock) -> SearchResult:

@@ -6,14 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from advisor.domain import Rejection
+from advisor.domain import Instance, Rejection
 from advisor.domain.plans import PlanEnd, Search
 from advisor.planning.assignment.bounds import relaxation_bound
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.move_value import moves_made
 from advisor.planning.assignment.objectives import Level, levels
-from advisor.planning.assignment.packing_problem import SIZES
+from advisor.planning.assignment.packing_problem import SIZES, PackingProblem
 from advisor.planning.assignment.pattern_evaluator import RATIO_TOLERANCE
 from advisor.planning.assignment.search_state import SearchState
 from advisor.planning.assignment.solver import UNITS_PER_RATIO, SolverResult
@@ -70,14 +70,31 @@ def obstacles(
     """Sentences about what limits the result: unplaced instances, immovable ones, and those below a limit."""
     problem = state.problem
     notes = [*_of_refused(goal, refused, [host.id for host in problem.snapshot.hosts])]
-    for host, fixed in zip(problem.snapshot.hosts, problem.fixed, strict=True):
-        if host.id in goal.emptied and fixed:
-            notes.append(f"{_count(len(fixed), 'instance')} on {host.id} may not be moved, so it is not emptied.")
+    notes += _of_staying(problem, goal)
     if goal.aim == "rebalance":
         notes += [*_of_below(state, goal, ended), *overcommitted(state)]
     if goal.aim == "consolidate":
         notes += [*_of_pinned(state, ended), *_of_left_below(state)]
     return tuple(notes)
+
+
+def _of_staying(problem: PackingProblem, goal: Goal) -> Iterator[str]:
+    """Instances that stay on hosts that are to be emptied, with the reason for the first."""
+    for host, residents in zip(problem.snapshot.hosts, problem.snapshot.residents, strict=True):
+        staying = [one for one in residents if one.id not in problem.current_host] if host.id in goal.emptied else []
+        if staying:
+            first = staying[0]
+            more = f" and {len(staying) - 1} more" if len(staying) > 1 else ""
+            stay = "stay" if more else "stays"
+            yield f"{host.id} is not emptied: {first.id}{more} {stay} there ({_why_staying(first, problem)})."
+
+
+def _why_staying(instance: Instance, problem: PackingProblem) -> str:
+    if instance.never_moves:
+        return "the label never_move"
+    if instance.id not in problem.snapshot.names.placed:
+        return "it is only coming"
+    return f"its affinity group {instance.affinity_group}" if instance.affinity_group else "it is not named as movable"
 
 
 def _of_refused(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], hosts: Sequence[str]) -> Iterator[str]:

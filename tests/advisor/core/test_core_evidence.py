@@ -88,11 +88,11 @@ def test_where_residents_were_never_measured_the_advice_is_to_measure_them() -> 
     [
         ({}, ""),
         ({"size": 1}, "The only resident of h1 is known by its size only."),
-        ({"given": 2}, "Both residents of h1 are described by a user."),
+        ({"given": 2}, "Both residents of h1 are known by the demand that a user gave."),
         ({"measured": 3}, "All 3 residents of h1 are measured by the agent."),
         (
             {"class": 1, "measured": 3},
-            "Of the 4 residents of h1 1 is taken to be like others of this cloud, 3 are measured by the agent.",
+            "Of the 4 residents of h1 1 is estimated from similar ones of this cloud, 3 are measured by the agent.",
         ),
     ],
 )

@@ -220,7 +220,7 @@ def test_the_best_is_compared_with_the_next_one() -> None:
     tie = told([host("a"), host("b")], [], request())
     assert [one.text for one in of_kind("comparison", tie["a"])] == [
         "a and b are tied: the difference of what is expected (+0.000) lies inside the uncertainty. "
-        "As much would be left on both."
+        "The scarcest resource of both would have as much free."
     ]
     assert not of_kind("comparison", tie["b"])
 

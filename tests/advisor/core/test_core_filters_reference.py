@@ -44,14 +44,24 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
     def promised(each: Instance) -> int:
         return each.vcpus - each.dedicated_vcpus if apart else each.vcpus
 
+    everywhere = [(at.id, each) for at, found in zip(snapshot.hosts, snapshot.residents, strict=True) for each in found]
+    homes = {at for at, each in everywhere if each.id == one.id}
+    companions = {at for at, each in everywhere if each.labels.get("affinity") == "g3" and each.id != one.id}
+    group = one.labels.get("anti_affinity")
+    apart_from = [each for each in others if group is not None and each.labels.get("anti_affinity") == group]
+    most = min(int(each.labels.get("anti_affinity_most", "1")) for each in [one, *apart_from])
+
     checks = {
         "host.disabled": not there.enabled,
         "constraint.kind": wanted.kind is not None and wanted.kind != there.kind,
-        "constraint.label": any(there.labels.get(name) != value for name, value in wanted.labels.items()),
+        "constraint.label": any(there.labels.get(name) != value for name, value in wanted.labels.items())
+        or one.labels.get("require.zone", there.labels.get("zone")) != there.labels.get("zone"),
         "constraint.exclude": there.id in wanted.exclude,
-        "constraint.affinity": not set(wanted.affinity) <= ids,
+        "constraint.never_move": "never_move" in one.labels and bool(homes) and there.id not in homes,
+        "constraint.affinity": not set(wanted.affinity) <= ids
+        or ("affinity" in one.labels and bool(companions) and there.id not in companions),
         "constraint.anti_affinity": bool(set(wanted.anti_affinity) & ids)
-        or any(one.labels.get("anti_affinity") == resident.labels.get("anti_affinity", "") for resident in others),
+        or (bool(apart_from) and len(apart_from) + 1 > most),
         "constraint.exclusive": any(resident.exclusive for resident in others) or (one.exclusive and bool(others)),
         "capacity.vcpus": promised(one) > 0
         and (
@@ -105,8 +115,20 @@ def instances(draw: st.DrawFn, name: str, at: str | None) -> Instance:
         disk_gb=draw(st.sampled_from([0.0, 0.1, 0.2, 8.0])),
         exclusive=draw(st.sampled_from([False, False, False, True])),
         pins=draw(st.sampled_from(["", "", "0:1"])),
-        labels=draw(st.sampled_from([{}, {}, {"anti_affinity": "g1"}, {"anti_affinity": "g2"}])),
+        labels=draw(st.sampled_from(RULES)),
     )
+
+
+RULES: tuple[dict[str, str], ...] = (
+    {},
+    {},
+    {"anti_affinity": "g1"},
+    {"anti_affinity": "g1", "anti_affinity_most": "2"},
+    {"anti_affinity": "g2"},
+    {"affinity": "g3"},
+    {"require.zone": "a"},
+    {"never_move": "true"},
+)
 
 
 @st.composite

@@ -49,12 +49,15 @@ def test_the_host_with_more_cpus_left_at_busy_times_comes_first_and_the_answer_s
     count = np.array([11, 26, 41])
     sums = count * 0.5 + 1.645 * np.hypot(count * 0.15 * np.sqrt(0.3), np.sqrt(count * 0.7) * 0.15)
     assert left == pytest.approx(1 - sums / 64, abs=1e-6)
-    assert "b comes first because more would be left there: 89% of its CPUs at busy times, on c " in comparison(answer)
+    assert (
+        "b comes first because more of its scarcest resource stays free: 89 % of its CPUs at busy times, on c "
+        in comparison(answer)
+    )
 
 
 def test_memory_and_network_decide_where_they_are_scarcer_than_cpus() -> None:
     for scarce, says in (
-        ({"memory_mb": 48 * 1024.0}, "on a 6% of its memory"),
+        ({"memory_mb": 48 * 1024.0}, "on a 6 % of its memory"),
         ({"net_mbit": 1500.0}, "of its network at busy times"),
     ):
         residents = [*many("a", 10, **scarce), *many("b", 30)]

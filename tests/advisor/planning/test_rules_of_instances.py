@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.domain import Instance
+from advisor.errors import InvalidInput
 from advisor.planning.assignment.goal import Aim
+from advisor.render import check_labels
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from tests.advisor.core.core_clouds import FRESH_S, cloud, host, request, vm
@@ -56,8 +58,35 @@ def test_a_host_takes_as_many_of_a_group_as_its_rule_says(members: int, allowed:
 
 
 @pytest.mark.parametrize("odd", ["", "0", "-1", "two", "1e9", "9" * 40])
-def test_a_number_of_a_group_that_is_none_counts_as_one(odd: str) -> None:
-    assert vm(labels={"anti_affinity": "g", "anti_affinity_most": odd}).anti_affinity_most == 1
+def test_a_number_of_a_group_that_is_none_is_refused_and_where_it_is_stored_counts_as_one(odd: str) -> None:
+    one = vm(labels={"anti_affinity": "g", "anti_affinity_most": odd})
+    assert one.anti_affinity_most == 1
+    with pytest.raises(InvalidInput) as refused:
+        check_labels(one)
+    assert refused.value.field == "labels.anti_affinity_most"
+
+
+@pytest.mark.parametrize(("said", "stays"), [("true", True), ("True", True), ("false", False), ("yes", None)])
+def test_never_move_is_true_or_false_and_all_else_is_refused(said: str, stays: bool | None) -> None:
+    one = vm(labels={"never_move": said})
+    if stays is None:
+        with pytest.raises(InvalidInput):
+            check_labels(one)
+    else:
+        check_labels(one)
+        assert one.never_moves is stays
+
+
+def test_a_required_label_without_a_name_is_refused() -> None:
+    with pytest.raises(InvalidInput):
+        check_labels(vm(labels={"require.": "a"}))
+
+
+def test_a_question_about_an_instance_that_never_moves_offers_its_own_host_only() -> None:
+    stays = vm("r1", on="a1", labels={"never_move": "true"}, **LIGHT)
+    there = cloud(ZONED, [stays])
+    assert kept(there, stays) == ["a1"]
+    assert kept(there, vm("new", labels={"never_move": "true"}, **LIGHT)) == ["a1", "a2", "b1"]
 
 
 def test_a_host_with_an_instance_that_never_moves_is_not_emptied_and_the_plan_says_so() -> None:
@@ -65,7 +94,7 @@ def test_a_host_with_an_instance_that_never_moves_is_not_emptied_and_the_plan_sa
     there = cloud(ZONED, [stays, vm("r2", on="a1", **LIGHT)])
     found = assigned(there, "evacuate", emptied=frozenset({"a1"}))
     assert set(found.where) == {"r2"}
-    assert any("1 instance on a1" in note for note in found.notes)
+    assert "a1 is not emptied: r1 stays there (the label never_move)." in found.notes
 
 
 @pytest.mark.parametrize("where", ["a1", "a2"])

@@ -55,13 +55,13 @@ def test_a_candidate_is_registered_with_what_the_gate_says_and_not_activated_whe
     assert (good["passed"], good["refusals"], good["against"]) == (True, [], None)
     assert good["figures"][0]["prior"]["other"] == pytest.approx(0.1, abs=0.001)
     assert bad["passed"] is False
-    assert "worse than the prior" in bad["refusals"][0]
+    assert "worse than the analytic model" in bad["refusals"][0]
     assert advisor.models.get("prior").verdict is None
-    why = r"m-bad is refused by the gate \(throughput.* worse than the prior"
+    why = r"m-bad is refused by the gate \(throughput.* worse than the analytic model"
     with pytest.raises(RefusedByGate, match=why) as refused:
         advisor.models.activate("m-bad")
     assert refused.value.code == "model.refused"
-    with pytest.raises(RefusedByGate, match="brings no held-out predictions"):
+    with pytest.raises(RefusedByGate, match="has no held-out predictions"):
         advisor.models.activate("m-blind")
     assert statuses(advisor) == {**dict.fromkeys(("m-good", "m-bad", "m-blind"), "candidate"), "prior": "active"}
     assert advisor.cloud.ready()["model"] == "prior"
