@@ -57,8 +57,9 @@ def test_that_computes():
 
 def run_pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run what is in the folder with the conftest of this one; a history of earlier runs in the folder stays."""
-    for name in ("conftest.py", "retry_history.py"):
-        shutil.copy(Path(__file__).with_name(name), folder)
+    here = Path(__file__)
+    for file in (here.parents[1] / "conftest.py", here.with_name("retry_history.py")):
+        shutil.copy(file, folder)
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = measured: as here\n")
     command = [sys.executable, "-m", "pytest", "-p", "pytest_timeout", "-p", "xdist.plugin", "-p", "no:cacheprovider"]
     return subprocess.run(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points, metadata
-
+from advisor import plug_ins
 from advisor.errors import InvalidInput
-from advisor.extras import LIBRARIES, how_to_install, require
 from advisor.inventories.reading import InventorySource
 from advisor.inventories.systems import HistorySource, InventorySystem, SourceOptions
 
-GROUP = "cotenant.inventories"
 _WRITTEN = {"cloud": "--cloud", "uris": "--uri", "ca_file": "--ca-file", "fingerprint": "--fingerprint"}
 
 
 def sources() -> tuple[str, ...]:
     """The names of all systems that are installed, in order; none of them is imported."""
-    return tuple(sorted(_entries()))
+    return plug_ins.names(plug_ins.INVENTORIES)
 
 
 def open_source(
@@ -41,38 +38,22 @@ def open_history(name: str, options: SourceOptions | None = None) -> HistorySour
 
 def is_watched(name: str) -> bool:
     """Whether a system reports by itself what changes."""
-    return name in _entries() and _system(name).watched
+    return name in sources() and _system(name).watched
 
 
 def keeps_history(name: str) -> bool:
     """Whether a system keeps a history of its guests."""
-    return name in _entries() and _system(name).history is not None
+    return name in sources() and _system(name).history is not None
 
 
 def check_installed(name: str) -> None:
     """InvalidInput where this is the name of a system whose package is an extra that is not installed."""
-    if name not in _entries() and name in (metadata("cotenant").get_all("Provides-Extra") or ()):
-        raise InvalidInput(f"{name} needs a package of its own: {how_to_install(name)}", field="source")
-
-
-def _entries() -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=GROUP)}
+    plug_ins.check_installed(plug_ins.INVENTORIES, name, "source")
 
 
 def _system(name: str) -> InventorySystem:
     """Import one system: only what is asked for, for openstacksdk takes a second."""
-    entries = _entries()
-    check_installed(name)
-    if name not in entries:
-        raise InvalidInput(f"source {name[:60]!r} is none of {', '.join(sorted(entries))}", field="source")
-    for extra in entries[name].extras:
-        if extra in LIBRARIES:
-            require(extra, f"source {name}")
-    try:
-        system: InventorySystem = entries[name].load()
-    except (ImportError, AttributeError) as error:
-        message = f"source {name} cannot be loaded from {entries[name].value[:200]}: {error}"
-        raise InvalidInput(message, field="source") from error
+    system: InventorySystem = plug_ins.load(plug_ins.INVENTORIES, name, "source", "source")
     return system
 
 

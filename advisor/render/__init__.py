@@ -39,8 +39,8 @@ def commands(
     interface out of the host; where they are None, the host's labels of these names count, which agents announce, and
     without one credit2 and version 2 are assumed. `neighbours` are the other instances on the host, None
     = not known; they decide whether the uplink's tree is there already. `target` is native (the hypervisor's own
-    tools), openstack or cloudstack (else the host's label `render`, else native). Which labels of an instance are read
-    stands in docs/settings.md.
+    tools), or the name of a cloud whose package is installed (else the host's label `render`, else native). Which
+    labels of an instance are read stands in docs/settings.md.
 
     Raises InvalidInput for a name that a tool would read as an option, a path or another domain, and for a pinning that
     does not fit the instance or the host.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from advisor.domain import Command
 from advisor.render import xen
 from advisor.render.host_tools import HOST_TOOLS
-from advisor.render.names import DEFAULT_SCHEDULER, SCHEDULER
+from advisor.render.names import DEFAULT_SCHEDULER, NATIVE, SCHEDULER
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, format_cpus
 
@@ -21,7 +21,7 @@ def commands(host: Host, cpus: tuple[int, ...], residents: Sequence[Instance], t
     now, then = (tuple(sorted(some or everywhere)) for some in (host.driver_cpus, cpus))
     if now == then or not TRAITS[host.kind].has_driver_domain:
         return
-    if target != "native":
+    if target != NATIVE:
         words = f"keep the driver domain of {host.id} to CPUs {format_cpus(then)} with the host's own tools"
         yield Command(target, (), (), words)
     else:
@@ -33,7 +33,7 @@ def weigh(host: Host, weight: int, target: str) -> Iterator[Command]:
     or shares the control groups of its guests."""
     if weight == host.driver_weight or not TRAITS[host.kind].driver_apart:
         return
-    if target != "native":
+    if target != NATIVE:
         words = f"give the driver domain of {host.id} the weight {weight} with the host's own tools"
         yield Command(target, (), (), words)
     else:

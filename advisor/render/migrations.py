@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from advisor.domain import Command
 from advisor.render import commands, driver, tc
-from advisor.render.cloud_tools import CLOUD_TOOLS, CloudTool
+from advisor.render.cloud_tools import CloudTool, cloud_tool
 from advisor.render.host_tools import HOST_TOOLS
-from advisor.render.names import target_of
+from advisor.render.names import NATIVE, target_of
 from advisor.render.whole import plan as of_newcomer
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
@@ -62,10 +62,10 @@ def move(
     runs = target_of(source, None)
     if source.kind != target.kind or runs != target_of(target, None):
         text = f"no tool moves a running instance from a {source.kind} host to a {target.kind} host of other tools"
-        tool = TRAITS[source.kind].tool if runs == "native" else CLOUD_TOOLS[runs].TOOL
+        tool = TRAITS[source.kind].tool if runs == NATIVE else cloud_tool(runs).TOOL
         return (Command(tool, (), (), f"{text}: {then.id} is stopped on {source.id} and made anew on {target.id}"),)
-    if runs != "native":
-        return tuple(_by_cloud(CLOUD_TOOLS[runs], former, then, source, target, left, met))
+    if runs != NATIVE:
+        return tuple(_by_cloud(cloud_tool(runs), former, then, source, target, left, met))
     migration = HOST_TOOLS[source.kind].migrate(then, source, target)
     if not migration.argv:
         return (migration, *_arrived(then, target, met), *_unshaped(former, source, left))
@@ -94,8 +94,8 @@ def settings(host: Host, former: Instance, then: Instance, beside: Sequence[Inst
 def resize(host: Host, former: Instance, then: Instance) -> tuple[Command, ...]:
     """Another number of vCPUs where it is."""
     runs = target_of(host, None)
-    if runs != "native":
-        return (CLOUD_TOOLS[runs].set_vcpus(host, former, then),)
+    if runs != NATIVE:
+        return (cloud_tool(runs).set_vcpus(host, former, then),)
     sets = HOST_TOOLS[host.kind].set_vcpus(former, then)
     return (replace(sets, note=f"on {host.id}; {sets.note}") if sets.argv else sets,)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from advisor import plug_ins
 from advisor.errors import InvalidInput
 from profiler.instance_ids import instance_id
 from profiler.observed import (
@@ -26,8 +27,8 @@ NAME = "name"  # where it cannot be an id: the hypervisor knows the instance by 
 UPLINK, KERNEL, RENDER, ADDRESS = "uplink", "kernel", "render", "address"
 CGROUP_VERSION, SCHEDULER = "cgroup_version", "scheduler"  # of a host; agents announce them
 DEFAULT_SCHEDULER = "credit2"  # since Xen 4.12
-GUEST = "guest"  # how Proxmox VE (qemu/100) and KubeVirt (NAMESPACE/NAME) know an instance
-TARGETS = ("native", "openstack", "cloudstack", "proxmox", "kubernetes")
+GUEST = "guest"  # how a cloud knows an instance, where that is not by its id: NAMESPACE/NAME in KubeVirt
+NATIVE = "native"  # the hypervisor's own tools
 
 _GROUP_PART = re.compile(r"[A-Za-z0-9._:@\\-]{1,255}\Z")  # systemd escapes with backslashes: machine-lxc\x2dshop.scope
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")  # 15 characters: IFNAMSIZ in linux/if.h
@@ -39,7 +40,6 @@ _IOTHREADS = re.compile(r"[1-9]\d?\Z")
 _KERNEL = re.compile(r"(\d{1,3})\.(\d{1,3})(?!\d)")
 # OpenStack allows nearly everything in a name; an id or a plain name always does
 _CLOUD_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._:@ -]{0,253}[A-Za-z0-9._:@-])?\Z")
-_GUEST_PATH = re.compile(r"(?:qemu|lxc)/[1-9]\d{0,8}\Z")
 _MAC = re.compile(r"[0-9a-f]{2}(?::[0-9a-f]{2}){5}\Z")
 
 
@@ -101,22 +101,22 @@ def uplink_name(host: Host, uplink: str | None) -> str | None:
 
 def mac_address(instance: Instance) -> str | None:
     """The label `mac`, in small letters, or None where there is none."""
-    return _labelled(instance, MAC, _MAC, "a MAC address (such as 52:54:00:12:34:56)")
+    return labelled(instance, MAC, _MAC, "a MAC address (such as 52:54:00:12:34:56)")
 
 
 def disk_target(instance: Instance) -> str | None:
     """The label `disk` as libvirt names a disk (`vda`), or None."""
-    return _labelled(instance, DISK, _DISK_TARGET, "a disk of the domain (such as vda)")
+    return labelled(instance, DISK, _DISK_TARGET, "a disk of the domain (such as vda)")
 
 
 def disk_number(instance: Instance) -> str | None:
     """The label `disk` as control groups name a block device (`8:0`), or None."""
-    return _labelled(instance, DISK, _DISK_NUMBER, "a device number (major:minor, such as 8:0)")
+    return labelled(instance, DISK, _DISK_NUMBER, "a device number (major:minor, such as 8:0)")
 
 
 def iothreads(instance: Instance) -> int:
     """The label `iothreads`: how many I/O threads the domain has, 0 where nothing is said."""
-    return int(_labelled(instance, IOTHREADS, _IOTHREADS, "a number of I/O threads (1-99)") or 0)
+    return int(labelled(instance, IOTHREADS, _IOTHREADS, "a number of I/O threads (1-99)") or 0)
 
 
 def vcpu_numbers(instance: Instance) -> tuple[int, ...]:
@@ -133,12 +133,7 @@ def vcpu_numbers(instance: Instance) -> tuple[int, ...]:
 
 def cloud_name(instance: Instance, label: str) -> str | None:
     """A label that names something in OpenStack (`flavor`, `port`, `qos_policy`) by name or id, or None."""
-    return _labelled(instance, label, _CLOUD_NAME, f"a plain name or id of a {label.replace('_', ' ')}")
-
-
-def guest_path(instance: Instance) -> str | None:
-    """The label `guest` as Proxmox VE's paths name a guest (`qemu/100`), or None."""
-    return _labelled(instance, GUEST, _GUEST_PATH, "a guest of Proxmox VE (such as qemu/100)")
+    return labelled(instance, label, _CLOUD_NAME, f"a plain name or id of a {label.replace('_', ' ')}")
 
 
 def kernel_version(host: Host) -> tuple[int, int] | None:
@@ -162,12 +157,13 @@ def cgroup_version(host: Host) -> int | None:
 
 def target_of(host: Host, target: str | None) -> str:
     """Who runs the commands: as asked, else the host's label `render`, else the hypervisor's own tools."""
-    name = target if target is not None else host.labels.get(RENDER, "native")
-    if name not in TARGETS:
-        raise InvalidInput(
-            f"host {host.id}: commands can be rendered for {', '.join(TARGETS)}, not for {name[:60]!r}",
-            field="target" if target is not None else f"host.labels.{RENDER}",
-        )
+    name = target if target is not None else host.labels.get(RENDER, NATIVE)
+    targets = (NATIVE, *plug_ins.names(plug_ins.RENDERERS))
+    if name not in targets:
+        field = "target" if target is not None else f"host.labels.{RENDER}"
+        plug_ins.check_installed(plug_ins.RENDERERS, name, field)
+        message = f"host {host.id}: commands can be rendered for {', '.join(targets)}, not for {name[:60]!r}"
+        raise InvalidInput(message, field=field)
     return name
 
 
@@ -184,10 +180,11 @@ def address(host: Host) -> str:
 
 def _any_disk(instance: Instance) -> str | None:
     """The label `disk` of an instance that may come to any kind of host."""
-    return _labelled(instance, DISK, _ANY_DISK, "a disk of a domain (such as vda) or a device number (such as 8:0)")
+    return labelled(instance, DISK, _ANY_DISK, "a disk of a domain (such as vda) or a device number (such as 8:0)")
 
 
-def _labelled(instance: Instance, label: str, pattern: re.Pattern[str], expected: str) -> str | None:
+def labelled(instance: Instance, label: str, pattern: re.Pattern[str], expected: str) -> str | None:
+    """A label that matches a pattern, or None where it has none; InvalidInput where it is not `expected`."""
     value = instance.labels.get(label)
     if value is None:
         return None

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from advisor.errors import InvalidInput
 from advisor.render import tc
 from advisor.render.change import RenderOptions, SettingsChange, Step
-from advisor.render.cloud_tools import CLOUD_TOOLS
+from advisor.render.cloud_tools import cloud_tool
 from advisor.render.host_tools import HOST_TOOLS
-from advisor.render.names import DEFAULT_SCHEDULER, SCHEDULER, cgroup_version, target_of
+from advisor.render.names import DEFAULT_SCHEDULER, NATIVE, SCHEDULER, cgroup_version, target_of
 from profiler.observed import Host, Instance
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """`target` is native, or a cloud of CLOUD_TOOLS."""
+    """`target` is native, or the name of a cloud."""
 
     target: str
     options: RenderOptions
@@ -36,15 +36,15 @@ class Tools:
         return cls(target_of(host, target), options)
 
     def cpu_and_disk(self, change: SettingsChange) -> Iterator[Step]:
-        """Pins, weight, cap and disk limit; for CloudStack the whole offering."""
-        if self.target in CLOUD_TOOLS:
-            return CLOUD_TOOLS[self.target].steps(change, self.options)
+        """Pins, weight, cap and disk limit."""
+        if self.target != NATIVE:
+            return cloud_tool(self.target).steps(change, self.options)
         return HOST_TOOLS[change.host.kind].steps(change, self.options)
 
     def network(self, change: SettingsChange, neighbours: Sequence[Instance] | None) -> Iterator[Step]:
         """The network limit: on the uplink where it can be shaped, else where the target can."""
-        if self.target in CLOUD_TOOLS:
-            return CLOUD_TOOLS[self.target].network(change)
+        if self.target != NATIVE:
+            return cloud_tool(self.target).network(change)
         if not tc.on_uplink(change.host, self.options.uplink):
             limited = HOST_TOOLS[change.host.kind].interface(change)
             if limited is not None:
@@ -53,6 +53,6 @@ class Tools:
 
     def definition(self, change: SettingsChange) -> Iterator[Step]:
         """What keeps the settings over a restart; clouds keep theirs."""
-        if self.target != "native":
+        if self.target != NATIVE:
             return iter(())
         return HOST_TOOLS[change.host.kind].definition(change, self.options)

@@ -16,7 +16,7 @@ from hypothesis.errors import Unsatisfiable
 
 from tests.api.api_client import Client
 
-SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"  # as in tests/conftest.py
+SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"  # as in conftest.py
 # An example takes 30 ms, most of them in the generator, and there are a hundred pairs of operation and mode. So each
 # operation is asked in one mode, its neighbour in the other: `make test-fuzz` asks a real service thousands in both.
 FEW = bounds(

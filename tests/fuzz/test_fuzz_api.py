@@ -18,7 +18,7 @@ from tests.servers.service import COTENANT, Service
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
-SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"  # as in tests/conftest.py
+SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"  # as in conftest.py
 # Generated questions of each operation, beside thousands that the description asks for.
 EXAMPLES = 200 if SEARCH else 20
 ANSWER_S = "300"  # even on a slow machine

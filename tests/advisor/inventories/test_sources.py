@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
 
-from advisor import extras
+from advisor import extras, plug_ins
 from advisor.errors import InvalidInput
 from advisor.inventories import sources
 from advisor.inventories.systems import SourceOptions
 from tests.api import cli_runs
 from tests.servers.fixtures import sqlite_with_tables
+from tests.servers.packages import installed
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = """
@@ -35,15 +35,10 @@ SYSTEM = InventorySystem(Example, takes=("cloud",))
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of packages in which one offers the system `example`, and `broken` names a module that is not there."""
-    (tmp_path / "cotenant_example.py").write_text(EXAMPLE, encoding="utf-8")
-    about = tmp_path / "cotenant_example-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: cotenant-example\nVersion: 1.0\n", encoding="utf-8")
-    offered = "example = cotenant_example:SYSTEM\nbroken = cotenant_gone:SYSTEM\n"
-    (about / "entry_points.txt").write_text(f"[{sources.GROUP}]\n{offered}", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+    offered = "example = cotenant_example:SYSTEM\nbroken = cotenant_gone:SYSTEM"
+    installed(tmp_path, monkeypatch, EXAMPLE, {plug_ins.INVENTORIES: offered})
     return tmp_path
 
 
@@ -54,20 +49,20 @@ def test_the_systems_of_all_distributions_of_this_tree_are_there() -> None:
         for project in projects
         for name in tomllib.loads(project.read_text(encoding="utf-8"))["project"]
         .get("entry-points", {})
-        .get(sources.GROUP, ())
+        .get(plug_ins.INVENTORIES, ())
     ]
-    assert {"openstack", "proxmox"} <= set(named) <= set(sources.sources())
+    assert {"openstack", "kubernetes"} <= set(named) <= set(sources.sources())
 
 
-def test_a_package_that_was_installed_adds_a_system(installed: Path) -> None:
-    database = sqlite_with_tables(installed / "db.sqlite3")
+def test_a_package_that_was_installed_adds_a_system(example: Path) -> None:
+    database = sqlite_with_tables(example / "db.sqlite3")
     assert "example" in sources.sources()
     assert sources.open_source("example", cloud="west").name == "example:west"  # type: ignore[attr-defined]
     result = cli_runs.run("sync", "example", "--cloud", "west", "--dry-run", "--json", "--database", database)
     assert (result.exit_code, '"example:west"' in result.stdout) == (0, True), result.output
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("example")
 def test_an_option_that_a_system_does_not_take_and_a_history_that_it_does_not_keep_are_refused() -> None:
     with pytest.raises(InvalidInput, match="--uri does not go with example, which takes --cloud"):
         sources.open_source("example", options=SourceOptions(uris=("qemu:///system",)))
@@ -76,7 +71,7 @@ def test_an_option_that_a_system_does_not_take_and_a_history_that_it_does_not_ke
     assert not sources.is_watched("example")
 
 
-@pytest.mark.usefixtures("installed")
+@pytest.mark.usefixtures("example")
 def test_a_package_that_cannot_be_imported_is_named() -> None:
     with pytest.raises(InvalidInput, match="source broken cannot be loaded from cotenant_gone:SYSTEM: No module named"):
         sources.open_source("broken")
@@ -91,10 +86,10 @@ def test_a_system_whose_extra_is_missing_says_what_to_install(monkeypatch: pytes
 def test_a_system_whose_package_is_missing_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def without(*, group: str) -> Iterator[EntryPoint]:
-        return iter([entry for entry in entry_points(group=group) if entry.name != "proxmox"])
+    def without(group: str) -> dict[str, EntryPoint]:
+        return {entry.name: entry for entry in entry_points(group=group) if entry.name != "proxmox"}
 
-    monkeypatch.setattr(sources, "entry_points", without)
+    monkeypatch.setattr(plug_ins, "_entries", without)
     database = sqlite_with_tables(tmp_path / "db.sqlite3")
     for command in ("sync", "history"):
         result = cli_runs.run(command, "proxmox", "--database", database)
@@ -105,5 +100,5 @@ def test_a_system_whose_package_is_missing_says_what_to_install(
 
 
 def test_another_name_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InvalidInput, match="source 'nope' is none of cloudstack, kubernetes, libvirt, openstack"):
+    with pytest.raises(InvalidInput, match=r"source 'nope' is none of .*kubernetes, libvirt, openstack"):
         sources.open_source("nope")

@@ -20,7 +20,7 @@ from advisor.service import Advisor
 from profiler.observed import NetworkSettings
 from tests.advisor.inventories.xapi_server import NOWHERE, PASSWORD, USER, Pool, serving, vm
 from tests.api import cli_runs
-from tests.integrations.proxmox.proxmox_server import certified
+from tests.servers.certificates import certified
 
 
 @pytest.fixture

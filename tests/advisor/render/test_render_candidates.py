@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from advisor.domain import Candidate, PlacementRequest, WorkloadProfile
 from advisor.render import commands
-from advisor.render.cloud_tools import CLOUD_TOOLS
-from advisor.render.names import TARGETS
 from models.data.scene import ProfileTable, build_batch
 from models.physics.cap_periods import cap_period_ms
 from profiler.host_kinds import HostKind
@@ -30,10 +28,6 @@ WORKLOADS = (
     WorkloadProfile("disk", {"cpu": 5.0, "disk_mb_s": 200.0, "block": 100.0}),
     WorkloadProfile("chatty", {"cpu": 40.0, "driver_domain.cpu": 70.0, "net_mbit": 60.0, "block": 30.0}),
 )
-
-
-def test_every_cloud_that_a_host_may_name_has_commands() -> None:
-    assert set(TARGETS) == {"native", *CLOUD_TOOLS}
 
 
 def instance(name: str, kind: str, number: int, workload: str, **more: object) -> Instance:

@@ -25,9 +25,6 @@ def moved(one: Instance, source: Host, target: Host) -> tuple[Command, ...]:
     return migrations.move(here, replace(one, host=target.id, settings=settings), source, target, (), ())
 
 
-NODES = host("lab:pve1", render="proxmox"), host("lab:pve2", render="proxmox")
-
-
 @pytest.mark.parametrize(
     ("source", "target", "guest", "argv", "back"),
     [
@@ -47,14 +44,6 @@ NODES = host("lab:pve1", render="proxmox"), host("lab:pve2", render="proxmox")
             "cmk migrate virtualmachine virtualmachineid=shop-7 hostid=c2", ("c2", "c1"),
         ),
         (
-            *NODES, "qemu/100", "pvesh create /nodes/pve1/qemu/100/migrate --target pve2 --online 1",
-            ("pve1/qemu/100/migrate --target pve2", "pve2/qemu/100/migrate --target pve1"),
-        ),
-        (
-            *NODES, "lxc/101", "pvesh create /nodes/pve1/lxc/101/migrate --target pve2 --restart 1",
-            ("pve1/lxc/101/migrate --target pve2", "pve2/lxc/101/migrate --target pve1"),
-        ),
-        (
             host("n1", render="kubernetes"),
             replace(host("n2"), labels={"render": "kubernetes", "node.kubernetes.io/hostname": "n2.example"}),
             "shop/web-1",
@@ -62,7 +51,7 @@ NODES = host("lab:pve1", render="proxmox"), host("lab:pve2", render="proxmox")
             ("n2.example", "n1"),
         ),
     ],
-    ids=["xl", "virsh", "openstack", "cloudstack", "a VM of Proxmox", "a container of Proxmox", "KubeVirt"],
+    ids=["xl", "virsh", "openstack", "cloudstack", "KubeVirt"],
 )  # fmt: skip
 def test_each_tool_moves_by_its_own_names_with_the_way_back_and_clouds_keep_settings(
     source: Host, target: Host, guest: str, argv: str, back: tuple[str, str]
@@ -164,20 +153,11 @@ def test_a_name_that_a_tool_would_read_otherwise_is_refused(one: Instance, sourc
         moved(one, source, target)
 
 
-def test_a_pinning_that_would_go_along_on_proxmox_comes_off_before_the_move() -> None:
-    one = Instance("100", 2, labels={"guest": "qemu/100"}, settings=PINNED)
-    unpins, moves = moved(one, host("pve1", render="proxmox"), host("pve2", render="proxmox"))
-    assert unpins.argv == ("pvesh", "set", "/nodes/pve1/qemu/100/config", "--delete", "affinity")
-    assert unpins.undo == ("pvesh", "set", "/nodes/pve1/qemu/100/config", "--affinity", "2-3")
-    assert moves.argv[1] == "create"
-
-
 @pytest.mark.parametrize(
     ("target", "labels", "words"),
     [
         ("kubernetes", {"name": "shop/web-1"}, "shop/web-1: a pod does not move"),
         ("kubernetes", {"guest": "shop/web-1", "moving": "uid"}, "moves already"),
-        ("proxmox", {}, "needs label guest on instance shop-7"),
     ],
 )
 def test_what_a_cloud_cannot_move_is_said(target: str, labels: dict[str, str], words: str) -> None:
@@ -190,16 +170,8 @@ def test_what_a_cloud_cannot_move_is_said(target: str, labels: dict[str, str], w
     ("target", "guest", "node"),
     [
         ("kubernetes", "shop/--help", "n2"), ("kubernetes", "shop", "n2"), ("kubernetes", "shop/web", "n2:x"),
-        ("proxmox", "qemu/0", "n2"), ("proxmox", "qemu/1/../../2", "n2"), ("proxmox", "qemu/1", "n_2"),
     ],
 )  # fmt: skip
 def test_names_that_a_cloud_would_read_as_something_else_are_refused(target: str, guest: str, node: str) -> None:
     with pytest.raises(InvalidInput):
         moved(Instance("i", 2, labels={"guest": guest}), host("n1", render=target), host(node, render=target))
-
-
-def test_a_size_on_proxmox_is_cores() -> None:
-    small, big = (Instance("i", vcpus, labels={"guest": "qemu/100"}) for vcpus in (1, 4))
-    (only,) = migrations.resize(host("pve1", render="proxmox"), big, small)
-    assert only.argv[2:] == ("/nodes/pve1/qemu/100/config", "--sockets", "1", "--cores", "1")
-    assert only.undo[-1] == "4"

@@ -6,14 +6,11 @@ Shapes are those that public clients of the API read (versions 8 and 9), and of 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import ssl
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -103,18 +100,6 @@ class Cluster:
             row = next(one for one in self.guests if f"{one['type']}/{one['vmid']}" in path)
             data = self.history(row, parse_qs(query)["timeframe"][0])
         return (200, json.dumps({"data": data}).encode()) if data is not None else (595, b"")
-
-
-def certified(folder: Path) -> tuple[ssl.SSLContext, Path, str]:
-    """A certificate that nobody but its own key has signed: for a server, as PEM, and its fingerprint."""
-    key, pem = folder / "key.pem", folder / "pve.pem"
-    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=pve1"]
-    argv += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(pem)]
-    subprocess.run(argv, check=True, capture_output=True)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pem, key)
-    der = ssl.PEM_cert_to_DER_cert(pem.read_text(encoding="ascii"))
-    return context, pem, hashlib.sha256(der).hexdigest()
 
 
 @contextmanager

@@ -22,19 +22,20 @@ from advisor.render.change import (
     replaced,
 )
 from advisor.render.groups import by_version, weight_note
-from advisor.render.names import GUEST, guest_path
+from advisor.render.names import GUEST, labelled
 from advisor.render.policing import policed
 from profiler.observed import Host, Instance, Pinning
 
 TOOL = "pvesh"
 PINS_TRAVEL = True  # `affinity` stands in the guest's configuration, which goes along
+_PATH = re.compile(r"(?:qemu|lxc)/[1-9]\d{0,8}\Z")
 _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\Z")
 _FROM_ITS_START = "holds from its next start"
 
 
 def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """What the guest's configuration can say, but the network; see `Phase` for the order."""
-    guest = guest_path(change.instance)
+    guest = _guest(change.instance)
     if guest is None:
         if any(change.differs(setting) for setting in ("pinning", "weight", "cap_percent", "disk_limit_mb_s")):
             lacks = f"label {GUEST} on instance {change.instance.id}"
@@ -72,7 +73,7 @@ def network(change: SettingsChange) -> Iterator[Step]:
 
 def migrate(instance: Instance, source: Host, target: Host) -> Command:
     """The live migration of a VM; a container is stopped and started on the way."""
-    guest = guest_path(instance)
+    guest = _guest(instance)
     if guest is None:
         return Command(TOOL, (), (), f"to move it: needs label {GUEST} on instance {instance.id} (such as qemu/100)")
     is_vm = guest.startswith("qemu/")
@@ -87,13 +88,18 @@ def migrate(instance: Instance, source: Host, target: Host) -> Command:
 
 def set_vcpus(host: Host, former: Instance, then: Instance) -> Command:
     """Its cores; a VM gets one socket."""
-    guest = guest_path(then)
+    guest = _guest(then)
     if guest is None:
         return Command(TOOL, (), (), f"to resize it: needs label {GUEST} on instance {then.id} (such as qemu/100)")
     is_vm = guest.startswith("qemu/")
     start = (*_sets(host, guest), *(("--sockets", "1") if is_vm else ()), "--cores")
     note = f"{_FROM_ITS_START}; its undo leaves it with one socket" if is_vm else ""
     return Command(TOOL, (*start, str(then.vcpus)), (*start, str(former.vcpus)), note)
+
+
+def _guest(instance: Instance) -> str | None:
+    """The label `guest` as paths name a guest (`qemu/100`), or None."""
+    return labelled(instance, GUEST, _PATH, "a guest of Proxmox VE (such as qemu/100)")
 
 
 def _sets(host: Host, guest: str) -> tuple[str, ...]:

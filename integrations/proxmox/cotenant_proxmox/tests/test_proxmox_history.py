@@ -13,6 +13,7 @@ import pytest
 from cotenant_proxmox import Proxmox
 from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
 from cotenant_proxmox.rrd import rows
+from cotenant_proxmox.tests.proxmox_server import TOKEN, Cluster, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +22,6 @@ from advisor.settings import Settings
 from models.profiling.demand_estimation import wanted_cpus
 from profiler.demand import Demand
 from tests.api import cli_runs
-from tests.integrations.proxmox.proxmox_server import TOKEN, Cluster, serving
 
 DAY_S = 86_400
 

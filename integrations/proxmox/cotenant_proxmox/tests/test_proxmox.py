@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cotenant_proxmox import Proxmox
 from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
+from cotenant_proxmox.tests.proxmox_server import TOKEN, Cluster, guest, node, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from advisor.inventories.calls import CallError
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from profiler.observed import NetworkSettings
-from tests.integrations.proxmox.proxmox_server import TOKEN, Cluster, certified, guest, node, serving
+from tests.servers.certificates import certified
 
 
 @pytest.fixture

@@ -10,16 +10,17 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from cotenant_proxmox.tests.proxmox_server import TOKEN, Cluster, guest, serving
 
 from advisor.domain import Instance
 from tests.advisor.short_history import HISTORY_S, WINDOW_S, ShortHistory
-from tests.integrations.proxmox.proxmox_server import TOKEN, Cluster, certified, guest, serving
+from tests.servers.certificates import certified
 from tests.servers.exporters import scraped
 from tests.servers.prometheus import Prometheus
 from tests.servers.running import NotInstalled
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
-EXPORTER = Path(__file__).resolve().parents[2] / "var" / "pve-exporter" / "bin" / "pve_exporter"
+EXPORTER = Path(__file__).resolve().parents[4] / "var" / "pve-exporter" / "bin" / "pve_exporter"
 SPEED = {"netin": 0.5e6, "netout": 1.5e6, "diskread": 2e6, "diskwrite": 1e6}  # bytes per second
 
 

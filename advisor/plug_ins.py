@@ -1,0 +1,60 @@
+"""What packages add to the service: entry points, those of its own distribution like those of others.
+
+    [project.entry-points."cotenant.renderers"]
+    example = "cotenant_example.commands"
+
+Names are read without importing anything; one package is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points, metadata
+from typing import Any
+
+from advisor.errors import InvalidInput
+from advisor.extras import LIBRARIES, how_to_install, require
+
+INVENTORIES = "cotenant.inventories"  # advisor.inventories.systems.InventorySystem: what `sync` and `history` read
+RENDERERS = "cotenant.renderers"  # advisor.render.cloud_tools.CloudTool: commands of a cloud
+SCHEDULERS = "cotenant.schedulers"  # a sequence of api.routing.Route: the protocol of a scheduler
+
+
+def names(group: str) -> tuple[str, ...]:
+    """The names that installed packages offer in a group, in order; none of them is imported."""
+    return tuple(sorted(_entries(group)))
+
+
+def load(group: str, name: str, what: str, field: str) -> Any:
+    """What a package offers under a name; InvalidInput for `field` says why there is none. `what` it is: "source"."""
+    entry = _entries(group).get(name)
+    if entry is None:
+        check_installed(group, name, field)
+        raise InvalidInput(f"{what} {name[:60]!r} is none of {', '.join(names(group))}", field=field)
+    for extra in entry.extras:
+        if extra in LIBRARIES:
+            require(extra, f"{what} {name}")
+    try:
+        return entry.load()
+    except (ImportError, AttributeError) as error:
+        message = f"{what} {name} cannot be loaded from {entry.value[:200]}: {error}"
+        raise InvalidInput(message, field=field) from error
+
+
+def check_installed(group: str, name: str, field: str) -> None:
+    """InvalidInput where this is the name of a package that is an extra, and is not installed."""
+    if name not in _entries(group) and name in (metadata("cotenant").get_all("Provides-Extra") or ()):
+        raise InvalidInput(f"{name} needs a package of its own: {how_to_install(name)}", field=field)
+
+
+def _entries(group: str) -> Mapping[str, EntryPoint]:
+    return _found(group, tuple(sys.path))
+
+
+@lru_cache(maxsize=16)
+def _found(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """Once for each place where packages are looked for: it takes as long as a hundred hosts to check."""
+    del path
+    return {entry.name: entry for entry in entry_points(group=group)}
