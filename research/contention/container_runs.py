@@ -451,16 +451,18 @@ def measure_all(mixes: Sequence[Mix], output: Path, *, until_s: float, limit: in
                     continue
                 runs.append(record)
                 runs_made += 1
-                say(f"{number + 1}/{len(missing)} {_in_a_line(record)}; {in_words(left_s)} left")
+                say(f"{number + 1}/{len(missing)} {in_a_line(record)}; {in_words(left_s)} left")
     return runs_made
 
 
-def _in_a_line(record: Mapping[str, Any]) -> str:
+def in_a_line(record: Mapping[str, Any]) -> str:
+    """What a run came to, in one line."""
     outcomes = [each["outcome"] for host in record["hosts"] for each in host["containers"]]
     run, wait = (sum(each[name] for each in outcomes) for name in ("run_s", "wait_s"))
     state = record["machine"]
+    share = f"{run / (run + wait):.3f}" if run + wait else "not measured"  # a machine that stood still for all of a run
     return (
-        f"{record['run']}: {len(outcomes)} containers, CPUs {state['containers']:.2f}, share {run / (run + wait):.3f},"
+        f"{record['run']}: {len(outcomes)} containers, CPUs {state['containers']:.2f}, share {share},"
         f" others {state['others']:.3f}, idle class {state['others_idle_class']:.3f}, reader {state['reader']:.3f}"
         f"{', disturbed' if record['disturbed'] else ''}"
     )

@@ -171,3 +171,10 @@ def test_nothing_is_left_after_a_signal_or_at_the_next_start(tmp_path: Path, num
         process.wait()
         for left in listed(state / "groups"):
             remove_group(left)
+
+
+def test_a_run_for_which_the_machine_stood_still_is_reported_as_not_measured() -> None:
+    machine = dict.fromkeys(("containers", "others", "others_idle_class", "reader"), 0.0)
+    idle = {"outcome": {"run_s": 0.0, "wait_s": 0.0}}
+    record = {"run": "m0", "hosts": [{"containers": [idle]}], "machine": machine, "disturbed": True}
+    assert "share not measured" in container_runs.in_a_line(record)
