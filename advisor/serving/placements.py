@@ -66,8 +66,14 @@ class PlacementService:
         self._one_at_a_time = threading.Lock()
 
     def predict(self, scene: Scene) -> SceneEffects:
-        """What co-located instances do to each other; workloads that the scene lacks are looked up by name."""
+        """What co-located instances do to each other; workloads that the scene lacks are looked up by name.
+
+        An instance of unknown demand counts as in a placement, with what is estimated from similar ones of the cloud.
+        """
         view, active = self._cache.at(self._clock())
+        own = {workload.name for workload in scene.workloads}
+        estimated = (one if one.workload in own else view.snapshot.with_class(one) for one in scene.instances)
+        scene = replace(scene, instances=tuple(estimated))
         effects = decision.answer_scene(active, scene, view.inventory.workloads)
         with self._read() as connection:
             factors = self._monitor.factors(connection, effects.model_version, [scene.host], view.doubted)

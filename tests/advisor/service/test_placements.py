@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from advisor.domain import (
+    Band,
     Host,
     Instance,
     Inventory,
@@ -26,6 +27,8 @@ from advisor.errors import InvalidInput, NotFound
 from advisor.placement import decision
 from advisor.service import Advisor
 from advisor.settings import Settings
+from models.data.cloud_classes import CloudClasses
+from profiler.demand import Demand
 from profiler.observed import IsolationSettings, Pinning
 from tests.advisor.service.service_clock import Clock
 
@@ -224,6 +227,26 @@ def test_a_scene_looks_up_workloads_that_it_does_not_bring(advisor: Advisor) -> 
     shared = advisor.placements.predict(crowded).effects[0].throughput_ratio.expected
     light = replace(crowded, workloads=(WorkloadProfile("busy", {"cpu": 5.0}),))
     assert shared < 0.8 < advisor.placements.predict(light).effects[0].throughput_ratio.expected
+
+
+def test_a_scene_counts_an_instance_of_unknown_demand_as_placements_do(advisor: Advisor) -> None:
+    seen = tuple(Instance(f"front-{n}", 4, host="h1", demand={"cpu": Demand(3.2, "cpu")}) for n in range(8))
+    advisor.inventory.put(Inventory(HOSTS, seen), mode="replace", generation=None)
+    estimated = CloudClasses.of(seen).demand_of(Instance("x", 4))
+    assert estimated is not None
+    assert estimated.mean > 1.0  # a tenth would be 0.4
+
+    def beside(one: Instance, *workloads: WorkloadProfile) -> Band:
+        other = Instance("other", 4, demand={"cpu": Demand(2.0, "cpu")})
+        return (
+            advisor.placements.predict(Scene(Host("x", "kvm", 4, 4096), (one, other), workloads))
+            .effects[1]
+            .throughput_ratio
+        )
+
+    assert beside(Instance("x", 4)) == beside(Instance("x", 4, demand={"cpu": estimated}))
+    idle = WorkloadProfile("idle", {"cpu": 1.0})
+    assert beside(Instance("x", 4, workload="idle"), idle).expected > beside(Instance("x", 4)).expected + 0.02
 
 
 @pytest.mark.parametrize(
