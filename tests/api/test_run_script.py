@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 COTENANT = """#!/bin/sh
 echo "$*" >> "$COTENANT_STATE_DIR/asked"
 case "$1 $2" in
-  "models list") echo '[{"version": "prior"}]' ;;
+  "models list")
+    [ -z "$NO_LIST" ] || { echo "the database is locked" >&2; exit 1; }
+    echo '[{"version": "prior"}]' ;;
   "train "*)
     [ -n "$NO_MODEL" ] || mkdir -p "$COTENANT_STATE_DIR/models/m-1"
     echo "its first prediction failed" >&2
@@ -65,6 +67,14 @@ def test_without_any_model_it_ends_and_says_so(script: Script) -> None:
     assert found.returncode == 1
     assert "There is no model to answer with" in found.stderr
     assert "Traceback" not in found.stderr
+
+
+def test_where_the_models_cannot_be_listed_it_ends_and_trains_none(script: Script) -> None:
+    found = script.run(NO_LIST="1")
+    assert found.returncode != 0
+    assert "the database is locked" in found.stderr
+    assert "Traceback" not in found.stderr
+    assert not [line for line in script.asked() if line.startswith("train")]
 
 
 def test_it_ends_with_a_service_that_ends(script: Script) -> None:
