@@ -1,18 +1,15 @@
-"""The application: the only list of routes, and what is put around them."""
+"""The application: the list of routes, and what is put around them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
-from types import UnionType
 from typing import Any, cast
 
-from fastapi import APIRouter, Depends, FastAPI, Response
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
@@ -20,13 +17,13 @@ from starlette.staticfiles import StaticFiles
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api import openapi, problems
-from api.auth import AuthMiddleware, Guarded, Needs, first_step
+from api.auth import AuthMiddleware, Guarded, first_step
 from api.html.render import SIGN_IN, STATIC
 from api.http import conditional
 from api.http.bodies import BodyLimit, JsonRoute
 from api.http.deadlines import Deadlines
 from api.http.envelope import Envelope
-from api.http.lanes import InLanes, LaneName, Lanes, in_lane
+from api.http.lanes import InLanes, Lanes, in_lane
 from api.http.limits import RateLimit
 from api.http.listeners import EventStream, Listeners
 from api.routes import (
@@ -47,7 +44,7 @@ from api.routes import (
     worth,
 )
 from api.routes.common import only_known_parameters, require_json
-from api.schedulers import cloudstack, cortex, kubernetes, opennebula, wlb
+from api.routing import Route, protocols
 from api.schedulers.patience import Patience, WithPatience, patient
 from api.schemas.placement_summaries import BatchSummary, PlacementSummary
 from api.schemas.placements import BatchAnswer, PlacementAnswer
@@ -61,33 +58,6 @@ from api.web import plans as plan_pages
 from api.web import worth as worth_page
 from api.web.form import DEFAULTS
 from api.web.plan_fields import FIELDS
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One line of the list; `fails` are the statuses of its own problems, beside those that every route can have."""
-
-    method: str
-    path: str
-    endpoint: Callable[..., Any]
-    tag: str
-    status: int = 200
-    created: bool = False  # answers 201 too, when the thing is new
-    fails: tuple[int, ...] = ()
-    answers: type[Response] | None = None  # where the answer is not JSON
-    described: Mapping[str, Any] | None = None  # the schema of such an answer in the description
-    body: Mapping[str, Any] | None = None  # the description of a body that the endpoint reads by itself
-    model: type[BaseModel] | UnionType | None = None  # of an answer that the endpoint writes by itself
-    lane: LaneName = "storage"  # the threads in which it runs
-    scope: Needs | None = None  # what a token must allow, where that does not follow from the method
-    hurried: bool = False  # kube-scheduler waits for the answer, see api.schedulers.patience
-    reads: Collection[str] = ()  # query parameters that it reads by itself: a form shows them again
-
-    @property
-    def needs(self) -> Needs:
-        """The scope that it needs: unless it says otherwise, read for GET and write for all other methods."""
-        return self.scope or ("read" if self.method == "GET" else "write")
-
 
 ROUTES: tuple[Route, ...] = (
     Route("PUT", "/v1/hosts/{host}", hosts.put, "inventory", created=True, fails=(409, 412)),
@@ -166,23 +136,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST", "/v1/models/{version}/shadow", registry.shadow, "models", fails=(404, 409), lane="admin", scope="admin"
     ),
-    Route("POST", "/kubernetes/filter", kubernetes.filter, "schedulers", lane="question", scope="read", hurried=True),
-    Route("POST", "/kubernetes/prioritize", kubernetes.prioritize, "schedulers", lane="question", hurried=True),
-    Route("POST", "/kubernetes/preempt", kubernetes.preempt, "schedulers", lane="question", scope="read", hurried=True),
-    Route("POST", "/kubernetes/advice", kubernetes.advice, "schedulers", lane="question"),
-    Route("POST", "/opennebula/place", opennebula.place, "schedulers", lane="question"),
-    Route("POST", "/opennebula/optimize", opennebula.optimize, "schedulers", lane="long", scope="read"),
-    Route("POST", "/scheduler/nova/external", cortex.external, "schedulers", lane="question"),
-    Route("GET", "/cloudstack/drs-plan/{cluster}", cloudstack.drs_plan, "schedulers", fails=(404,), lane="long"),
-    Route(
-        "POST",
-        "/Citrix.Dwm.WorkloadBalance/Service",
-        wlb.service,
-        "schedulers",
-        answers=wlb.Xml,
-        body=wlb.BODY,
-        lane="long",
-    ),
+    *protocols(),
     Route("GET", "/v1/audit", audit.listing, "operations", lane="admin", scope="admin"),
     Route("GET", "/healthz", operations.healthz, "operations", lane="none", scope="open"),
     Route("GET", "/readyz", operations.readyz, "operations", lane="none", scope="open"),
@@ -297,10 +251,14 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
 @cache
 def _routes() -> tuple[BaseRoute, ...]:
     """The list as FastAPI's routes, shared by all applications: it holds nothing of one, and takes 0.13 s to make."""
+    return _made(ROUTES)
+
+
+def _made(listed: Sequence[Route]) -> tuple[BaseRoute, ...]:
     router = APIRouter(route_class=JsonRoute)
-    for route in ROUTES:
+    for route in listed:
         _add(router, route)
-    literal = frozenset(route.path for route in ROUTES if "{" not in route.path)
+    literal = frozenset(route.path for route in listed if "{" not in route.path)
     for added in router.routes:
         if isinstance(added, JsonRoute) and "{" in added.path:
             added.literal = literal
@@ -310,6 +268,11 @@ def _routes() -> tuple[BaseRoute, ...]:
 @cache
 def _description() -> dict[str, Any]:
     return openapi.complete(_routes(), **ABOUT)
+
+
+def own_description() -> dict[str, Any]:
+    """The OpenAPI document of a service beside which no other package is installed."""
+    return openapi.complete(_made([route for route in ROUTES if route.is_own]), **ABOUT)
 
 
 def _add(router: APIRouter, route: Route) -> None:

@@ -8,6 +8,7 @@ from fastapi import Query
 
 from advisor.errors import NotFound
 from api.routes.common import CloudDep, PathId, PlacementDep
+from api.routing import Route
 from api.schemas.schedulers.cloudstack import DrsMove, DrsPlan
 
 CLUSTER = "cluster"  # the label that `cotenant sync cloudstack` gives hosts: the cluster's uuid
@@ -44,3 +45,6 @@ def drs_plan(cluster: PathId, cloud: CloudDep, placements: PlacementDep, migrati
         parameters[f"migrateto[{number}].vm"] = move.virtualmachine
         parameters[f"migrateto[{number}].host"] = move.destination
     return DrsPlan(cluster=cluster, moves=moves, parameters=parameters)
+
+
+ROUTES = (Route("GET", "/cloudstack/drs-plan/{cluster}", drs_plan, "schedulers", fails=(404,), lane="long"),)

@@ -6,6 +6,7 @@ from advisor.domain import Instance, dedicated_vcpus
 from advisor.errors import InvalidInput
 from advisor.service import InventoryService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
+from api.routing import Route
 from api.schedulers import opinion
 from api.schemas.schedulers.cortex import ExternalAnswer, ExternalBody
 from profiler.observed import MAX_CPUS
@@ -58,3 +59,6 @@ def _instance(body: ExternalBody, inventory: InventoryService) -> Instance:
     if flavor.vcpus is not None:
         given["dedicated_vcpus"] = dedicated_vcpus(specs, flavor.vcpus) or 0
     return opinion.asked(inventory, spec.instance_uuid, given)
+
+
+ROUTES = (Route("POST", "/scheduler/nova/external", external, "schedulers", lane="question"),)

@@ -12,6 +12,7 @@ from advisor.domain.pods import Json
 from advisor.errors import InvalidInput
 from advisor.service import CloudService, InventoryService, PlacementService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
+from api.routing import Route
 from api.schedulers import opinion
 from api.schemas.base import as_input
 from api.schemas.schedulers.kubernetes import (
@@ -224,3 +225,11 @@ def _shown(pod: Json) -> str:
     metadata = pod.get("metadata") or {}
     shown = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"[:200]
     return "".join(char for char in shown if char.isprintable())
+
+
+ROUTES = (
+    Route("POST", "/kubernetes/filter", filter, "schedulers", lane="question", scope="read", hurried=True),
+    Route("POST", "/kubernetes/prioritize", prioritize, "schedulers", lane="question", hurried=True),
+    Route("POST", "/kubernetes/preempt", preempt, "schedulers", lane="question", scope="read", hurried=True),
+    Route("POST", "/kubernetes/advice", advice, "schedulers", lane="question"),
+)

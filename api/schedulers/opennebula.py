@@ -10,6 +10,7 @@ from advisor.domain.said import whole
 from advisor.errors import InvalidInput
 from advisor.service import InventoryService
 from api.routes.common import CloudDep, InventoryDep, PlacementDep, SettingsDep, check_batch
+from api.routing import Route
 from api.schedulers import opinion
 from api.schemas.schedulers.opennebula import OptimizeBody, PlaceAnswer, PlaceBody, VmPlacement, VmRequest
 from profiler.observed import MAX_CPUS
@@ -99,3 +100,9 @@ def _instance(vm: VmRequest, inventory: InventoryService) -> Instance:
         disk_gb=vm.capacity.disk_size / 1024 if vm.capacity.disk_size else None,
     )
     return opinion.asked(inventory, _name(vm), given)
+
+
+ROUTES = (
+    Route("POST", "/opennebula/place", place, "schedulers", lane="question"),
+    Route("POST", "/opennebula/optimize", optimize, "schedulers", lane="long", scope="read"),
+)

@@ -18,6 +18,7 @@ from advisor.domain import Host, Instance, Inventory, asked_about, found_in
 from advisor.errors import AdvisorError, InvalidInput, NotFound
 from advisor.service import CloudService, PlacementService
 from api.routes.common import CloudDep, PlacementDep
+from api.routing import Route
 from api.schedulers import opinion
 from api.schemas.schedulers import soap
 from api.schemas.schedulers.soap import Call
@@ -215,3 +216,8 @@ BODY: Mapping[str, Any] = {
     "required": True,
     "content": {media_type: {"schema": _ENVELOPE} for media_type in soap.MEDIA_TYPES},
 }
+
+
+ROUTES = (
+    Route("POST", "/Citrix.Dwm.WorkloadBalance/Service", service, "schedulers", answers=Xml, body=BODY, lane="long"),
+)

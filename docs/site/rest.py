@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from advisor.service import Advisor
-from advisor.settings import Settings
-from api.app import ROUTES, create_app
+from api.app import ROUTES, own_description
 from docs.site.tables import capital, code, made_by, prose, table
 
 Schema = Mapping[str, Any]
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document of a service with an empty database."""
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(database=f"sqlite:///{folder}/empty.sqlite3", state_dir=Path(folder))
-        with Advisor(settings) as advisor:
-            return create_app(advisor, settings).openapi()
+    """The OpenAPI document of the service's own distribution."""
+    return own_description()
 
 
 def page() -> str:
