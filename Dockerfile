@@ -24,13 +24,13 @@ COPY pyproject.toml README.md LICENSE ./
 COPY packaging/client packaging/client
 COPY packaging/completions packaging/completions
 COPY packaging/profiler packaging/profiler
-COPY integrations/proxmox integrations/proxmox
+COPY integrations integrations
 COPY cotenant_client cotenant_client
 COPY profiler profiler
 COPY models models
 COPY advisor advisor
 COPY api api
-RUN /opt/cotenant/bin/pip wheel --no-index --find-links /wheels --no-deps --wheel-dir /wheels ./packaging/client ./packaging/profiler ./integrations/proxmox . \
+RUN /opt/cotenant/bin/pip wheel --no-index --find-links /wheels --no-deps --wheel-dir /wheels ./packaging/client ./packaging/profiler $(dirname $(grep -l 'entry-points."cotenant' integrations/*/pyproject.toml)) . \
  && /opt/cotenant/bin/pip install --no-index --find-links /wheels "$(echo /wheels/cotenant-[0-9]*.whl)[$EXTRAS]" \
  && /opt/cotenant/bin/pip uninstall --yes pip
 

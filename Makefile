@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 PROMTOOL := var/tools/usr/bin/promtool
-PARTS := packaging/client packaging/profiler packaging/lab packaging/research integrations/proxmox
+# Distributions beside the service's own; of the integrations those that add to the service by entry points.
+PARTS := packaging/client packaging/profiler packaging/lab packaging/research \
+  $(patsubst %/pyproject.toml,%,$(shell grep -l 'entry-points."cotenant' integrations/*/pyproject.toml))
 UNPACKED := prometheus prometheus-node-exporter prometheus-libvirt-exporter
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl netpipe-tcp sockperf qemu-system-common libnbd-bin e2fsprogs mount
@@ -210,7 +212,7 @@ test-floors:  ## the lowest versions that pyproject.toml allows: unit tests of m
 	  $(PARTS:%=-e %) -e '.[all,dev]'
 	var/floors/bin/python -m pytest -o filterwarnings=default -m "not measured" tests/models tests/advisor/core tests/api
 
-wheels: setup  ## build the wheels of the service, the profiler, the client, the lab, research and Proxmox VE, in build/wheels
+wheels: setup  ## build the wheels of all distributions, in build/wheels
 	@rm -rf build/lib build/lib.* packaging/*/build integrations/*/build build/wheels/cotenant*.whl  # setuptools would pack what an earlier build left there
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --wheel-dir build/wheels $(PARTS:%=./%) .

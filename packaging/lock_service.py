@@ -18,8 +18,13 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "packaging" / "locked"
-EXTRAS = ("openstack", "plots", "postgresql", "traces", "train")
-OURS = {"cotenant": ".", "cotenant-client": "packaging/client", "cotenant-profiler": "packaging/profiler"}
+EXTRAS = ("openstack", "plots", "postgresql", "traces", "train", "xapi")  # those that need libraries of others
+OURS = {
+    "cotenant": ".",
+    "cotenant-client": "packaging/client",
+    "cotenant-profiler": "packaging/profiler",
+    "cotenant-xapi": "integrations/xapi",
+}
 HEADER = "# Made from requirements.lock: python packaging/lock_service.py\n"
 
 

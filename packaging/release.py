@@ -15,7 +15,18 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 UNRELEASED = "Unreleased"
 # Distributions beside the service, which are released with it.
-PARTS = ("packaging/client", "packaging/profiler", "packaging/lab", "packaging/research", "integrations/proxmox")
+# Of the integrations those that add to the service by entry points.
+PARTS = (
+    "packaging/client",
+    "packaging/profiler",
+    "packaging/lab",
+    "packaging/research",
+    *sorted(
+        path.parent.relative_to(ROOT).as_posix()
+        for path in (ROOT / "integrations").glob("*/pyproject.toml")
+        if 'entry-points."cotenant' in path.read_text(encoding="utf-8")
+    ),
+)
 
 
 class ReleaseError(Exception):

@@ -1,7 +1,7 @@
 """What an agent tells of its host and of who is on it, compared with what is stored.
 
 Several sources may tell of one thing. What was written down by hand or over REST wins, then the system that is synced
-(OpenStack, CloudStack …), then the agent, which fills in what the others leave open. Where an instance runs is another
+(such as OpenStack), then the agent, which fills in what the others leave open. Where an instance runs is another
 matter: a file says where it was, so there the agent comes before it. The label `source` says where a thing is from, and
 `source.FIELD` which single fields the agent filled in.
 
@@ -191,7 +191,7 @@ def _room(host: str, names: Collection[str], around: Around) -> tuple[frozenset[
 
 
 def _known_as(facts: Facts, around: Around) -> Facts:
-    """With the id of the inventory: Nova and CloudStack know a VM by the UUID of its domain, and so does libvirt where
+    """With the id of the inventory: clouds such as Nova know a VM by the UUID of its domain, and so does libvirt where
     two VMs have one name."""
     labels = facts.get("labels", {})
     uuid, namesake = labels.get(UUID), around.instances.get(str(facts["id"]))
@@ -239,7 +239,7 @@ def _host(announcement: Announcement, former: Host | None, notes: _Notes) -> Hos
 def _one_clock(facts: Facts, former: Host) -> Facts:
     """Without a turbo clock where the nominal one that it belongs to is not that of the inventory.
 
-    libvirt and Proxmox VE report the clock of the moment, beside which any turbo looks far away.
+    libvirt and some clouds report the clock of the moment, beside which any turbo looks far away.
     """
     nominal = former.cpu_mhz
     if _is_agents(former, "cpu_mhz") or nominal is None or _is_alike(nominal, facts.get("cpu_mhz", 0.0)):

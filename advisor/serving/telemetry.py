@@ -179,7 +179,7 @@ class TelemetryService:
         """What is asked for, and who is asked: Gnocchi or Aetos of an OpenStack cloud, or the store of the settings."""
         if options.ca_file or options.fingerprint:
             raise InvalidInput(
-                "--ca-file and --fingerprint go with a system that keeps a history, such as proxmox",
+                "--ca-file and --fingerprint go with a system that keeps a history of its guests",
                 field="source",
             )
         check_installed(source)

@@ -63,7 +63,7 @@ COMMANDS = (
     Listed(
         "history",
         "api.cli.history:history",
-        "Learn the demand of instances from the weeks that Gnocchi, Proxmox VE, or a Prometheus has stored.",
+        "Learn the demand of instances from the weeks that Gnocchi, a system itself, or a Prometheus has stored.",
     ),
     Listed(
         "doctor",

@@ -22,10 +22,11 @@ def history(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="gnocchi|proxmox|PRESET|FILE.toml",
-            help="What has watched the instances: OpenStack's Gnocchi or Proxmox VE itself, or a Prometheus by what it "
-            "scrapes: cadvisor, ceilometer, kubevirt, libvirt-exporter, node-exporter, pve-exporter, or a file that "
-            "says what yours calls things. With a preset, --cloud asks the Prometheus behind that OpenStack's Aetos.",
+            metavar="gnocchi|SYSTEM|PRESET|FILE.toml",
+            help="What has watched the instances: OpenStack's Gnocchi, a system whose package reads the history that "
+            "it keeps, or a Prometheus by what it scrapes: cadvisor, ceilometer, kubevirt, libvirt-exporter, "
+            "node-exporter, pve-exporter, or a file that says what yours calls things. With a preset, --cloud asks the "
+            "Prometheus behind that OpenStack's Aetos.",
         ),
     ],
     prometheus: Annotated[
@@ -45,7 +46,7 @@ def history(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn the demand of instances from the weeks that Gnocchi, Proxmox VE, or a Prometheus has stored.
+    """Learn the demand of instances from the weeks that Gnocchi, a system itself, or a Prometheus has stored.
 
     Series become demand over time, in windows of five minutes: CPUs (with waiting where it is known), network, disk.
     What the agent measures itself, and what was given by hand, counts for more. Run it each night: again is harmless.

@@ -25,21 +25,19 @@ CloudName = Annotated[
     typer.Option(
         "--cloud",
         metavar="NAME",
-        help="Name of the cloud in clouds.yaml, or of the section in ~/.cloudstack.ini, ~/.proxmox.ini or "
-        "~/.xenserver.ini, or of the context in the kubeconfig.",
+        help="Name of the cloud in clouds.yaml, of the context in the kubeconfig, or of the section in the file of "
+        "accounts of another system.",
         show_default="what the environment says",
     ),
 ]
 CaFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="With proxmox and xapi: PEM of the CA of its certificate, such as pve-root-ca.pem."
-    ),
+    typer.Option(metavar="FILE", help="With a system that takes it: PEM of the CA of its certificate."),
 ]
 Fingerprint = Annotated[
     str | None,
     typer.Option(
-        metavar="SHA256", help="With proxmox and xapi: its certificate's fingerprint, in place of a check by CA."
+        metavar="SHA256", help="With a system that takes it: its certificate's fingerprint, in place of a check by CA."
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would change, and change nothing.")]

@@ -26,8 +26,9 @@ def sync(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="|".join([*service.sources(), "FILE"]),
-            help="A system to read, or an inventory file (one that is named like a system: ./NAME).",
+            metavar="SYSTEM|FILE",
+            help="A system to read: kubernetes, libvirt, openstack, or one whose package is installed; or an inventory "
+            "file (one that is named like a system: ./NAME).",
         ),
     ],
     merge: Annotated[

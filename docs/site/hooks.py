@@ -12,6 +12,12 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = "research/results"
 PAGES = {"SECURITY.md": "security.md", "ARCHITECTURE.md": "architecture.md", "CONTRIBUTING.md": "contributing.md"}
+PAGES |= {"integrations/README.md": "integrations/index.md"}
+PAGES |= {
+    f"integrations/{path.parent.name}/README.md": f"integrations/{path.parent.name}.md"
+    for path in (ROOT / "integrations").glob("*/pyproject.toml")
+    if 'entry-points."cotenant' in path.read_text(encoding="utf-8")
+}
 PAGES |= {f"{RECORD}/{path.name}": f"results/{path.name}" for path in (ROOT / RECORD).glob("*.md")}
 SOURCES = {target: source for source, target in PAGES.items()}
 LINK = re.compile(r"\]\(([^)#\s:]+)((?:#[^)\s]*)?)\)")

@@ -141,12 +141,6 @@ def test_a_pattern_of_keys_holds_for_all_keys(document: dict[str, Any]) -> None:
     assert not re.fullmatch(labels["propertyNames"]["pattern"], "zo\nne")
 
 
-def test_the_question_of_workload_balancing_is_described_as_xml(document: dict[str, Any]) -> None:
-    asked = document["paths"]["/Citrix.Dwm.WorkloadBalance/Service"]["post"]
-    assert set(asked["requestBody"]["content"]) == {"text/xml", "application/xml"}
-    assert "408" in asked["responses"]
-
-
 def test_the_page_lists_every_operation_and_explains_every_code(client: Client, document: dict[str, Any]) -> None:
     page = client.page("/docs").text
     for _, path, operation in _operations(document):

@@ -80,13 +80,4 @@ EXPLAINED = (
         "(host|instances)( ->|:) ",
         "A malformed field of the host and a malformed instance are left out with a note; the rest is taken.",
     ),
-    Explained(
-        "POST /Citrix.*", REJECTED, "the body is no SOAP", "Schemathesis writes 0 for an element that it cannot fill."
-    ),
-    Explained(
-        "POST /Citrix.*",
-        ACCEPTED,
-        "",
-        "XAPI takes any other status than 200 for a failed authentication, so the envelope tells what is wrong.",
-    ),
 )

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from advisor.settings import Settings
+from tests.packaging.programs import load
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "packaging" / "container"
@@ -27,8 +28,11 @@ DOCKERFILE = ROOT / "Dockerfile"  # where `docker build .` looks for it
 READ_ONLY = Path(__file__).with_name("read_only.py")
 SOURCES = (
     "pyproject.toml", "README.md", "LICENSE", "packaging/client", "packaging/completions", "packaging/profiler",
-    "cotenant_client", "integrations/proxmox", "profiler", "models", "advisor", "api",
+    "cotenant_client", "integrations", "profiler", "models", "advisor", "api",
 )  # fmt: skip
+
+
+PLUG_INS = [part for part in load("release").PARTS if part.startswith("integrations/")]
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -132,11 +136,11 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         else:
             shutil.copy(ROOT / name, folder / name)
     build = "import sys; from setuptools.build_meta import build_wheel; build_wheel(sys.argv[1])"  # as pip calls it
-    for project in ("packaging/client", "packaging/profiler", "integrations/proxmox", "."):
+    for project in ("packaging/client", "packaging/profiler", *PLUG_INS, "."):
         argv = [sys.executable, "-c", build, str(folder / "wheels")]
         subprocess.run(argv, cwd=folder / project, check=True, timeout=240, stdout=subprocess.DEVNULL)
     made = sorted((folder / "wheels").glob("*.whl"))
-    assert len(made) == 4
+    assert len(made) == 3 + len(PLUG_INS)
     return made
 
 
@@ -151,7 +155,10 @@ def test_the_wheels_have_every_file_that_is_no_source(wheels: list[Path]) -> Non
     }
     assert wanted - names == set()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
-    assert {name for name in tops if not name.endswith(".data")} == {*packages, "cotenant_proxmox"}
+    assert {name for name in tops if not name.endswith(".data")} == {
+        *packages,
+        *(f"cotenant_{Path(part).name}" for part in PLUG_INS),
+    }
     data = {name.split("/", 1)[1] for name in names if name.split("/")[0].endswith(".data")}
     assert {name.rpartition("/")[0] for name in data} == {
         f"data/share/{folder}"

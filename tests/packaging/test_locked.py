@@ -24,6 +24,6 @@ def test_no_tool_of_developers_is_among_them() -> None:
 
 def test_each_extra_adds_what_it_is_named_for() -> None:
     for name, library in (("openstack", "openstacksdk"), ("plots", "matplotlib"), ("postgresql", "psycopg-binary"),
-                          ("traces", "pyarrow"), ("train", "lightgbm")):  # fmt: skip
+                          ("traces", "pyarrow"), ("train", "lightgbm"), ("xapi", "defusedxml")):  # fmt: skip
         assert f"\n{library}==" in FILES[f"{name}.txt"]
         assert f"\n{library}==" not in FILES["service.txt"]

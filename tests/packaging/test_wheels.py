@@ -19,18 +19,19 @@ from typing import Any
 import pytest
 
 from tests.models.synthetic import World
+from tests.packaging.programs import load
 from tests.packaging.test_completions import INTO, completed
 
 ROOT = Path(__file__).resolve().parents[2]
 
 # Distributions beside the service.
-PARTS = ("packaging/client", "packaging/profiler", "packaging/lab", "packaging/research", "integrations/proxmox")
+PARTS = load("release").PARTS
 OF_THE_SERVICE = ("cotenant", "cotenant_client", "cotenant_profiler")
 MOST_BYTES = 500_000_000  # of an installed service with all that it requires, pip included
 # What only extras and other distributions bring.
 NOT_THERE = (
-    "cotenant_proxmox", "lab", "research", "lightgbm", "matplotlib", "numba", "openstack", "ortools", "pandas",
-    "psycopg", "pyarrow", "river", "sklearn",
+    "cotenant_proxmox", "cotenant_xapi", "defusedxml", "lab", "research", "lightgbm", "matplotlib", "numba",
+    "openstack", "ortools", "pandas", "psycopg", "pyarrow", "river", "sklearn",
 )  # fmt: skip
 OF_THE_SERVER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
 Ask = Callable[..., dict[str, Any]]
@@ -50,7 +51,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
     subprocess.run(["tar", "--extract"], cwd=source, input=tar.stdout, check=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
     subprocess.run([*pip, made, *(source / part for part in PARTS), source], check=True)
-    names = (*OF_THE_SERVICE, "cotenant_lab", "cotenant_proxmox", "cotenant_research")
+    names = ("cotenant", *(f"cotenant_{Path(part).name}" for part in PARTS))
     return {name: next(made.glob(f"{name}-*.whl")) for name in names}
 
 
@@ -197,6 +198,7 @@ def test_a_report_has_pictures_where_matplotlib_is_installed(everything: Path, t
         (("sync", "openstack"), "cotenant[openstack]"),
         (("sync", "proxmox"), "cotenant[proxmox]"),
         (("history", "proxmox"), "cotenant[proxmox]"),
+        (("sync", "xapi"), "cotenant[xapi]"),
         (("history", "gnocchi"), "cotenant[openstack]"),
         (("db", "upgrade", "--database", "postgresql://db/cotenant"), "cotenant[postgresql]"),
         (("profile", "a", "--samples", "cloud.yaml", "--picture", "a.png"), "cotenant[plots]"),

@@ -14,13 +14,10 @@ from advisor.inventories.kubernetes.account import ClusterAccount
 from advisor.inventories.kubernetes.source import Kubernetes
 from advisor.inventories.openstack import OpenStack
 from advisor.inventories.openstack.facts import group_labels, zones_of
-from advisor.inventories.xapi import Xapi
-from advisor.inventories.xapi.calls import XapiAccount, XapiSession
 from tests.advisor.inventories import (
     cloudstack_server,
     kubernetes_server,
     openstack_replay,
-    xapi_server,
 )
 from tests.advisor.inventories.bad_rows import BadRowRules, Rows, System
 
@@ -28,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(not openstack_replay.RECORDING.exists(), reason="nothing is recorded"),
     pytest.mark.filterwarnings("ignore:::openstack"),
 ]
-SYSTEMS = ["cloudstack", "kubernetes", "openstack", "xapi"]
+SYSTEMS = ["cloudstack", "kubernetes", "openstack"]
 
 
 def _cloudstack(stack: ExitStack) -> System:
@@ -69,16 +66,6 @@ def _kept(lists: dict[str, Rows], path: str, answer: openstack_replay.Answer) ->
             lists.setdefault(path, body[name])
             return status, {**body, name: lists[path]}
     return answer
-
-
-def _xapi(stack: ExitStack) -> System:
-    pool = xapi_server.Pool()
-    url = stack.enter_context(xapi_server.serving(pool))
-    asking = XapiAccount(url, xapi_server.USER, xapi_server.PASSWORD)
-    return System(
-        lambda: [record for records in pool.classes.values() for record in records.values()],
-        lambda: Xapi(open_session=lambda: XapiSession(asking)).read(),
-    )
 
 
 @pytest.fixture(params=SYSTEMS)

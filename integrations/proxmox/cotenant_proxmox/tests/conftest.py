@@ -1,7 +1,7 @@
-"""A service that what is read is followed into."""
+"""A service that is read into, and asked."""
 
 from __future__ import annotations
 
-from tests.advisor.inventories.conftest import advisor
+from tests.servers.services import advisor, settings
 
-__all__ = ["advisor"]
+__all__ = ["advisor", "settings"]

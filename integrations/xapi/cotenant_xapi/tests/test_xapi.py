@@ -9,16 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cotenant_xapi import Xapi
+from cotenant_xapi.calls import XapiAccount, XapiSession
+from cotenant_xapi.tests.xapi_server import NOWHERE, PASSWORD, USER, Pool, serving, vm
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.inventories.calls import CallError
 from advisor.inventories.reading import Reading
-from advisor.inventories.xapi import Xapi
-from advisor.inventories.xapi.calls import XapiAccount, XapiSession
 from advisor.service import Advisor
 from profiler.observed import NetworkSettings
-from tests.advisor.inventories.xapi_server import NOWHERE, PASSWORD, USER, Pool, serving, vm
 from tests.api import cli_runs
 from tests.servers.certificates import certified
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 import pytest
+from cotenant_xapi import soap
+from cotenant_xapi.wlb import ROUTES
 from hypothesis import HealthCheck, given
 from hypothesis import settings as bounds
 from hypothesis import strategies as st
@@ -19,8 +22,8 @@ from advisor.errors import StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from api.schemas.schedulers import soap
 from tests.api.api_client import Client, bent_client, failing
+from tests.conversations.playing import play, silent
 from tests.examples import examples
 
 FEW = bounds(
@@ -299,3 +302,15 @@ def test_a_token_is_the_password_and_needs_scope_write(pool: Advisor, settings: 
         return client.ask("POST", PATH, content=raw.encode(), headers=headers).status_code
 
     assert (status(scopes["write"]), status(scopes["read"]), status("wrong")) == (200, 403, 401)
+
+
+def test_the_conversation_of_a_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = Path(__file__).with_name("wlb.yaml")
+    play(file, tmp_path, monkeypatch)
+    assert silent(ROUTES, [file]) == []
+
+
+def test_the_question_is_described_as_xml(pool: Advisor, settings: Settings) -> None:
+    asked = create_app(pool, settings).openapi()["paths"][PATH]["post"]
+    assert set(asked["requestBody"]["content"]) == {"text/xml", "application/xml"}
+    assert "408" in asked["responses"]

@@ -20,8 +20,8 @@ from advisor.service import CloudService, PlacementService
 from api.routes.common import CloudDep, PlacementDep
 from api.routing import Route
 from api.schedulers import opinion
-from api.schemas.schedulers import soap
-from api.schemas.schedulers.soap import Call
+from cotenant_xapi import soap
+from cotenant_xapi.soap import Call
 from profiler.observed import check_id
 
 MOST_STARS = 5

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from advisor.inventories.calls import CallError, failed_part, printable
 from advisor.inventories.reading import Facts, Part, Reading, taken
-from advisor.inventories.xapi.calls import Records, XapiSession, account
-from advisor.inventories.xapi.facts import NOWHERE, OWN_LABELS, PRESENT, Record, host_facts, instance_facts, name_of
+from cotenant_xapi.calls import Records, XapiSession, account
+from cotenant_xapi.facts import NOWHERE, OWN_LABELS, PRESENT, Record, host_facts, instance_facts, name_of
 
 # What a read cannot do without, and what only adds to it.
 _NEEDED, _FURTHER = ("host", "host_metrics", "VM"), ("VIF", "PIF", "PIF_metrics")

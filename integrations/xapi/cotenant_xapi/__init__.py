@@ -1,7 +1,7 @@
-"""A pool of XCP-ng or XenServer as hosts and instances, read through XAPI."""
+"""A pool of XCP-ng or XenServer: read through XAPI, and advised as its Workload Balancing server."""
 
 from advisor.inventories.systems import InventorySystem
-from advisor.inventories.xapi.source import Xapi
+from cotenant_xapi.source import Xapi
 
 __all__ = ["SYSTEM", "Xapi"]
 
