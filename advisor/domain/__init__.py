@@ -106,6 +106,7 @@ from advisor.domain.plan_questions import (
 from advisor.domain.plans import (
     Capacity,
     ClassSizing,
+    MoveSeen,
     Plan,
     PlanAction,
     PlanAge,

@@ -21,6 +21,16 @@ class Usage:
     p99: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class MoveSeen:
+    """A move that happened at a time (s since the epoch); `source` None = it is not known from where."""
+
+    instance: str
+    source: str | None
+    target: str
+    at_s: float
+
+
 PlanAction = Literal["place", "move", "settings", "resize", "remove", "driver_domain"]
 
 
@@ -32,7 +42,7 @@ class PlanStep:
     those of the next one begin when it is done, and at no moment is anybody below a limit who was not before.
     `gain` is the harm that a move of a rebalance takes away: what the most affected of those that it changes keeps
     more, half of it T/B and half the part of the time in which it is short of CPU, where that is known, and 0.3 of what
-    all others keep more; None where that is not why. `settings` are what the instance runs under afterwards, `changes`
+    all others keep more, less what the move costs; None where that is not why. `settings` are what the instance runs under afterwards, `changes`
     what others get by it. `vcpus` is its new size, where the step changes that. Only an undo removes: it takes away
     from `source` who was placed there, and has no host. A step of a tuning names in `effects` the instances that it
     changes, with what was before it. Its `driver_domain` step is about no instance (""): it keeps the driver domain of
@@ -85,7 +95,7 @@ class PlanSums:
     price: float | None = None
 
 
-PlanEnd = Literal["optimal", "time", "search", "already fine", "in the way"]
+PlanEnd = Literal["optimal", "time", "search", "already fine", "in the way", "not now"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,8 @@ class Search:
     are apart as a share of the bound (0 = nothing better exists), or of 1 where the bound is 0.
 
     `ended`: optimal = proven, time = the limit was reached, search = the local search found nothing better, already
-    fine = nothing is to be done, in the way = not everything that was asked for can be (the notes say what hinders).
+    fine = nothing is to be done, in the way = not everything that was asked for can be (the notes say what hinders), not
+    now = moves would pay, but of instances or hosts that rest after a move (the notes say until when).
     """
 
     aim: str

@@ -52,6 +52,11 @@ class MigrationLimits:
 
     def network_mbit(self, host: Host) -> float | None:
         """What moves may use of a host's network, None where its speed is not known."""
-        labelled = label_number(host.labels, NETWORK_LABEL)
-        speeds = [speed for speed in (self.host_mbit, labelled or host.nic_mbit) if speed]
-        return min(speeds, default=None)
+        return network_of(host, self.host_mbit)
+
+
+def network_of(host: Host, most_mbit: float | None) -> float | None:
+    """Mbit/s of a host's network for its moves, at most `most_mbit`; None where its speed is not known."""
+    labelled = label_number(host.labels, NETWORK_LABEL)
+    speeds = [speed for speed in (most_mbit, labelled or host.nic_mbit) if speed]
+    return min(speeds, default=None)

@@ -10,6 +10,7 @@ from advisor.planning.assignment.assign import assign
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import schedule
 from advisor.planning.plan_context import PlanContext, changes_of
+from advisor.planning.rest import MeasuredMoves, Rest
 from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 
@@ -21,16 +22,18 @@ def paying_moves(
     *,
     most: int,
     within_s: float,
+    moved: MeasuredMoves = tuple,
 ) -> tuple[Move, ...]:
     """At most `most` moves that a rebalance would make, in an order in which each breaks no limit.
 
     `targets` maps the instances that may move to their allowed hosts. No instance takes a detour over a third host,
-    because such a scheduler knows one move of each instance. The search stops after `within_s` seconds.
+    because such a scheduler knows one move of each instance. Who `moved` lately rests. The search stops after `within_s` seconds.
     """
     if within_s <= 0 or not targets:
         return ()
     request = PlanRequest(kind="rebalance", movable=tuple(targets), max_moves=most, time_limit_s=within_s)
     plan = PlanContext.of(request, context.active, now=context.now, fresh_s=context.fresh_s)
+    plan = replace(plan, rest=Rest.of(snapshot, moved(), context.now, request.rest_h))
     limit_s = max(min(within_s, plan.left_s / 2), 0.01)
     goal = replace(
         plan.goal(snapshot, "rebalance", (), limit_s),

@@ -35,6 +35,7 @@ from advisor.planning.migration_order import MigrationOrder
 from advisor.planning.migration_time import MoveTimes, whole_time
 from advisor.planning.plan_context import PlanContext, StagedAssignment, assign_and_stage, stage_changes, unmet_notes
 from advisor.planning.planned_demand import as_planned, note
+from advisor.planning.rest import MeasuredMoves, Rest
 from advisor.planning.rightsizing import SizingResult, right_size
 from advisor.planning.tuning import tune
 from advisor.planning.what_if import imagine
@@ -44,6 +45,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.physics.demands import ASSUMED
 
 MOST_LIKE = 3  # notes on which others a new instance is taken to be like
+RESTING: tuple[PlanKind, ...] = ("rebalance", "consolidate")  # which leave instances alone that moved lately
 AIM_OF_KIND: dict[PlanKind, Aim] = {
     "admit": "admit", "rebalance": "rebalance", "evacuate": "evacuate", "consolidate": "consolidate",
 }  # fmt: skip
@@ -83,11 +85,13 @@ def build_plan(
     generation: int | None = None,
     models: Models,
     measured: Measured = lambda _: {},
+    moved: MeasuredMoves = tuple,
     progress: Progress | None = None,
 ) -> Plan:
     """Answer a validated request.
 
-    `models` finds the model of an imagined cloud; `measured` returns the CPU usage of instances. The same request on
+    `models` finds the model of an imagined cloud; `measured` returns the CPU usage of instances, `moved` the moves of the
+    last week. The same request on
     the same cloud at the same moment gives the same plan unless the time limit ends the search.
     """
     context = PlanContext.of(request, chosen, now=now, fresh_s=fresh_s, progress=progress)
@@ -99,7 +103,8 @@ def build_plan(
     request = replace(request, instances=tuple(map(snapshot.with_class, request.instances)))
     said = (*note(asked), *_unknown(snapshot, request.instances))
     snapshot, request = as_planned(snapshot, request)
-    context = replace(context, request=request)
+    rest = Rest.of(snapshot, moved(), now, request.rest_h) if request.kind in RESTING else Rest()
+    context = replace(context, request=request, rest=rest)
     evaluation = CloudEvaluation.of(snapshot, chosen.predictor)
     draft = _draft(context, snapshot, evaluation, models, measured)
     final_predictor = draft.answers or chosen
@@ -206,8 +211,25 @@ def _draft(
     if request.kind == "tune":
         tuned = tune(context, snapshot, evaluation)
         return _Draft(snapshot, tuned.after, tuned.search, tuned=tuned.steps, untuned=tuned.undo, notes=tuned.notes)
-    solved = assign_and_stage(context, snapshot, AIM_OF_KIND[request.kind], request.instances)
-    return _of_solved(snapshot, solved, request)
+    aim = AIM_OF_KIND[request.kind]
+    solved = assign_and_stage(context, snapshot, aim, request.instances)
+    notes = context.rest.note()
+    if notes and not solved.ordered.scheduled:
+        solved = _not_now(context, snapshot, aim, solved)
+    return _of_solved(snapshot, replace(solved, notes=(*solved.notes, *notes)), request)
+
+
+def _not_now(
+    context: PlanContext, snapshot: ClusterSnapshot, aim: Aim, solved: StagedAssignment
+) -> StagedAssignment:
+    """A plan without steps, which says what it would do if no instance and no host rested."""
+    later = assign_and_stage(replace(context, rest=Rest(), progress=None), snapshot, aim).ordered.scheduled
+    if not later:
+        return solved
+    moves = [f"{step.change.then.id} to {step.change.then.host}" for step in later]
+    count = "1 move" if len(moves) == 1 else f"{len(moves):,} moves"
+    note = f"Not now: {count} would pay ({listed(moves, MOST_LIKE)}), but not before the rest after a move is over."
+    return replace(solved, search=replace(solved.search, ended="not now"), notes=(*solved.notes, note))
 
 
 def _right_size(evaluation: CloudEvaluation, sizing: SizingResult, context: PlanContext) -> _Draft:

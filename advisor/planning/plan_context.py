@@ -15,11 +15,13 @@ from advisor.planning.assignment.goal import Aim, Assignment, Goal
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
+from advisor.planning.rest import Rest
 from advisor.prediction.active import ActivePredictor
 from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 
 SEARCH_SHARE = 0.9  # share of the work in the reported progress
+LEAST_PAYS_S = 3600.0  # a move pays within this or within its rest, whichever is longer
 PLACED_LEVEL = search_summary.LEVEL_NAMES["unplaced"]  # the deciding level where not every instance finds a host
 
 
@@ -27,7 +29,8 @@ PLACED_LEVEL = search_summary.LEVEL_NAMES["unplaced"]  # the deciding level wher
 class PlanContext:
     """The predictor, clock and progress of a request.
 
-    `fresh_s` is the accepted age of host data in seconds; `until` the end by the monotonic clock.
+    `fresh_s` is the accepted age of host data in seconds; `until` the end by the monotonic clock; `rest` who does not
+    move yet.
     """
 
     request: PlanRequest
@@ -36,6 +39,7 @@ class PlanContext:
     fresh_s: float
     until: float
     progress: Progress | None = None
+    rest: Rest = field(default_factory=Rest)
 
     @classmethod
     def of(
@@ -77,18 +81,24 @@ class PlanContext:
 
     def goal(self, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance], limit_s: float) -> Goal:
         """What the request demands of an assignment, within so many seconds."""
-        request = self.request
+        request, rest = self.request, self.rest
         host_ids = {host.id for host in snapshot.hosts}
+        targets = None if request.hosts is None else frozenset(request.hosts) & host_ids
+        if rest.hosts:
+            targets = (targets or frozenset(host_ids)) - rest.hosts.keys()
         return Goal(
             aim=aim,
             newcomers=tuple(replace(instance, host=None) for instance in newcomers),
             movable=None if request.movable is None else frozenset(request.movable),
-            targets=None if request.hosts is None else frozenset(request.hosts) & host_ids,
+            targets=targets,
             emptied=frozenset(request.empty) & host_ids,
+            resting=rest.staying(snapshot),
             objective=request.objective,
             keep_ratio=request.keep_ratio,
             max_moves=request.max_moves,
             move_gain=request.move_gain,
+            pays_within_s=max(3600 * request.rest_h, LEAST_PAYS_S),
+            host_mbit=request.migration_mbit,
             time_limit_s=limit_s,
             seed=request.seed,
         )
@@ -232,6 +242,6 @@ def stage_changes(context: PlanContext, snapshot: ClusterSnapshot, changes: Sequ
         context.chosen.predictor,
         keep_ratio=request.keep_ratio,
         limits=MigrationLimits.of(request),
-        between=usable - set(request.empty),
+        between=usable - set(request.empty) - context.rest.hosts.keys(),
         most_moves=request.max_moves,
     )

@@ -13,6 +13,7 @@ from advisor.domain import Plan, PlanRequest
 from advisor.planning.cpu_demand import Measured
 from advisor.planning.plan_builder import Models, build_plan
 from advisor.planning.plan_validation import check
+from advisor.planning.rest import MeasuredMoves
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
@@ -32,11 +33,13 @@ def plan(
     generation: int | None = None,
     models: Models,
     measured: Measured = lambda _: {},
+    moved: MeasuredMoves = tuple,
     progress: Progress | None = None,
 ) -> Plan:
     """Plan the whole cloud; InvalidInput names the field that contradicts the request or the cloud.
 
-    `models` finds a model by version; `measured` returns the recent CPU usage of instances. The caller's deadline
+    `models` finds a model by version; `measured` returns the recent CPU usage of instances, `moved` the
+    moves of the last week. The caller's deadline
     limits the time of the request.
     """
     check(snapshot, request)
@@ -53,6 +56,7 @@ def plan(
             generation=generation,
             models=models,
             measured=measured,
+            moved=moved,
             progress=progress,
         ),
     )

@@ -28,6 +28,7 @@ _ENDS = {
     "time": "The time limit ended the search; this is the best plan found so far.",
     "search": "The search found nothing better, which is no proof that nothing better exists.",
     "in the way": "Not everything that was asked for can be.",
+    "not now": "Instances and hosts that had a move lately rest first.",
 }
 
 
@@ -36,6 +37,8 @@ def headline(plan: Plan) -> str:
     fine = plan.search is not None and plan.search.ended == "already fine"
     if fine and plan.request.kind != "what_if":  # which speaks of two clouds, of which the other one may be fine
         return "Already fine: nothing is to be done."
+    if plan.search is not None and plan.search.ended == "not now":
+        return "Not now: what would pay has to wait after the last moves."
     return {
         "admit": _admitted,
         "rebalance": _rebalanced,

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from advisor import deadline
 from advisor.access.audit import Audit
-from advisor.domain import HostRanking, Instance, Move, PlacementRequest, Recommendation, Scene, SceneEffects
+from advisor.domain import HostRanking, Instance, Move, MoveSeen, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound
 from advisor.lifecycle import contradictions, interval_inflation
 from advisor.lifecycle.interval_inflation import HowItHeld
@@ -22,12 +22,13 @@ from advisor.placement import decision, moves, sequential
 from advisor.placement.request_checks import check_request
 from advisor.planning.joint_placement import JointAnswer, place_jointly
 from advisor.planning.paying_moves import paying_moves
+from advisor.planning.rest import MOST_S
 from advisor.prediction.context import QuestionContext
 from advisor.serving.recommendations import EncodedRecommendation, answer
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
-from advisor.store import counters, hosts, pending, recommendations
+from advisor.store import counters, hosts, pending, recommendations, stays
 from advisor.store.later_writes import LaterWrites
 from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
@@ -219,9 +220,15 @@ class PlacementService:
 
     def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
         """The moves of a rebalance in which the instances in `targets` may go to their hosts; holds nothing."""
-        return self._moves(
-            [], lambda snapshot, context: paying_moves(snapshot, context, targets, most=most, within_s=within_s)
-        )
+
+        def find(snapshot: ClusterSnapshot, context: QuestionContext) -> tuple[Move, ...]:
+            return paying_moves(snapshot, context, targets, most=most, within_s=within_s, moved=self._moved)
+
+        return self._moves([], find)
+
+    def _moved(self) -> tuple[MoveSeen, ...]:
+        with self._read() as connection:
+            return stays.moves(connection, self._clock().timestamp() - MOST_S)
 
     def _moves(
         self, about: Sequence[str], find: Callable[[ClusterSnapshot, QuestionContext], tuple[Move, ...]]

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit
-from advisor.domain import ModelCard, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest, Usage
+from advisor.domain import ModelCard, MoveSeen, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest, Usage
 from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.planning import planner
+from advisor.planning.rest import MOST_S
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.progress import Progress
@@ -26,7 +27,7 @@ from advisor.reports.parts import ReportDocument, TextTable
 from advisor.reports.plan_background import of_plan
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
-from advisor.store import changes, counters, models, plans, samples
+from advisor.store import changes, counters, models, plans, samples, stays
 from advisor.store.later_writes import LaterWrites
 from advisor.store.transactions import Transactions
 from models.physics.prior import PriorPredictor
@@ -78,6 +79,7 @@ class PlanService:
             generation=view.counts.inventory,
             models=self._model,
             measured=lambda instances: self._measured(instances, now),
+            moved=lambda: self._moved(now),
             progress=progress,
         )
         plan = self._widened(plan, view)
@@ -177,6 +179,10 @@ class PlanService:
         if registered is None:
             raise NotFound(f"there is no model {version}")
         return ActivePredictor(active.load(self._settings.model_dir / version))
+
+    def _moved(self, now: datetime) -> tuple[MoveSeen, ...]:
+        with self._read() as connection:
+            return stays.moves(connection, now.timestamp() - MOST_S)
 
     def _measured(self, instances: Sequence[str], now: datetime) -> Mapping[str, Usage]:
         """What they used of CPUs lately, where samples are kept here."""

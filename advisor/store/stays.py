@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
 
+from advisor.domain import MoveSeen
 from advisor.store import locks
 from advisor.store.recommendations import recommendations
 from advisor.store.rollups import BUCKET_S
@@ -129,6 +132,25 @@ def looked(connection: sa.Connection, stay: Stay, ends_s: float, fared: Mapping[
     here = (stays.c.instance == stay.instance, stays.c.since_s == stay.since_s, stays.c.looked_s == stay.looked_s)
     statement = sa.update(stays).where(*here).values(looked_s=ends_s, fared=dict(fared))
     return connection.execute(statement).rowcount == 1
+
+
+def moves(connection: sa.Connection, since_s: float) -> tuple[MoveSeen, ...]:
+    """Moves from one host to another since a time, the oldest first."""
+    lately = sa.select(stays.c.instance).where(sa.or_(stays.c.since_s >= since_s, stays.c.ended_s >= since_s))
+    query = sa.select(stays.c.instance, stays.c.since_s, stays.c.host, stays.c.ended_s)
+    query = query.where(stays.c.instance.in_(lately)).order_by(stays.c.instance, stays.c.since_s)
+    seen: list[MoveSeen] = []
+    for instance, rows in groupby(connection.execute(query), key=attrgetter("instance")):
+        there = list(rows)
+        seen += [
+            MoveSeen(instance, before.host, after.host, after.since_s)
+            for before, after in pairwise(there)
+            if before.host != after.host
+        ]
+        last, still = there[-1], next((stay for stay in there if stay.ended_s is None), None)
+        if still is not None and last.ended_s is not None:  # it came back to a host that it had not left for long
+            seen.append(MoveSeen(instance, last.host, still.host, last.ended_s))
+    return tuple(sorted((move for move in seen if move.at_s >= since_s), key=lambda move: (move.at_s, move.instance)))
 
 
 def since(connection: sa.Connection, since_s: float) -> tuple[Stay, ...]:

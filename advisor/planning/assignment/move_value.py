@@ -1,4 +1,4 @@
-"""The value of moves: the harm that they take from their hosts, compared with the same plan without the move."""
+"""The value of moves: the harm that they take from their hosts beyond their cost, beside the plan without the move."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from advisor.domain import Band
 from advisor.planning.assignment.goal import Goal
+from advisor.planning.assignment.move_cost import MoveCosts, less
 from advisor.planning.assignment.packing_problem import Kinds
 from advisor.planning.assignment.pattern_evaluator import Losses, Pattern
 from advisor.planning.assignment.search_state import SearchState, minus, plus
@@ -40,20 +41,40 @@ def moves_made(state: SearchState) -> list[KindMove]:
     ]
 
 
-def gain(state: SearchState, move: KindMove) -> Band:
-    """The gain of a move compared with its two hosts without it.
+def gain(state: SearchState, move: KindMove, costs: MoveCosts) -> Band:
+    """The gain of a move, less its cost, compared with its two hosts without it.
 
     Where the move cannot be undone alone because its place is taken, all moves linked to it are undone together.
     """
     _, source, target = move
-    undone = without(state, move)
+    undone, moves = without(state, move), [move]
     if not state.problem.fits(*undone[0]):
         hosts = linked_hosts(state, move)
         undone = tuple((host, state.problem.initial[host]) for host in hosts)
+        moves = [other for other in moves_made(state) if other[1] in hosts]
     else:
         hosts = [source, target]
     state.evaluator.evaluate(undone)
-    return gain_between([state.evaluator.at(*side) for side in undone], [state.pattern(host) for host in hosts])
+    gained = gain_between([state.evaluator.at(*side) for side in undone], [state.pattern(host) for host in hosts])
+    return less(gained, [cost_at_start(state, costs, other) for other in moves])
+
+
+def cost_at_start(state: SearchState, costs: MoveCosts, move: KindMove) -> Band:
+    """The cost of a move between hosts as they are at the start."""
+    problem, (kind, source, target) = state.problem, move
+    here, there = (tuple(sorted((*problem.fixed[at], *problem.initial[at]))) for at in (source, target))
+    return costs.of(kind, source, target, (here, there))
+
+
+def cost_of(state: SearchState, costs: MoveCosts, sides: Sequence[tuple[int, Kinds]]) -> list[Band]:
+    """The costs of a change of two hosts; an instance that comes back to a host where it was at the start costs
+    nothing."""
+    (first, _), (second, _) = sides
+    moves = []
+    for (target, after), source in zip(sides, (second, first), strict=True):
+        there = Counter(state.movers[target]) | Counter(state.problem.initial[target])
+        moves += [(kind, source, target) for kind in (Counter(after) - there).elements()]
+    return [cost_at_start(state, costs, move) for move in moves]
 
 
 def without(state: SearchState, move: KindMove) -> tuple[tuple[int, Kinds], ...]:
@@ -100,18 +121,18 @@ def gain_between(before: Sequence[Pattern], after: Sequence[Pattern]) -> Band:
 
 
 def is_worth_it(gain_band: Band, goal: Goal) -> bool:
-    """Whether a gain exceeds the goal's `move_gain` and its own uncertainty."""
+    """Whether a gain beyond the cost exceeds the goal's `move_gain` and its own uncertainty."""
     return gain_band.expected > goal.move_gain and round(gain_band.lower, 9) > 0
 
 
-def undo_unworthy(state: SearchState, goal: Goal) -> bool:
+def undo_unworthy(state: SearchState, goal: Goal, costs: MoveCosts) -> bool:
     """Undo moves that are not worth it beside the others; True if there was one.
 
     A move is undone alone where no limit breaks by that, else with all linked moves.
     """
     undone_any = False
     while True:
-        unworthy = next((move for move in moves_made(state) if not is_worth_it(gain(state, move), goal)), None)
+        unworthy = next((move for move in moves_made(state) if not is_worth_it(gain(state, move, costs), goal)), None)
         if unworthy is None:
             return undone_any
         undone_any = True

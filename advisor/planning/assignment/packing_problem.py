@@ -11,6 +11,7 @@ import numpy as np
 from advisor.domain import Host, Instance, unpinned
 from advisor.planning.assignment.allowed_hosts import allowed_hosts
 from advisor.planning.assignment.goal import Goal
+from advisor.planning.migration_time import DIRTY_LABEL
 from advisor.planning.required_ratios import required_ratios_of
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot, promised_vcpus
@@ -34,7 +35,7 @@ class PackingProblem:
     instances of each host as kinds; `waiting` are those to be placed. `classes` (C,) has one host of each class,
     `class_of_host` (H,) the class of each host. `allowed` (K, H) is what the filters allow once all movable instances
     are gone. `room` (H, 5) and `needs` (K, C, 5) are vCPUs, MB of memory, GB of disk, CPUs of the driver domain and
-    pCPUs of dedicated vCPUs.
+    pCPUs of dedicated vCPUs; `cpus` (K, C) are the CPUs that a kind wants on average.
     `min_ratio` (C, K) is the lowest T/B that a kind must keep (`required_ratios_of`), `max_latency` (K,) its highest
     accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any. `exclusive_kinds`
     require a host for themselves. `anti_affinity` has the group of each kind that is in one, and how many of that group
@@ -54,6 +55,7 @@ class PackingProblem:
     allowed: Bools
     room: Floats
     needs: Floats
+    cpus: Floats
     min_ratio: Floats
     max_latency: Floats
     max_short: Floats
@@ -129,7 +131,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
             instance.min_throughput_ratio, instance.max_latency_ratio, instance.max_time_short, instance.exclusive,
             instance.anti_affinity_group, instance.anti_affinity_most, instance.affinity_group,
             tuple(instance.required_labels.items()),
-            instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
+            instance.demand_key, *((goal.targets_of.get(instance.id), instance.labels.get(DIRTY_LABEL)) if moves else ()),
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)
@@ -160,7 +162,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         if ids and ids[0] in goal.targets_of:
             allowed[at] &= np.array([host.id in goal.targets_of[ids[0]] for host in snapshot.hosts])
     classes, class_of_host = _classes(snapshot.hosts)
-    needs = _needs(kinds, classes, snapshot.scenes.table)
+    needs, cpus = _needs(kinds, classes, snapshot.scenes.table)
     rooms = (
         snapshot.room_vcpus, snapshot.room_memory_mb, snapshot.room_disk_gb, snapshot.room_driver_cpus,
         snapshot.room_own,
@@ -180,6 +182,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         allowed=allowed,
         room=room,
         needs=needs,
+        cpus=cpus,
         min_ratio=_limits(kinds, classes, snapshot.scenes.table, goal.keep_ratio),
         max_latency=np.array([np.inf if k.max_latency_ratio is None else k.max_latency_ratio for k in kinds]),
         max_short=np.array([np.inf if k.max_time_short is None else k.max_time_short for k in kinds]),
@@ -208,9 +211,9 @@ def _movers(snapshot: ClusterSnapshot, goal: Goal) -> tuple[Instance, ...]:
     )
     for residents in snapshot.residents:
         for instance in residents:
-            if instance.id not in snapshot.names.placed or (
-                goal.movable is not None and instance.id not in goal.movable
-            ):
+            if instance.id not in snapshot.names.placed or instance.id in goal.resting:
+                continue
+            if goal.movable is not None and instance.id not in goal.movable:
                 continue
             group = instance.affinity_group
             if instance.never_moves or (group is not None and companions[group] > 1):
@@ -246,14 +249,14 @@ def _limits(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTa
     return required_ratios_of(pairs, table, keep_ratio).reshape(len(classes), len(kinds))
 
 
-def _needs(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTable) -> Floats:
-    needs = np.zeros((len(kinds), len(classes), 5))
+def _needs(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTable) -> tuple[Floats, Floats]:
+    """What each kind needs on each class of hosts, (K, C, 5), and the CPUs that it wants there, (K, C)."""
+    needs, cpus = np.zeros((len(kinds), len(classes), 5)), np.zeros((len(kinds), len(classes)))
     for resource, name in ((MEMORY, "memory_mb"), (DISK, "disk_gb"), (OWN, "dedicated_vcpus")):
         needs[:, :, resource] = np.array([getattr(instance, name) for instance in kinds], dtype=np.float64)[:, None]
     for number, host in enumerate(classes):
         needs[:, number, VCPUS] = [promised_vcpus(host, instance) for instance in kinds]
         if kinds:
-            needs[:, number, DRIVER] = demands(
-                build_batch([(host, (instance,)) for instance in map(unpinned, kinds)], table)
-            ).driver[:, 0]
-    return needs
+            alone = demands(build_batch([(host, (instance,)) for instance in map(unpinned, kinds)], table))
+            needs[:, number, DRIVER], cpus[:, number] = alone.driver[:, 0], alone.cpu[:, 0]
+    return needs, cpus

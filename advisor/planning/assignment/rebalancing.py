@@ -12,9 +12,11 @@ from advisor.domain import Band
 from advisor.planning.assignment import neighborhoods, pattern_sets, solver
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.local_search import HostChanges, SearchClock
+from advisor.planning.assignment.move_cost import MoveCosts, less
 from advisor.planning.assignment.move_value import (
     EXPECTED,
     KindMove,
+    cost_of,
     gain,
     gain_between,
     is_worth_it,
@@ -50,19 +52,20 @@ def rebalance(state: SearchState, goal: Goal, clock: SearchClock) -> RebalanceRe
 
     Where all patterns of the cloud can be enumerated, the solver finds the fewest moves that bring most instances
     within their limits; of these the worthwhile ones are made. A move is worth it when it gains
-    (`move_value.gain_between`) more than `move_gain` and more than the uncertainty, and no instance falls below a
-    limit. A rebalanced cloud is therefore left unchanged by the next rebalance.
+    (`move_value.gain`) more than its cost, `move_gain` and the uncertainty, and no instance falls below a limit. A
+    rebalanced cloud is therefore left unchanged by the next rebalance.
     """
-    bound = _by_solver(state, goal, clock)
+    costs = MoveCosts(state.problem, goal.pays_within_s, goal.host_mbit)
+    bound = _by_solver(state, goal, clock, costs)
     ended = False
     for _ in range(MAX_TURNS):
-        ended = _relieve(state, goal, clock) and _moves(state, goal, clock)
-        if not undo_unworthy(state, goal):
+        ended = _relieve(state, goal, clock, costs) and _moves(state, goal, clock, costs)
+        if not undo_unworthy(state, goal, costs):
             break
-    return RebalanceResult({move: gain(state, move) for move in moves_made(state)}, ended, bound)
+    return RebalanceResult({move: gain(state, move, costs) for move in moves_made(state)}, ended, bound)
 
 
-def _by_solver(state: SearchState, goal: Goal, clock: SearchClock) -> float:
+def _by_solver(state: SearchState, goal: Goal, clock: SearchClock, costs: MoveCosts) -> float:
     """Apply the solver's worthwhile moves; returns how many instances stay below a limit at least."""
     below = sum(len(state.pattern(host).below) for host in range(state.problem.hosts))
     if not below:
@@ -73,14 +76,14 @@ def _by_solver(state: SearchState, goal: Goal, clock: SearchClock) -> float:
     before = list(state.movers)
     solved = solver.solve(pattern_set, levels(goal), before, most_moves=goal.max_moves, seconds=clock.left_s / 2)
     state.place_all(solved.movers)
-    undo_unworthy(state, goal)
+    undo_unworthy(state, goal, costs)
     if sum(len(state.pattern(host).below) for host in range(state.problem.hosts)) >= below:
         state.place_all(before)
     bound = solved.bounds[0]  # -inf where the time was over before the solver had any
     return math.ceil(bound - 1e-6) if math.isfinite(bound) else 0.0
 
 
-def _relieve(state: SearchState, goal: Goal, clock: SearchClock) -> bool:
+def _relieve(state: SearchState, goal: Goal, clock: SearchClock, costs: MoveCosts) -> bool:
     """Bring hosts with instances below a limit within it, the worst first; True when every host was tried.
 
     Moves that are worth it only together are made together.
@@ -95,19 +98,19 @@ def _relieve(state: SearchState, goal: Goal, clock: SearchClock) -> bool:
             before = list(state.movers)
             moves_left = None if goal.max_moves is None else goal.max_moves - len(moves_made(state))
             neighborhoods.relieve(state, source, moves_left)
-            undo_unworthy(state, goal)
+            undo_unworthy(state, goal, costs)
             if len(state.pattern(source).below) >= below_before:
                 state.place_all(before)
     return True
 
 
-def _moves(state: SearchState, goal: Goal, clock: SearchClock) -> bool:
+def _moves(state: SearchState, goal: Goal, clock: SearchClock, costs: MoveCosts) -> bool:
     """Make worthwhile moves and swaps, best first; True when none is left."""
     passed: set[tuple[Kinds, ...]] = set()  # gains compare two hosts each, so nothing else excludes a circle
     while not clock.over and tuple(state.movers) not in passed:
         passed.add(tuple(state.movers))
-        best = _best_changes(state, goal, clock, neighborhoods.moves_off)
-        best = best or _best_changes(state, goal, clock, neighborhoods.swaps)
+        best = _best_changes(state, goal, clock, costs, neighborhoods.moves_off)
+        best = best or _best_changes(state, goal, clock, costs, neighborhoods.swaps)
         if not best:
             return not clock.over
         touched: set[int] = set()
@@ -135,6 +138,7 @@ def _best_changes(
     state: SearchState,
     goal: Goal,
     clock: SearchClock,
+    costs: MoveCosts,
     neighborhood: Callable[[SearchState, int], Iterator[tuple[int, HostChanges]]],
 ) -> list[RatedChange]:
     """The best worthwhile change of each host, among those of a neighborhood."""
@@ -146,7 +150,7 @@ def _best_changes(
             before = [state.pattern(host) for host, _ in sides]
             after = [state.evaluator.at(*side) for side in sides]
             fewer = sum(len(pattern.below) for pattern in after) - sum(len(pattern.below) for pattern in before)
-            band = gain_between(before, after)
+            band = less(gain_between(before, after), cost_of(state, costs, sides))
             if fewer <= 0 and is_worth_it(band, goal) and all(state.feasible(*side) for side in sides):
                 change = (fewer, -round(band.expected, 9), count, sides)
                 best[sides[0][0]] = min(best.get(sides[0][0], change), change)
