@@ -162,7 +162,9 @@ def test_every_move_of_a_rebalance_is_worth_it_and_the_next_run_leaves_all_as_it
         less_harm = most + OTHERS_COUNT * (sum(fewer.values()) - most)
         brought = [fewer[one] for one in there & (below(back) - below(found.after))]
         gained = found.gains[name].expected
-        assert any(gained == pytest.approx(one, abs=1e-6) for one in (less_harm, *brought))
+        costs = [one - gained for one in (less_harm, *brought)]
+        # A tenth of 4 s and more for half a GB, paid within six hours, and what that takes from others.
+        assert any(0.1 * 4 / 21_600 < each < 1e-3 for each in costs), costs
         assert gained > 0.02
         assert found.gains[name].lower > 0
     again = assigned(found.after, "rebalance")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from advisor.domain import MoveSeen
 from advisor.store import stays
 from advisor.store.engine import Database
 from advisor.store.stays import Stay
@@ -45,3 +46,24 @@ def test_who_left_long_ago_or_long_before_others_is_forgotten(
         stays.expire(connection, 2001.0)
         assert {one.instance for one in stays.since(connection, 0.0)} == {"i2", "i3"}
         assert stays.seats(connection) == {"i4": "h0"}, "it is there still, but nothing else is known of it any more"
+
+
+def test_moves_are_stays_of_one_instance_on_different_hosts(database: Database) -> None:
+    with database.write() as connection:
+        stays.begin(connection, [Stay(name, stays.BEFORE, "h1") for name in ("mover", "back", "stays", "gone")])
+        stays.begin(connection, [Stay("came", 1000.0, "h1")])
+        for name, at in (("mover", 2000.0), ("back", 2000.0)):
+            stays.end(connection, [name], at)
+            stays.begin(connection, [Stay(name, at, "h2")])
+        stays.end(connection, ["back", "gone"], 2500.0)
+        assert stays.reopen(connection, Stay("back", 0.0, "h1"), 1900.0)
+        stays.end(connection, ["mover"], 3000.0)
+        stays.begin(connection, [Stay("mover", 4000.0, "h3")])
+        every = [
+            MoveSeen("back", "h1", "h2", 2000.0),
+            MoveSeen("mover", "h1", "h2", 2000.0),
+            MoveSeen("back", "h2", "h1", 2500.0),
+            MoveSeen("mover", "h2", "h3", 4000.0),
+        ]
+        for since_s in (0.0, 2000.0, 2000.1, 2600.0, 4000.1):
+            assert list(stays.moves(connection, since_s)) == [move for move in every if move.at_s >= since_s]
