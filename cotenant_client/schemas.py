@@ -536,6 +536,7 @@ class PlanBody(TypedDict):
     keep_ratio: NotRequired[float]
     max_moves: NotRequired[int | None]
     move_gain: NotRequired[float]
+    rest_h: NotRequired[float]
     at_once: NotRequired[int]
     at_once_per_host: NotRequired[int]
     at_once_per_rack: NotRequired[int | None]
@@ -560,7 +561,7 @@ class SearchOut(TypedDict):
     value: float | None
     bound: float | None
     gap: float | None
-    ended: Literal["optimal", "time", "search", "already fine", "in the way"]
+    ended: Literal["optimal", "time", "search", "already fine", "in the way", "not now"]
 
 
 class SumsOut(TypedDict):

@@ -22,6 +22,7 @@ ANTI_AFFINITY_LABEL = "anti_affinity"  # names the group of which no two instanc
 ANTI_AFFINITY_MOST_LABEL = "anti_affinity_most"  # how many of that group may share one, where it is not one
 AFFINITY_LABEL = "affinity"  # names the group whose instances share one host
 NEVER_MOVE_LABEL = "never_move"  # "true" = no plan moves the instance
+MOVED_LABEL = "moved_at"  # when the instance moved lately: moments of ISO 8601 with a comma between two
 REQUIRE_LABEL = "require."  # before the name of a host's label that must have the same value
 MAX_CPUS = 4096  # what the parsers accept, against absurd ranges in input
 # Where nothing is limited, tools write 0, -1, or a number that no machine reaches, and each its own one: 2^44-1 µs as a

@@ -186,16 +186,16 @@ class PlanRequest:
     move_gain: Annotated[
         float,
         Declared(
-            "by how much a move must reduce the loss at least, beyond its cost and the uncertainty: in speed and time for "
-            "the most affected instance, and 0.3 of that of all others",
+            "by how much a move must reduce the loss at least, beyond its cost and the uncertainty: in speed and time "
+            "for the most affected instance, and 0.3 of that of all others",
             low=0.0, high=1.0, kinds=("rebalance",), label="A move must gain", section="Limits",
         ),
     ] = 0.02
     rest_h: Annotated[
         float,
         Declared(
-            "hours for which an instance stays after a move, and within which a move must pay for itself; twice as many "
-            "after each move more within a week, 0 = none, and a move must pay within an hour",
+            "hours for which an instance stays after a move, and within which a move must pay for itself; twice as "
+            "many after each move more within a week; 0 = none, and a move must pay within an hour",
             low=0.0, high=168.0, kinds=("rebalance", "consolidate"), label="Rest after a move, h", section="Moves",
             option="rest", metavar="HOURS",
         ),

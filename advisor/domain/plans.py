@@ -42,9 +42,9 @@ class PlanStep:
     those of the next one begin when it is done, and at no moment is anybody below a limit who was not before.
     `gain` is the harm that a move of a rebalance takes away: what the most affected of those that it changes keeps
     more, half of it T/B and half the part of the time in which it is short of CPU, where that is known, and 0.3 of what
-    all others keep more, less what the move costs; None where that is not why. `settings` are what the instance runs under afterwards, `changes`
-    what others get by it. `vcpus` is its new size, where the step changes that. Only an undo removes: it takes away
-    from `source` who was placed there, and has no host. A step of a tuning names in `effects` the instances that it
+    all others keep more, less what the move costs; None where that is not why. `settings` are what the instance runs
+    under afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an
+    undo removes: it takes away from `source` who was placed there, and has no host. A step of a tuning names in `effects` the instances that it
     changes, with what was before it. Its `driver_domain` step is about no instance (""): it keeps the driver domain of
     `host` to `driver_cpus` with the scheduler weight `driver_weight`. `duration_s` is how long its memory takes over
     the network beside the other moves of its stage, None where that is not known or nothing is copied.
@@ -104,8 +104,8 @@ class Search:
     are apart as a share of the bound (0 = nothing better exists), or of 1 where the bound is 0.
 
     `ended`: optimal = proven, time = the limit was reached, search = the local search found nothing better, already
-    fine = nothing is to be done, in the way = not everything that was asked for can be (the notes say what hinders), not
-    now = moves would pay, but of instances or hosts that rest after a move (the notes say until when).
+    fine = nothing is to be done, in the way = not everything that was asked for can be (the notes say what hinders),
+    not now = moves would pay, but of instances or hosts that rest after a move (the notes say until when).
     """
 
     aim: str

@@ -27,7 +27,8 @@ def paying_moves(
     """At most `most` moves that a rebalance would make, in an order in which each breaks no limit.
 
     `targets` maps the instances that may move to their allowed hosts. No instance takes a detour over a third host,
-    because such a scheduler knows one move of each instance. Who `moved` lately rests. The search stops after `within_s` seconds.
+    because such a scheduler knows one move of each instance. Instances that
+    `moved` lately rest. The search stops after `within_s` seconds.
     """
     if within_s <= 0 or not targets:
         return ()

@@ -90,9 +90,9 @@ def build_plan(
 ) -> Plan:
     """Answer a validated request.
 
-    `models` finds the model of an imagined cloud; `measured` returns the CPU usage of instances, `moved` the moves of the
-    last week. The same request on
-    the same cloud at the same moment gives the same plan unless the time limit ends the search.
+    `models` finds the model of an imagined cloud; `measured` returns the CPU usage of instances, `moved` the
+    moves of the last week. The same request on the same cloud at the same moment gives the same plan unless the time
+    limit ends the search.
     """
     context = PlanContext.of(request, chosen, now=now, fresh_s=fresh_s, progress=progress)
     context.say("looking at the cloud", 0.0)
@@ -219,9 +219,7 @@ def _draft(
     return _of_solved(snapshot, replace(solved, notes=(*solved.notes, *notes)), request)
 
 
-def _not_now(
-    context: PlanContext, snapshot: ClusterSnapshot, aim: Aim, solved: StagedAssignment
-) -> StagedAssignment:
+def _not_now(context: PlanContext, snapshot: ClusterSnapshot, aim: Aim, solved: StagedAssignment) -> StagedAssignment:
     """A plan without steps, which says what it would do if no instance and no host rested."""
     later = assign_and_stage(replace(context, rest=Rest(), progress=None), snapshot, aim).ordered.scheduled
     if not later:

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from advisor.domain import Instance, MoveSeen, listed
 from advisor.domain.duration_words import seconds_in_words
 from advisor.snapshot import ClusterSnapshot
+from profiler.observed import MOVED_LABEL
 
-MOVED_LABEL = "moved_at"  # of an instance: when it moved lately, moments of ISO 8601 with a comma between two
 # A host rests so long that three of the five-minute windows from which demand is learned show it as it is now.
 HOST_REST_S = 900.0
 ONE_OCCASION_S = 900.0  # moves so close are one occasion: an instance takes a detour, a host gets several
@@ -21,8 +21,8 @@ MeasuredMoves = Callable[[], Sequence[MoveSeen]]  # moves within MOST_S
 
 @dataclass(frozen=True, slots=True)
 class Resting:
-    """An instance or a host that rests until a time (s since the epoch), because it moved, or instances moved to or from
-    it, on so many occasions; `last_s` is the last one."""
+    """An instance or a host that rests until a time (s since the epoch), because it, or instances to or from it, moved
+    on so many occasions; `last_s` is the last one."""
 
     name: str
     until_s: float
@@ -62,7 +62,7 @@ class Rest:
         """Ids of instances that rest or are on a host that does."""
         there = zip(snapshot.hosts, snapshot.residents, strict=True)
         on_hosts = {one.id for host, residents in there if host.id in self.hosts for one in residents}
-        return on_hosts | self.instances.keys()
+        return frozenset(on_hosts | self.instances.keys())
 
     def note(self) -> tuple[str, ...]:
         """Who rests, as a sentence."""

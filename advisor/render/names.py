@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 
 from advisor import plug_ins
@@ -11,6 +12,7 @@ from advisor.errors import InvalidInput
 from profiler.instance_ids import instance_id
 from profiler.observed import (
     ANTI_AFFINITY_MOST_LABEL,
+    MOVED_LABEL,
     NEVER_MOVE_LABEL,
     REQUIRE_LABEL,
     Host,
@@ -222,12 +224,22 @@ def _anti_affinity_most(instance: Instance) -> None:
         raise InvalidInput(f"anti_affinity_most of {instance.id} is no whole number from 1 to 99,999")
 
 
+def _moved_at(instance: Instance) -> None:
+    for text in instance.labels[MOVED_LABEL].split(","):
+        try:
+            datetime.fromisoformat(text.strip())
+        except ValueError:
+            message = f"moved_at of {instance.id} has {text[:40]!r}, which is no moment like 2026-03-01T12:00Z"
+            raise InvalidInput(message) from None
+
+
 def _no_label(instance: Instance) -> None:
     raise InvalidInput(f"{instance.id} requires a label without a name; write require.zone to require the label zone")
 
 
 _OF_INSTANCES: Mapping[str, Callable[[Instance], object]] = {
     NEVER_MOVE_LABEL: _never_move,
+    MOVED_LABEL: _moved_at,
     ANTI_AFFINITY_MOST_LABEL: _anti_affinity_most,
     REQUIRE_LABEL: _no_label,
     MAC: mac_address,

@@ -19,12 +19,11 @@ class Goal:
 
     `newcomers` are to be placed (admit). `movable` are ids of residents that may move, None = all whose pinning was not
     given by the caller. `targets` are the hosts that may be used, None = all, and `targets_of` those of single movers
-    by id; `emptied` are those to be emptied (evacuate).
-    `resting` are ids of residents that moved not long ago and stay.
+    by id; `emptied` are those to be emptied (evacuate). `resting` are ids of residents that stay after a move.
     `keep_ratio` is the T/B that instances without a limit of their own must keep; `move_gain` the least
     that a move must gain beyond its cost (`move_value.gain`, `move_cost`), which it must pay within `pays_within_s`;
-    moves use at most `host_mbit` of a host's network, None = as it says. After `time_limit_s` seconds the best assignment so far is
-    answered.
+    moves use at most `host_mbit` of a host's network, None = as it says. After `time_limit_s` seconds the best
+    assignment so far is answered.
     """
 
     aim: Aim

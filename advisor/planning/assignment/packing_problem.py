@@ -131,7 +131,8 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
             instance.min_throughput_ratio, instance.max_latency_ratio, instance.max_time_short, instance.exclusive,
             instance.anti_affinity_group, instance.anti_affinity_most, instance.affinity_group,
             tuple(instance.required_labels.items()),
-            instance.demand_key, *((goal.targets_of.get(instance.id), instance.labels.get(DIRTY_LABEL)) if moves else ()),
+            instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
+            instance.labels.get(DIRTY_LABEL) if moves else None,
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)
