@@ -39,15 +39,16 @@ class PlanStep:
     """One step of a plan: `host` None = no host can take the instance, with the reasons in `rejected`.
 
     `candidate` is how a newcomer stands in the ranking where that was asked. Steps of one `stage` may run together,
-    those of the next one begin when it is done, and at no moment is anybody below a limit who was not before.
-    `gain` is the harm that a move of a rebalance takes away: what the most affected of those that it changes keeps
-    more, half of it T/B and half the part of the time in which it is short of CPU, where that is known, and 0.3 of what
-    all others keep more, less what the move costs; None where that is not why. `settings` are what the instance runs
-    under afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an
-    undo removes: it takes away from `source` who was placed there, and has no host. A step of a tuning names in
-    `effects` the instances that it changes, with what was before it. Its `driver_domain` step is about no instance (""): it keeps the driver domain of
-    `host` to `driver_cpus` with the scheduler weight `driver_weight`. `duration_s` is how long its memory takes over
-    the network beside the other moves of its stage, None where that is not known or nothing is copied.
+    those of the next one begin when it is done, and at no moment is anybody below a limit who was not before. `gain` is
+    the harm that a move of a rebalance takes away: what the most affected of those that it changes keeps more, half of
+    it T/B and half the part of the time in which it is short of CPU, where that is known, and 0.3 of what all others
+    keep more, less what the move costs; None where that is not why. `settings` are what the instance runs under
+    afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an undo
+    removes: it takes away from `source` who was placed there, and has no host. A step of a tuning names in `effects`
+    the instances that it changes, with what was before it. Its `driver_domain` step is about no instance (""): it keeps
+    the driver domain of `host` to `driver_cpus` with the scheduler weight `driver_weight`. `duration_s` is how long its
+    memory takes over the network beside the other moves of its stage, None where that is not known or nothing is
+    copied.
     """
 
     instance: str
