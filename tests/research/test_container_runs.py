@@ -178,3 +178,16 @@ def test_a_run_for_which_the_machine_stood_still_is_reported_as_not_measured() -
     idle = {"outcome": {"run_s": 0.0, "wait_s": 0.0}}
     record = {"run": "m0", "hosts": [{"containers": [idle]}], "machine": machine, "disturbed": True}
     assert "share not measured" in container_runs.in_a_line(record)
+
+
+@pytest.mark.parametrize(("before", "meanwhile"), [("1\n", "0"), ("0\n", "0\n")])
+def test_sessions_are_no_groups_of_their_own_while_containers_are_measured(
+    tmp_path: Path, before: str, meanwhile: str
+) -> None:
+    switch = tmp_path / "sched_autogroup_enabled"
+    switch.write_text(before)
+    with container_runs.without_autogroups(switch):
+        assert switch.read_text() == meanwhile
+    assert switch.read_text() == before
+    with container_runs.without_autogroups(tmp_path / "a kernel without them"):
+        pass
