@@ -147,9 +147,7 @@ from advisor.domain.questions import (
 from advisor.domain.registered import Activation, ModelCard
 from advisor.domain.replays import (
     REPLAY_JUDGES,
-    REPLAY_POLICIES,
     TRACE_FORMS,
-    PolicyName,
     RatioSpread,
     Repeat,
     Replay,

@@ -9,8 +9,6 @@ from typing import Literal, get_args
 from advisor.domain.plan_questions import PlanFor
 from advisor.domain.questions import Objective
 
-PolicyName = Literal["cotenant", "first fit", "best fit", "nova-like", "random", "peak oracle", "lower bound"]
-REPLAY_POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 TraceForm = Literal["bitbrains", "planetlab", "csv", "parquet"]
 TRACE_FORMS: tuple[TraceForm, ...] = get_args(TraceForm)
 ReplayJudge = Literal["demand", "model", "prior"]
@@ -22,15 +20,16 @@ FAIR_SHARES = "fair shares"  # the `judge_version` of demand
 class ReplayRequest:
     """What would policies have made of a trace?
 
-    `hosts` None = half as many again as the busiest moment needs at least. The first `history_s` of the trace is only
-    watched, None = a day, and at most a quarter of the trace. Who decides by demand counts `plan_for` of it, as
-    plans do: a percentile or the mean of every instance's last day, or demand as it varied till then, over the hours,
-    too. `rebalance_s` is how often residents may move, None = never.
+    `policies` None = all: `cotenant`, each rule that needs to know no more of a host than a replay does
+    (`advisor.scheduling.rules`), and `lower bound`. `hosts` None = half as many again as the busiest moment needs at
+    least. The first `history_s` of the trace is only watched, None = a day, and at most a quarter of the trace. Who
+    decides by demand counts `plan_for` of it, as plans do: a percentile or the mean of every instance's last day, or
+    demand as it varied till then, over the hours, too. `rebalance_s` is how often residents may move, None = never.
     `shards` deals the instances out to that many clouds of their own. `judge` says where the ratios are from: the
     trace's demand, shared fairly, in which no model has a part; the model that also advises; or the analytic model.
     """
 
-    policies: tuple[PolicyName, ...] = REPLAY_POLICIES
+    policies: tuple[str, ...] | None = None
     hosts: int | None = None
     keep_ratio: float = 0.8
     objective: Objective = "pack"

@@ -12,7 +12,7 @@ from typing import Any
 
 from advisor.domain import Band, Instance, PlacementRequest, Recommendation
 from advisor.lifecycle.window_checks import MeasuredWindow, platform_of
-from advisor.scheduling.free_capacity import most_free
+from advisor.scheduling.rules import most_free
 from advisor.snapshot import ClusterSnapshot
 from models.data.demand_classes import stem_of
 from models.evaluation.window_figures import CONTENDED

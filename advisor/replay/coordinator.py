@@ -14,7 +14,6 @@ from advisor.domain import (
     OBJECTIVES,
     PLAN_FOR,
     REPLAY_JUDGES,
-    REPLAY_POLICIES,
     Host,
     PlanFor,
     Replay,
@@ -29,7 +28,7 @@ from advisor.progress import Progress
 from advisor.replay import summary
 from advisor.replay.fair_shares import FairShares
 from advisor.replay.packed_cloud import fewest_kept, room
-from advisor.replay.simulation import SimulationTask, simulate
+from advisor.replay.simulation import ADVISED, BOUND, POLICIES, SimulationTask, policy_named, simulate
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import QUANTILES, TraceDemand, demand_of
 from advisor.rounding import with_slack
@@ -60,6 +59,8 @@ def replay(
     Instances run `workloads` where the trace names none. Every policy, seed and shard is a separate task
     (advisor.parallel), in processes or on the Dask `cluster` with this address. InvalidInput names the field.
     """
+    named = POLICIES if request.policies is None else tuple(map(policy_named, request.policies))
+    request = replace(request, policies=named)
     _check(trace, request, host)
     host = replace(host, labels={}, probed=dict(host.probed))  # a mapping proxy cannot be pickled
     first = _first_step(trace, request)
@@ -88,12 +89,10 @@ def replay(
             plan_for=request.plan_for,
             rebalance_steps=every,
         )
-        for policy, seed, shard in product(request.policies, request.seeds, range(request.shards))
+        for policy, seed, shard in product(named, request.seeds, range(request.shards))
     ]
     runs = spread(simulate, tasks, processes=processes, cluster=cluster, progress=progress)
-    policies = tuple(
-        summary.replayed([run for run in runs if run.policy == policy], request.seeds) for policy in request.policies
-    )
+    policies = tuple(summary.replayed([run for run in runs if run.policy == policy], request.seeds) for policy in named)
     return Replay(
         trace=trace.name,
         form=trace.form,
@@ -126,11 +125,9 @@ def _check(trace: Trace, request: ReplayRequest, host: Host) -> None:
     check_one_of("objective", request.objective, OBJECTIVES)
     check_one_of("judge", request.judge, REPLAY_JUDGES)
     check_one_of("plan_for", request.plan_for, PLAN_FOR)
-    for policy in request.policies:
-        check_one_of("policies", policy, REPLAY_POLICIES)
-    check_unique(request.policies, "policy")
+    check_unique(request.policies or (), "policy")
     check_unique(request.seeds, "seed")
-    if not request.policies:
+    if request.policies == ():
         raise InvalidInput("policies: none is named", field="policies")
     for field, value, least, most in (
         ("keep_ratio", request.keep_ratio, 0.01, 1.0),
@@ -187,6 +184,7 @@ def _described(host: Host) -> str:
 
 def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> list[str]:
     """The assumptions of a replay beside what the trace lacks; `every` = steps between rebalances."""
+    policies = request.policies or ()
     assumptions = [
         "Demand is what the trace says on every host: an instance that is slowed down has no more demand later.",
         "Every policy may promise the same vCPUs and memory on a host, and pins no instance; an instance that no host "
@@ -199,14 +197,14 @@ def _assumed(trace: Trace, request: ReplayRequest, first: int, every: int) -> li
             "trace."
         ),
     ]
-    if summary.ADVISED in request.policies:
+    if ADVISED in policies:
         assumptions.append(
             f"cotenant decides by the demand seen till then ({_counted(request.plan_for)}); the other policies by "
             "sizes."
         )
-    if summary.BOUND in request.policies:
+    if BOUND in policies:
         assumptions.append("The lower bound knows every moment's demand, and may move every instance at every moment.")
-    if every and summary.ADVISED in request.policies:
+    if every and ADVISED in policies:
         hours = every * trace.interval_s / 3600
         assumptions.append(f"cotenant may move residents every {hours:.3g} hours; the others move none.")
     if request.shards > 1:

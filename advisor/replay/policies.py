@@ -1,4 +1,4 @@
-"""Placement policies of a replay: the advisor, and the rules that schedulers use without it."""
+"""Placement policies of a replay: the advisor, and every rule that schedulers use without it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from advisor.prediction.context import QuestionContext
 from advisor.replay.packed_cloud import PackedCloud
 from advisor.replay.seen_demand import SeenDemand
 from advisor.replay.workloads import MIN_LOAD, TraceDemand, scaled
-from advisor.rounding import with_slack
+from advisor.scheduling.rules import Rule, choose, known_by
 from advisor.snapshot import ClusterSnapshot
-from models.arrays import Bools, Floats
+from models.arrays import Floats
 from profiler.demand import Demand
 
 WHEN = datetime(2000, 1, 1, tzinfo=UTC)  # any moment: hosts of a replay are always fresh
@@ -39,69 +39,42 @@ WHEN = datetime(2000, 1, 1, tzinfo=UTC)  # any moment: hosts of a replay are alw
 PlacementPolicy = Callable[[PackedCloud, int, int], int | None]
 
 
-def first_fit(cloud: PackedCloud, who: int, _step: int) -> int | None:
-    """The first host with room."""
-    return _greatest(np.zeros(len(cloud.used_vcpus)), cloud.fits(who))
+class RulePolicy:
+    """A rule of `advisor.scheduling.rules`. It knows what hosts have promised; and the future where the rule needs it,
+    which no scheduler knows: that shows what knowing better could gain."""
 
+    COLUMNS = ("chance", "free_vcpus", "free_memory_mb", "cpus", "peak_after")
 
-def best_fit(cloud: PackedCloud, who: int, _step: int) -> int | None:
-    """The host with room and most vCPUs promised; of equals the first."""
-    return _greatest(cloud.used_vcpus, cloud.fits(who))
-
-
-def nova_like(cloud: PackedCloud, who: int, _step: int) -> int | None:
-    """Nova's default CPU and RAM weighers.
-
-    Free vCPUs and free memory are scaled to 0-1 over the hosts with room and weighted equally (nova/weights.py,
-    nova/scheduler/weights/{cpu,ram}.py).
-    """
-    fits = cloud.fits(who)
-    weight = _scaled(-cloud.used_vcpus, fits) + _scaled(-cloud.used_memory_mb, fits)
-    return _greatest(np.round(weight, 9), fits)
-
-
-def _scaled(values: Floats, fits: Bools) -> Floats:
-    least, most = values[fits].min(initial=np.inf), values[fits].max(initial=-np.inf)
-    return (values - least) / (most - least) if most > least else np.zeros(len(values))
-
-
-def _greatest(values: Floats, fits: Bools) -> int | None:
-    """The host with room whose value is greatest; of equals the first."""
-    return int(np.where(fits, values, -np.inf).argmax()) if fits.any() else None
-
-
-class RandomChoice:
-    """A random host with room."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = np.random.default_rng(seed)
-
-    def __call__(self, cloud: PackedCloud, who: int, _step: int) -> int | None:
-        hosts = np.flatnonzero(cloud.fits(who))
-        return int(self._random.choice(hosts)) if len(hosts) else None
-
-
-class PeakOracle:
-    """Knows all that is still to come, as no scheduler does: it shows what knowing better could gain.
-
-    Of the hosts on which CPUs will always do for every instance it takes the fullest one, else the one that will lack
-    least.
-    """
-
-    def __init__(self, demand: TraceDemand, hosts: int) -> None:
-        trace = demand.trace
-        self._asked = np.nan_to_num(demand.loads(0, trace.steps)) * trace.vcpus
-        self._sums = np.zeros((trace.steps, hosts))
+    def __init__(self, rule: Rule, demand: TraceDemand, hosts: int, seed: int) -> None:
+        self._rule, self._random = rule, np.random.default_rng(seed)
+        self._demanded = self._sums = np.zeros((0, hosts))
+        if "peak_after" in rule.needs:
+            trace = demand.trace
+            self._demanded = np.nan_to_num(demand.loads(0, trace.steps)) * trace.vcpus
+            self._sums = np.zeros((trace.steps, hosts))
 
     def __call__(self, cloud: PackedCloud, who: int, step: int) -> int | None:
-        hosts = np.flatnonzero(cloud.fits(who))
-        if not len(hosts):
-            return None
-        peak = (self._sums[step:, hosts] + self._asked[step:, who, None]).max(axis=0)
-        enough = peak <= with_slack(float(cloud.host.pcpus))
-        chosen = int(hosts[np.where(enough, peak, -1.0).argmax() if enough.any() else peak.argmin()])
-        self._sums[:, chosen] += self._asked[:, who]
-        return chosen
+        host = choose(self._rule, cloud.fits(who), lambda name: self._column(name, cloud, who, step))
+        if host is not None and len(self._sums):
+            self._sums[:, host] += self._demanded[:, who]
+        return host
+
+    def _column(self, name: str, cloud: PackedCloud, who: int, step: int) -> Floats:
+        hosts = len(cloud.used_vcpus)
+        match name:
+            case "chance":
+                return self._random.random(hosts)
+            case "free_vcpus":
+                return -cloud.used_vcpus
+            case "free_memory_mb":
+                return -cloud.used_memory_mb
+            case "cpus":
+                return np.full(hosts, float(cloud.host.pcpus))
+            case _:
+                return np.asarray((self._sums[step:] + self._demanded[step:, who, None]).max(axis=0))
+
+
+RULES = known_by(RulePolicy.COLUMNS)
 
 
 class AdvisorPolicy:

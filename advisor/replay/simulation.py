@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.domain import Objective, PlanFor, PolicyName
+from advisor.domain import Objective, PlanFor
 from advisor.prediction.active import ActivePredictor
 from advisor.replay.evaluation import ReplayPredictions, predict_replay
 from advisor.replay.packed_cloud import PackedCloud, fewest_kept
-from advisor.replay.policies import (
-    AdvisorPolicy,
-    PeakOracle,
-    PlacementPolicy,
-    RandomChoice,
-    best_fit,
-    first_fit,
-    nova_like,
-)
+from advisor.replay.policies import RULES, AdvisorPolicy, PlacementPolicy, RulePolicy
 from advisor.replay.workloads import TraceDemand
+from advisor.validation import check_one_of
 from models.arrays import Ints
 from models.prediction import Predictor
+
+ADVISED, BOUND = "cotenant", "lower bound"
+POLICIES = (ADVISED, *RULES, BOUND)
+
+
+def policy_named(name: str) -> str:
+    """The policy of this name, in which case, hyphens and the like do not count. Raises InvalidInput with all names."""
+    wanted = _words(name)
+    found = next((policy for policy in POLICIES if _words(policy) == wanted), None)
+    if found is None:
+        check_one_of("policies", name, POLICIES)
+    return found or name
+
+
+def _words(name: str) -> list[str]:
+    return re.findall("[a-z0-9]+", name.lower().replace("'s", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,7 @@ class SimulationTask:
     The replay begins at step `first`; residents may move every `rebalance_steps`, 0 = never.
     """
 
-    policy: PolicyName
+    policy: str
     seed: int
     demand: TraceDemand
     hosts: int
@@ -49,7 +59,7 @@ class SimulationTask:
 class SimulationResult:
     """The result of a task: hosts in use, (T,), predictions (None for a bound), moves, refusals and decision times."""
 
-    policy: PolicyName
+    policy: str
     seed: int
     hosts_used: Ints
     predictions: ReplayPredictions | None = None
@@ -62,7 +72,7 @@ class SimulationResult:
 
 def simulate(task: SimulationTask) -> SimulationResult:
     """Simulate one task; the result is the same anywhere except for the times, unless a time limit ends a rebalance."""
-    if task.policy == "lower bound":
+    if task.policy == BOUND:
         trace, host = task.demand.trace, task.demand.host
         fewest = [fewest_kept(trace, host, step, task.keep_ratio) for step in range(task.first, trace.steps)]
         return SimulationResult(task.policy, task.seed, np.array(fewest, dtype=np.int64))
@@ -123,24 +133,12 @@ class PlacementLog:
 
 
 def _policy(task: SimulationTask) -> PlacementPolicy:
-    match task.policy:
-        case "cotenant":
-            return AdvisorPolicy(
-                task.demand,
-                ActivePredictor(task.predictor),
-                keep_ratio=task.keep_ratio,
-                objective=task.objective,
-                plan_for=task.plan_for,
-            )
-        case "first fit":
-            return first_fit
-        case "best fit":
-            return best_fit
-        case "nova-like":
-            return nova_like
-        case "random":
-            return RandomChoice(task.seed)
-        case "peak oracle":
-            return PeakOracle(task.demand, task.hosts)
-        case "lower bound":
-            raise ValueError("the lower bound places no instance")
+    if task.policy == ADVISED:
+        return AdvisorPolicy(
+            task.demand,
+            ActivePredictor(task.predictor),
+            keep_ratio=task.keep_ratio,
+            objective=task.objective,
+            plan_for=task.plan_for,
+        )
+    return RulePolicy(RULES[task.policy], task.demand, task.hosts, task.seed)

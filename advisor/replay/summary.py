@@ -9,12 +9,10 @@ import numpy as np
 
 from advisor.domain import RatioSpread, Repeat, Replayed, ReplayJudge
 from advisor.replay.evaluation import BIN, ReplayPredictions
-from advisor.replay.simulation import SimulationResult
+from advisor.replay.simulation import ADVISED, BOUND, SimulationResult
 from models.arrays import Ints
 
 QUANTILES = (0.0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)
-BOUND = "lower bound"
-ADVISED = "cotenant"
 
 
 def replayed(runs: Sequence[SimulationResult], seeds: Sequence[int]) -> Replayed:

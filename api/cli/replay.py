@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import typer
 
 from advisor import offline
-from advisor.domain import REPLAY_POLICIES, PlanFor, PolicyName, Replay, Replayed, ReplayJudge, ReplayRequest, TraceForm
+from advisor.domain import PlanFor, Replay, Replayed, ReplayJudge, ReplayRequest, TraceForm
 from advisor.errors import InvalidInput
 from api.cli.answers import model_line
 from api.cli.options import AsJson, Cluster, KeepRatio, ModelDir, ObjectiveName, ReportOut, Seed, settings
@@ -40,7 +40,8 @@ def replay(
         ),
     ] = None,
     policies: Annotated[
-        str | None, typer.Option(metavar="A,B", help=f"Of {', '.join(REPLAY_POLICIES)}.", show_default="all")
+        str | None,
+        typer.Option(metavar="A,B", help="Names of policies, as docs/traces.md has them.", show_default="all"),
     ] = None,
     keep_ratio: KeepRatio = 0.8,
     objective: ObjectiveName = "pack",
@@ -94,7 +95,7 @@ def replay(
     if report is not None:
         offline.check_report(report)
     request = ReplayRequest(
-        policies=REPLAY_POLICIES if policies is None else _policies(policies),
+        policies=None if policies is None else _policies(policies),
         hosts=host_count,
         keep_ratio=keep_ratio,
         objective=objective,
@@ -163,12 +164,8 @@ def _row(replayed: Replayed) -> tuple[object, ...]:
     return (*hosts, below, f"{replayed.worst:.3f}", f"{replayed.mean:.4f}", replayed.moves, replayed.refused, each)
 
 
-def _policies(names: str) -> tuple[PolicyName, ...]:
-    wanted = tuple(" ".join(name.replace("_", " ").split()) for name in names.split(",") if name.strip())
-    known = {name.replace("-", " "): name for name in get_args(PolicyName)}
-    for name in wanted:
-        if name.replace("-", " ") not in known:
-            raise InvalidInput(f"--policies: {name[:40]!r} is none of {', '.join(REPLAY_POLICIES)}", field="policies")
+def _policies(names: str) -> tuple[str, ...]:
+    wanted = tuple(name.strip() for name in names.split(",") if name.strip())
     if not wanted:
         raise InvalidInput("--policies names none; write --policies cotenant,first-fit", field="policies")
-    return tuple(dict.fromkeys(known[name.replace("-", " ")] for name in wanted))
+    return tuple(dict.fromkeys(wanted))

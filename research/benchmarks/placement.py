@@ -25,7 +25,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,14 +38,15 @@ from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler import pictures
 from research import markdown
-from research.benchmarks.clouds import runs
-from research.benchmarks.clouds.advisor_policy import CotenantPolicy
-from research.benchmarks.clouds.policies import oracles, rules_of_thumb, tunable_rules
-from research.benchmarks.clouds.streams import FilledCloud, SituationPolicy, fill
-from research.benchmarks.clouds.worlds import MeasuredWorld, NoWorldError, at_most_alone, halves, worlds
+from research.arena.contest import Advised, Policy, interval, played, rules
+from research.arena.evenings import Evening, draw
+from research.arena.measured_advice import CotenantPolicy
+from research.arena.measured_clouds import FULL, PART, SLO, ArrivalLoad, FilledCloud, SituationPolicy, below, fill
+from research.arena.measured_hosts import MeasuredWorld, NoWorldError, at_most_alone, halves, worlds
+from research.arena.measured_policies import oracles
+from research.arena.measured_policies import rules as measured_rules
+from research.benchmarks.newcomer_choices import ORACLE as GREEDY_ORACLE
 from research.benchmarks.unseen_newcomer import newcomer_models
-from research.contention import newcomer_choices as evenings
-from research.contention.newcomer_world import NewcomerWorld, draw
 
 WORLDS = tuple(  # of which `make run` learns from all but the last, which is hidden
     Path("datasets") / name
@@ -61,7 +62,7 @@ PRIOR, FIRST_FIT, LEAST_LOADED, BEST_RULE, LEARNED, ORACLE = COLUMNS = (
     "oracle",
 )
 BEATEN = (FIRST_FIT, LEAST_LOADED, PRIOR)  # none of these may do better
-REGRET, VIOLATIONS, SHORT = "regret to the oracle, %", f"below {runs.SLO} of alone, %", "time short, %"
+REGRET, VIOLATIONS, SHORT = "regret to the oracle, %", f"below {SLO} of alone, %", "time short, %"
 WORST_REGRET = "the worst-off of each host: regret to the oracle, %"  # what the objective `worst` is about
 CAPPED_REGRET = "no instance counted as faster than alone: regret to the oracle, %"
 FAIR_REGRET = "regret to an oracle that knows other repeats, %"
@@ -90,7 +91,7 @@ class PlacementRow:
         """By how much the advice is worse than another column, stream by stream, and the interval of that."""
         theirs = self.values[than]
         each = [mine - its for mine, its in zip(self.values[self.advice], theirs, strict=True)]
-        return float(np.mean(each)), runs.interval(each) or [-np.inf, np.inf]
+        return float(np.mean(each)), interval(each) or [-np.inf, np.inf]
 
     @property
     def advice(self) -> str:
@@ -151,7 +152,7 @@ def of_world(
     name: str, world: MeasuredWorld, learned: Predictor | Mapping[str, Predictor], hosts: int, streams: Sequence[int]
 ) -> Iterator[PlacementRow]:
     """Regret and violations of every column in a world, at both loads."""
-    thumb = rules_of_thumb(world)
+    thumb, tunable = measured_rules(world), measured_rules(world, settings=True)
     prior, remembered = PredictionCache(), PredictionCache()
 
     def asked(objective: Objective) -> dict[str, SituationPolicy]:
@@ -163,12 +164,12 @@ def of_world(
 
     policies = {objective: asked(objective) for objective in ("worst", "total")}
     known, parts, capped = oracles(world), halves(world), at_most_alone(world)
-    for load in (runs.PART, runs.FULL):
+    for load in (PART, FULL):
 
         def filled(
             policy: SituationPolicy,
             seeds: Sequence[int] = streams,
-            load: runs.ArrivalLoad = load,
+            load: ArrivalLoad = load,
             judge: MeasuredWorld = world,
         ) -> list[FilledCloud]:
             return [fill(judge, hosts, load.workloads(judge, hosts, seed), policy, seed) for seed in seeds]
@@ -177,9 +178,7 @@ def of_world(
             objective: {column: filled(policy) for column, policy in of_objective.items()}
             for objective, of_objective in policies.items()
         }
-        tuning = {
-            rule: filled(policy, range(TUNED_ON, TUNED_ON + TUNING)) for rule, policy in tunable_rules(world).items()
-        }
+        tuning = {rule: filled(policy, range(TUNED_ON, TUNED_ON + TUNING)) for rule, policy in tunable.items()}
         for figure, of, objective, oracle, judge in (
             (VIOLATIONS, _below, "total", known["oracle (total)"], world),
             (WORST_REGRET, _worst_lost, "worst", known["oracle (worst)"], world),
@@ -187,16 +186,16 @@ def of_world(
             (REGRET, _lost, "total", known["oracle (total)"], world),
         ):
             rule = min(tuning, key=lambda one: float(np.mean([of(judge, cloud) for cloud in tuning[one]])))
-            every = {**clouds[objective], BEST_RULE: filled(tunable_rules(world)[rule]), ORACLE: filled(oracle)}
+            every = {**clouds[objective], BEST_RULE: filled(tunable[rule]), ORACLE: filled(oracle)}
             values = {column: [of(judge, cloud) for cloud in every[column]] for column in COLUMNS if column in every}
             yield _row(figure, name, load.name, rule, values)
         if parts:
-            yield _fair(name, load, parts, {**policies["total"], BEST_RULE: tunable_rules(world)[rule]}, rule, filled)
+            yield _fair(name, load, parts, {**policies["total"], BEST_RULE: tunable[rule]}, rule, filled)
 
 
 def _fair(
     name: str,
-    load: runs.ArrivalLoad,
+    load: ArrivalLoad,
     parts: tuple[MeasuredWorld, MeasuredWorld],
     policies: Mapping[str, SituationPolicy],
     rule: str,
@@ -233,34 +232,25 @@ def _worst_lost(world: MeasuredWorld, cloud: FilledCloud) -> float:
 
 
 def _below(world: MeasuredWorld, cloud: FilledCloud) -> float:
-    return runs.below(cloud.ratios(world), runs.SLO)
+    return below(cloud.ratios(world), SLO)
 
 
 def of_evenings() -> PlacementRow:
     """Time short on simulated evenings; the oracle places greedily by what every instance will ask for."""
     _say("evenings")
     judged = [draw(world, number) for world in EVENING_WORLDS for number in EVENING_SETS]
-    tuning = [draw(TUNED_ON + number, 0) for number in range(TUNING)]
-
-    def short(choose: evenings.Choose, nights: Sequence[NewcomerWorld]) -> list[float]:
-        return [100 * evenings.short_part(night, choose(night)) for night in nights]
-
-    rules = evenings.tunable_rules()
-    rule = min(rules, key=lambda one: float(np.mean(short(rules[one], tuning))))
-    columns: dict[str, evenings.Choose] = {
-        PRIOR: evenings.Product(),
-        FIRST_FIT: evenings.first_fit,
-        LEAST_LOADED: evenings.by_days(0),
-        BEST_RULE: rules[rule],
-        ORACLE: evenings.by_days(None, known=True),
+    tuning = played([draw(TUNED_ON + number, 0) for number in range(TUNING)], rules(Evening.columns, settings=True))
+    rule = min(tuning, key=lambda one: float(np.mean([each["short"] for each in tuning[one]])))
+    tunable = rules(Evening.columns, settings=True)
+    columns: dict[str, Policy] = {
+        PRIOR: Advised(PriorPredictor()),
+        FIRST_FIT: tunable[FIRST_FIT],
+        LEAST_LOADED: tunable[LEAST_LOADED],
+        BEST_RULE: tunable[rule],
+        ORACLE: lambda evening: GREEDY_ORACLE(replace(evening, foresight=True)),
     }
-    return PlacementRow(
-        SHORT,
-        "simulated, 10 hosts of 16 CPUs",
-        "30 come to 24",
-        rule,
-        {column: short(choose, judged) for column, choose in columns.items()},
-    )
+    values = {name: [one["short"] for one in each] for name, each in played(judged, columns).items()}
+    return PlacementRow(SHORT, "simulated, 10 hosts of 16 CPUs", "30 come to 24", rule, values)
 
 
 def tables(rows: Sequence[PlacementRow]) -> list[str]:
@@ -279,7 +269,7 @@ def _cells(row: PlacementRow) -> list[str]:
         if column not in row.values:
             cells.append("")
             continue
-        ends = runs.interval(row.values[column])
+        ends = interval(row.values[column])
         between = f" ({ends[0]:.1f} to {ends[1]:.1f})" if ends and ends[0] < ends[1] else ""
         cells.append(f"{row.mean(column):.1f}{between}" + (f", {row.rule}" if column == BEST_RULE else ""))
     for other in (*BEATEN, BEST_RULE):
@@ -302,7 +292,7 @@ MARKS = {
 }
 DRAWN = {
     WORST_REGRET: "lost by the worst-off of each host, beside an oracle, %",
-    VIOLATIONS: f"instances below {runs.SLO} of alone, %",
+    VIOLATIONS: f"instances below {SLO} of alone, %",
 }
 
 
@@ -315,7 +305,7 @@ def picture(rows: Sequence[PlacementRow], path: Path) -> None:
             at = shown.index((row.where, row.load))
             for column, (marker, colour) in MARKS.items():
                 if column in row.values:
-                    mean, ends = row.mean(column), runs.interval(row.values[column])
+                    mean, ends = row.mean(column), interval(row.values[column])
                     axes.plot(ends or [mean, mean], [at, at], color=colour, linewidth=1, alpha=0.6)
                     size = 70 if marker == "|" else 32
                     axes.scatter(mean, at, marker=marker, color=colour, s=size, label=column, zorder=3)

@@ -36,9 +36,11 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset
 from models.physics.prior import PriorPredictor
 from profiler.observed import Host, Instance
-from research.benchmarks.clouds import plan_quality
-from research.benchmarks.clouds.plan_quality import KEEP, NOW
-from research.benchmarks.clouds.worlds import MeasuredWorld, worlds
+from research.arena import measured_plans
+from research.arena.contest import NOW
+from research.arena.measured_clouds import arrivals
+from research.arena.measured_hosts import MeasuredWorld, worlds
+from research.arena.measured_plans import KEEP
 
 LAB = (Path("datasets/lab-neighbours"), Path("datasets/lab-colocations"))
 SIZES = ((100, 10), (500, 50), (1_000, 100), (10_000, 1_000))  # instances, hosts
@@ -115,10 +117,10 @@ def small(world: MeasuredWorld, dataset: str, most: int, tried: int) -> Row:
         for size in range(2, min(most, hosts * world.seats) + 1):
             everything = list(combinations_with_replacement(world.workloads, size))
             for workloads in everything[:: -(-len(everything) // tried)]:
-                goal = Goal("admit", plan_quality.newcomers(world, workloads), objective="total", keep_ratio=KEEP)
-                found = plan_quality.planned(world, plan_quality.cloud(world, hosts), goal)
-                count, value = plan_quality.total(world, plan_quality.situations(found.after))
-                best_count, best = plan_quality.best_of_all(world, workloads, hosts)
+                goal = Goal("admit", measured_plans.newcomers(world, workloads), objective="total", keep_ratio=KEEP)
+                found = measured_plans.planned(world, measured_plans.cloud(world, hosts), goal)
+                count, value = measured_plans.total(world, measured_plans.situations(found.after))
+                best_count, best = measured_plans.best_of_all(world, workloads, hosts)
                 fewer += best_count - count
                 proven += found.search.ended == "optimal"
                 gaps.append(100 * (1 - value / best) if count == best_count else 0.0)
@@ -135,25 +137,25 @@ def against_first_fit(world: MeasuredWorld, dataset: str, count: int) -> Row:
     below = {"first fit": 0, "rebalanced": 0}
     moves = 0
     for seed in range(5):
-        workloads = plan_quality.drawn(world, count, seed)
-        fitted = plan_quality.first_fit(world, workloads, SLO)
+        workloads = arrivals(world.workloads, count, seed)
+        fitted = measured_plans.first_fit(world, workloads, SLO)
         goal = Goal(
-            "admit", plan_quality.newcomers(world, workloads), objective="pack", keep_ratio=SLO, time_limit_s=60.0
+            "admit", measured_plans.newcomers(world, workloads), objective="pack", keep_ratio=SLO, time_limit_s=60.0
         )
-        found = plan_quality.planned(world, plan_quality.cloud(world, count), goal)
-        there = [situation for situation in plan_quality.situations(found.after) if situation]
-        if plan_quality.below(world, there, SLO) or sum(map(len, there)) < count:
+        found = measured_plans.planned(world, measured_plans.cloud(world, count), goal)
+        there = [situation for situation in measured_plans.situations(found.after) if situation]
+        if measured_plans.below(world, there, SLO) or sum(map(len, there)) < count:
             raise AssertionError("the plan leaves an instance out, or below the limit")
         hosts["first fit"] += len(fitted)
         hosts["plan"] += len(there)
-        by_seats = plan_quality.first_fit(world, workloads, None)
-        mended = plan_quality.planned(
+        by_seats = measured_plans.first_fit(world, workloads, 0.0)
+        mended = measured_plans.planned(
             world,
-            plan_quality.cloud(world, len(by_seats), by_seats),
+            measured_plans.cloud(world, len(by_seats), by_seats),
             Goal("rebalance", keep_ratio=SLO, time_limit_s=60.0),
         )
-        below["first fit"] += plan_quality.below(world, by_seats, SLO)
-        below["rebalanced"] += plan_quality.below(world, plan_quality.situations(mended.after), SLO)
+        below["first fit"] += measured_plans.below(world, by_seats, SLO)
+        below["rebalanced"] += measured_plans.below(world, measured_plans.situations(mended.after), SLO)
         moves += len(mended.where)
     return {
         "dataset": dataset, "world": world.name, "instances": 5 * count, "hosts": hosts, "below": below, "moves": moves,

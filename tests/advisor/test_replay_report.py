@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 from dataclasses import replace
@@ -64,7 +65,7 @@ def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> No
     page = as_html(replay())
     headline = re.search(r'class="headline">(.*?)<', page)
     assert headline
-    assert headline[1].replace("\u00a0", " ") == (
+    assert html.unescape(headline[1]).replace("\u00a0", " ") == (
         "Simulated: 0.0 % of instance-moments below the limit on 3.0 hosts (1 instance refused); "
         "first fit: 10.0 % on 2.0 hosts (1 instance refused)."
     )
@@ -81,14 +82,14 @@ def test_one_is_not_told_as_many() -> None:
 
 @pytest.mark.usefixtures("undrawn")
 def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_and_all_is_said_as_a_percentage() -> None:
-    every = policy("nova-like", (4,) * 4, (10,) * 4)
+    every = policy("Nova's weighers", (4,) * 4, (10,) * 4)
     all_below = (every, replace(every, policy="random", hosts_mean=5.0))
     found = replace(replay(), policies=(replace(every, policy="cotenant", refused=0), *reversed(all_below)))
     headline = re.search(r'class="headline">(.*?)<', as_html(found))
     assert headline
-    assert headline[1].replace("\u00a0", " ") == (
+    assert html.unescape(headline[1]).replace("\u00a0", " ") == (
         "Simulated: 100.0 % of instance-moments below the limit on 4.0 hosts; "
-        "nova-like: 100.0 % on 4.0 hosts (1 instance refused)."
+        "Nova's weighers: 100.0 % on 4.0 hosts (1 instance refused)."
     )
 
 

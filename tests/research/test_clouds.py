@@ -17,12 +17,10 @@ from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction
 from profiler.observed import Colocation, Host, Instance, IsolationSettings, Outcome, Pinning
-from research.benchmarks import placement
-from research.benchmarks.clouds import runs
-from research.benchmarks.clouds.advisor_policy import CotenantPolicy, name_of
-from research.benchmarks.clouds.policies import LowestPolicy, oracles, rules_of_thumb, worst_kept
-from research.benchmarks.clouds.streams import Offer, SituationChoice, arrivals, fill
-from research.benchmarks.clouds.worlds import (
+from research.arena.contest import interval
+from research.arena.measured_advice import CotenantPolicy, name_of
+from research.arena.measured_clouds import FULL, PART, Offer, SituationChoice, arrivals, fill
+from research.arena.measured_hosts import (
     MeasuredSet,
     MeasuredWorld,
     NoWorldError,
@@ -31,6 +29,8 @@ from research.benchmarks.clouds.worlds import (
     halves,
     worlds,
 )
+from research.arena.measured_policies import LowestPolicy, oracles, rules, worst_kept
+from research.benchmarks import placement
 
 RANDOM = np.random.default_rng(0)
 HOST = Host("lab", "lxc", pcpus=2, memory_mb=1000.0, platform="lab")
@@ -136,7 +136,7 @@ def test_a_stream_fills_seats_only_with_what_was_measured_and_opens_a_host_where
     w = world()
     only = replace(w, measured={("a", "b"): MeasuredSet((0.5, 0.9), 0.0)}, _after={})
     events = "aabb"
-    filled = fill(only, 1, events, rules_of_thumb(w)["first fit"], 0)
+    filled = fill(only, 1, events, rules(w)["first fit"], 0)
     assert filled.hosts == (("a", "b"), ("a", "b"))
 
 
@@ -167,33 +167,35 @@ def test_the_lowest_host_of_a_situation_is_offered_after_any_history() -> None:
 def test_rules_of_thumb_choose_as_they_are_named() -> None:
     w = world()
     hosts = offer(("d",), ("a",), ("b",), ())
-    policies = rules_of_thumb(w)
-    chosen = {
-        name: policy.choose(hosts, "c", RANDOM).situation for name, policy in policies.items() if name != "random"
-    }
-    assert chosen == {
+    policies = rules(w, settings=True)
+    best = {
         "first fit": ("d",),
+        "best fit": ("d",),  # the first of those with one vCPU promised
         "fewest instances": (),
-        "most free CPU and RAM": (),
+        "fewest vCPUs": (),
+        "Nova's weighers": (),
         "least loaded": (),
-        "best fit": ("b",),  # 40 and 20 of 100 leave least; 100 and 20 do not fit
+        "best fit to 100%": ("b",),  # 40 and 20 of 100 leave least; 100 and 20 do not fit
+        "best fit to 120%": ("a",),
+        "least loaded, rss_mb x 2": (),
     }
+    assert {name: policies[name].choose(hosts, "c", RANDOM).situation for name in best} == best
     full = offer(("a",), ("b",), ("d",))
-    chosen = {name: policies[name].choose(full, "a", RANDOM).situation for name in ("least loaded", "best fit")}
-    assert chosen == {"least loaded": ("d",), "best fit": ("d",)}
-    assert policies["most free CPU and RAM"].choose(full, "c", RANDOM).situation == ("a",)  # 10 MB, others more
+    chosen = {name: policies[name].choose(full, "a", RANDOM).situation for name in ("least loaded", "best fit to 100%")}
+    assert chosen == {"least loaded": ("d",), "best fit to 100%": ("d",)}
+    assert policies["Nova's weighers"].choose(full, "c", RANDOM).situation == ("a",)  # 10 MB, others more
 
 
 def test_random_draws_hosts_not_situations() -> None:
     w = world()
     hosts = offer(*[()] * 9, ("a",))
-    chosen = [rules_of_thumb(w)["random"].choose(hosts, "c", RANDOM).situation for _ in range(500)]
+    chosen = [rules(w)["random"].choose(hosts, "c", RANDOM).situation for _ in range(500)]
     assert 400 < chosen.count(()) < 490
 
 
 def test_rules_that_need_a_metric_nobody_measured_are_left_out() -> None:
     bare = replace(world(), profiles=tuple(WorkloadProfile(name, {"solo_runtime_s": 1.0}) for name in CPU))
-    assert {"least loaded", "best fit"}.isdisjoint(rules_of_thumb(bare))
+    assert {"least loaded", "best fit to 100%"}.isdisjoint(rules(bare, settings=True))
 
 
 def test_the_oracle_takes_what_gains_most_and_what_harms_the_worst_off_least() -> None:
@@ -260,10 +262,10 @@ def test_a_question_is_answered_by_the_model_of_its_newcomer_about_every_host() 
 
 
 def test_the_interval_of_a_mean_holds_it_and_one_value_has_none() -> None:
-    ends = runs.interval([1.0, 2.0, 3.0, 10.0])
+    ends = interval([1.0, 2.0, 3.0, 10.0])
     assert ends is not None
     assert 1.0 <= ends[0] < 4.0 < ends[1] <= 10.0
-    assert runs.interval([1.0]) is None
+    assert interval([1.0]) is None
 
 
 def test_a_dataset_that_is_not_there_is_told_in_one_sentence(
@@ -301,7 +303,7 @@ def test_the_placement_table_and_its_picture_hold_every_column_at_both_loads(tmp
     rows = list(placement.of_world("made-up", world(), PriorPredictor(), hosts=6, streams=range(3)))
     assert [(row.load, row.figure) for row in rows] == [
         (load.name, figure)
-        for load in (runs.PART, runs.FULL)
+        for load in (PART, FULL)
         for figure in (placement.VIOLATIONS, placement.WORST_REGRET, placement.CAPPED_REGRET, placement.REGRET)
     ]
     for row in rows:

@@ -17,9 +17,10 @@ from cotenant_proxmox.source import Proxmox
 
 from advisor.domain import Host, Instance, Inventory
 from profiler.demand import Demand
-from research.benchmarks.proxlb.__main__ import main, ours, paired_table, proxlb, table
-from research.benchmarks.proxlb.asked import MODES, ProxlbError, by_cotenant, by_proxlb, read_places
-from research.benchmarks.proxlb.cluster import SimulatedCluster, made_up
+from research.arena.clusters import SimulatedCluster, made_up
+from research.arena.rebalances import STAY, by_cotenant, table
+from research.benchmarks.proxlb.__main__ import main, ours, paired_table, proxlb
+from research.benchmarks.proxlb.asked import MODES, ProxlbError, by_proxlb, read_places
 from research.benchmarks.proxlb.stand_in import ProxmoxStandIn, serving
 
 TOKEN = "proxlb@pve!benchmark=0123456789abcdef"
@@ -110,10 +111,10 @@ def test_the_tables_say_plainly_who_is_better() -> None:
     def rows(*short: float) -> list[dict[str, float]]:
         return [{"moves": 2.0, "simulated short, %": one} for one in short]
 
-    found = {"nobody": rows(9, 9, 9)}
+    found = {STAY: rows(9, 9, 9)}
     found |= dict(zip(map(proxlb, MODES), (rows(5, 6, 5), rows(1, 1, 1), rows(1, 3, 2)), strict=True))
     found |= dict(zip(map(ours, MODES), (rows(1, 1, 2), rows(4, 5, 4), rows(3, 1, 2)), strict=True))
-    assert "| nobody | 2.00 | 9.00 |" in table(found)
+    assert "| no moves | 2.00 | 9.00 |" in table(found)
     verdicts = [line.rsplit(": ", 1)[1] for line in paired_table(found).splitlines()[2:]]
     assert verdicts == ["**Cotenant better** |", "**ProxLB better** |", "neither |"]
 

@@ -10,8 +10,8 @@ import pytest
 
 from advisor.domain import Host, Instance, Inventory
 from profiler.demand import Demand
-from research.benchmarks.proxlb.asked import by_cotenant
-from research.benchmarks.proxlb.cluster import SimulatedCluster
+from research.arena.clusters import SimulatedCluster
+from research.arena.rebalances import by_cotenant
 from research.benchmarks.watcher.__main__ import AUDITS, CONSOLIDATE_95, PAIRS, main, paired
 from research.benchmarks.watcher.asked import (
     WatcherAudit,
@@ -20,7 +20,6 @@ from research.benchmarks.watcher.asked import (
     identity,
     model_xml,
     readings,
-    used_hosts,
 )
 
 PYTHON = os.environ.get("COTENANT_TEST_WATCHER_PYTHON")
@@ -55,7 +54,7 @@ def test_readings_are_the_means_that_cotenant_is_told_and_no_host_is_more_than_f
 def test_cotenant_consolidates_where_watchers_strategies_are_asked_for_fewer_hosts() -> None:
     idle = cluster(0.2)
     found = by_cotenant(idle, None, "consolidate")
-    assert (used_hosts(idle.places), used_hosts(found.cluster.places), found.moves) == (2, 1, 1)
+    assert (len(set(idle.places.values())), found.judged()["hosts"], found.moves) == (2, 1, 1)
 
 
 def test_a_watcher_that_fails_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,5 +84,5 @@ def test_watchers_own_strategies_answer_about_the_cluster(name: str) -> None:
     busy = cluster(2.4)
     wanted = by_watcher(busy, AUDITS[name], Path(str(PYTHON)))
     assert wanted.moves == sum(wanted.cluster.places[one] != host for one, host in busy.places.items()) > 0
-    assert used_hosts(wanted.cluster.places) == (1 if name == "vm_workload_consolidation" else 3)
+    assert wanted.judged()["hosts"] == (1 if name == "vm_workload_consolidation" else 3)
     assert wanted.cpu_seconds < wanted.seconds

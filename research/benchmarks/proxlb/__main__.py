@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,12 +22,10 @@ import numpy as np
 from advisor.errors import InvalidInput
 from advisor.inventories.static import load_inventory
 from research import markdown
-from research.benchmarks.clouds.runs import interval
-from research.benchmarks.proxlb.asked import MODES, ProxlbError, Rebalanced, by_cotenant, by_proxlb
-from research.benchmarks.proxlb.cluster import SimulatedCluster, made_up
-
-Figures = Mapping[str, Sequence[Mapping[str, float]]]
-"""By who decides, what was found of each cluster."""
+from research.arena.clusters import SimulatedCluster, made_up
+from research.arena.contest import Found, differences, interval
+from research.arena.rebalances import STAY, Rebalanced, by_cotenant, cell, table
+from research.benchmarks.proxlb.asked import MODES, ProxlbError, by_proxlb
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,26 +53,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def compared(clusters: Sequence[SimulatedCluster], python: Path, runs: int, at_once: int) -> Figures:
+def compared(clusters: Sequence[SimulatedCluster], python: Path, runs: int, at_once: int) -> Found:
     """Figures of every cluster; all runs of ProxLB come first, so that nothing else works meanwhile."""
     for cluster in clusters:
         cluster.simulated()  # once, and not in three threads
     with ThreadPoolExecutor(at_once) as pool:
         asked = {mode: [pool.submit(by_proxlb, one, mode, python, runs) for one in clusters] for mode in MODES}
     theirs = {mode: [one.result() for one in futures] for mode, futures in asked.items()}
-    found = {"nobody": _judged([Rebalanced(cluster) for cluster in clusters])}
+    found = {STAY: [Rebalanced(cluster).judged() for cluster in clusters]}
     for mode, wanted in theirs.items():
-        found[proxlb(mode)] = _judged(wanted)
+        found[proxlb(mode)] = [one.judged() for one in wanted]
         pairs = zip(clusters, wanted, strict=True)
-        found[ours(mode)] = _judged([by_cotenant(cluster, one.moves) for cluster, one in pairs])
+        found[ours(mode)] = [by_cotenant(cluster, one.moves).judged() for cluster, one in pairs]
     return found
-
-
-def _judged(wanted: Sequence[Rebalanced]) -> list[Mapping[str, float]]:
-    return [
-        {"moves": one.moves, **one.cluster.judged(), "seconds": one.seconds, "CPU seconds": one.cpu_seconds}
-        for one in wanted
-    ]
 
 
 def proxlb(mode: str) -> str:
@@ -85,33 +76,20 @@ def ours(mode: str) -> str:
     return f"Cotenant, at most as many moves as {proxlb(mode)}"
 
 
-def table(found: Figures) -> str:
-    """Means over clusters with 95 % bootstrap intervals."""
-    columns = list(found["nobody"][0])
-    rows = [[name, *(_cell([one[column] for one in each]) for column in columns)] for name, each in found.items()]
-    return markdown.table(["who decides", *columns], rows)
-
-
-def paired_table(found: Figures) -> str:
+def paired_table(found: Found) -> str:
     """Cotenant less ProxLB on the same clusters, and who is better if the interval says so; lower is better."""
-    columns = [one for one in found["nobody"][0] if one.startswith("simulated") or one.endswith("spread")]
+    columns = [one for one in found[STAY][0] if one.startswith("simulated") or one.endswith("spread")]
     rows = []
     for mode in MODES:
-        pairs = list(zip(found[ours(mode)], found[proxlb(mode)], strict=True))
-        cells = [_better([mine[column] - theirs[column] for mine, theirs in pairs]) for column in columns]
+        cells = [_better(differences(found, ours(mode), proxlb(mode), column)) for column in columns]
         rows.append([proxlb(mode), *cells])
     return markdown.table(["Cotenant less", *columns], rows)
 
 
-def _better(differences: Sequence[float]) -> str:
-    low, high = interval(differences) or (-np.inf, np.inf)
+def _better(values: Sequence[float]) -> str:
+    low, high = interval(values) or (-np.inf, np.inf)
     better = "**Cotenant better**" if high < 0 else "**ProxLB better**" if low > 0 else "neither"
-    return f"{_cell(differences)}: {better}"
-
-
-def _cell(values: Sequence[float]) -> str:
-    ends, mean = interval(values), f"{np.mean(values):.2f}"
-    return mean if ends is None or ends[0] == ends[1] else f"{mean} [{ends[0]:.2f}, {ends[1]:.2f}]"
+    return f"{cell(values)}: {better}"
 
 
 if __name__ == "__main__":

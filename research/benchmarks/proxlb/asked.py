@@ -1,9 +1,8 @@
-"""Which moves ProxLB and Cotenant want on a cluster, and the time that each takes."""
+"""Which moves ProxLB wants on a cluster, and the time that it takes."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import secrets
 import subprocess
@@ -11,17 +10,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from advisor.domain import PlanKind, PlanRequest
-from advisor.planning import planner
-from advisor.prediction.active import ActivePredictor
-from models.physics.prior import PriorPredictor
-from research.benchmarks.proxlb.cluster import NOW, Places, SimulatedCluster
+from research.arena.clusters import Places, SimulatedCluster
+from research.arena.rebalances import Rebalanced
 from research.benchmarks.proxlb.stand_in import ProxmoxStandIn, serving
 
 USER, TOKEN_NAME = "proxlb@pve", "benchmark"
@@ -38,16 +33,6 @@ MOST_TOLD = 400  # characters of what a failed run printed last
 
 class ProxlbError(Exception):
     """ProxLB did not answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rebalanced:
-    """A cluster after the moves that a balancer wants, and wall and CPU seconds that it took to name them."""
-
-    cluster: SimulatedCluster
-    moves: int = 0
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
 
 
 def by_proxlb(cluster: SimulatedCluster, mode: str, python: Path, runs: int = 1) -> Rebalanced:
@@ -116,18 +101,3 @@ def read_places(printed: str) -> Places:
         return {str(name): str(guest["node_target"]) for name, guest in found["guests"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ProxlbError(f"proxlb printed no guests with their node_target: {printed[-MOST_TOLD:]}") from None
-
-
-def by_cotenant(
-    cluster: SimulatedCluster, max_moves: int | None, kind: PlanKind = "rebalance", keep_ratio: float = 0.8
-) -> Rebalanced:
-    """A plan by the analytic model, as `cotenant plan --kind KIND` makes it; a detour is two moves, None = no limit."""
-    if max_moves == 0:
-        return Rebalanced(cluster)
-    cloud, chosen = cluster.snapshot(), ActivePredictor(PriorPredictor())
-    request = PlanRequest(kind, max_moves=max_moves, keep_ratio=keep_ratio)
-    first, first_cpu = time.perf_counter(), time.process_time()
-    plan = planner.plan(cloud, chosen, request, now=NOW, fresh_s=math.inf, models=lambda _: chosen)
-    seconds, cpu_seconds = time.perf_counter() - first, time.process_time() - first_cpu
-    moved = [(step.instance, step.host) for step in plan.steps if step.action == "move" and step.host is not None]
-    return Rebalanced(cluster.after({**cluster.places, **dict(moved)}), len(moved), seconds, cpu_seconds)

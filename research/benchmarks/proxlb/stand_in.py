@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from research.benchmarks.proxlb.cluster import SimulatedCluster
+from research.arena.clusters import SimulatedCluster
 
 MB = 1 << 20
 DISK = 32 << 30

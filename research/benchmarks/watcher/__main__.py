@@ -13,16 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from research.benchmarks.clouds.runs import interval
-from research.benchmarks.proxlb.__main__ import table
-from research.benchmarks.proxlb.asked import Rebalanced, by_cotenant
-from research.benchmarks.proxlb.cluster import SimulatedCluster, made_up
-from research.benchmarks.watcher.asked import WatcherAudit, WatcherError, by_watcher, used_hosts
+from research.arena.clusters import SimulatedCluster, made_up
+from research.arena.contest import Found, differences
+from research.arena.rebalances import STAY, Rebalanced, by_cotenant, cell, table
+from research.benchmarks.watcher.asked import WatcherAudit, WatcherError, by_watcher
 
 BALANCE_75 = "workload_balance, 75 %"
 AUDITS = {
@@ -63,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def compared(clusters: Sequence[SimulatedCluster], python: Path) -> Mapping[str, Sequence[Mapping[str, float]]]:
+def compared(clusters: Sequence[SimulatedCluster], python: Path) -> Found:
     """Figures of every cluster, by who decides."""
     theirs = {name: [by_watcher(one, audit, python) for one in clusters] for name, audit in AUDITS.items()}
     ours = {
@@ -71,30 +68,17 @@ def compared(clusters: Sequence[SimulatedCluster], python: Path) -> Mapping[str,
         CONSOLIDATE: [by_cotenant(one, None, "consolidate") for one in clusters],
         CONSOLIDATE_95: [by_cotenant(one, None, "consolidate", keep_ratio=0.95) for one in clusters],
     }
-    nobody = {"nobody": [Rebalanced(one) for one in clusters]}
-    return {name: [_judged(one) for one in each] for name, each in {**nobody, **theirs, **ours}.items()}
+    stay = {STAY: [Rebalanced(one) for one in clusters]}
+    return {name: [one.judged() for one in each] for name, each in {**stay, **theirs, **ours}.items()}
 
 
-def paired(found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+def paired(found: Found) -> str:
     """Cotenant less Watcher on the same clusters: points of instance-time that is short, and hosts."""
     lines = []
     for mine, other in PAIRS:
-        told = []
-        for column in (SHORT, "hosts"):
-            differences = [a[column] - b[column] for a, b in zip(found[mine], found[other], strict=True)]
-            low, high = interval(differences) or (-np.inf, np.inf)
-            told.append(f"{column} {np.mean(differences):.2f} [{low:.2f}, {high:.2f}]")
+        told = [f"{column} {cell(differences(found, mine, other, column))}" for column in (SHORT, "hosts")]
         lines.append(f"{mine} less {other}: {'; '.join(told)}\n")
     return "".join(lines)
-
-
-def _judged(one: Rebalanced) -> Mapping[str, float]:
-    return {
-        "moves": one.moves,
-        "hosts": used_hosts(one.cluster.places),
-        **one.cluster.judged(),
-        "CPU seconds": one.cpu_seconds,
-    }
 
 
 if __name__ == "__main__":

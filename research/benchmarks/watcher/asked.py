@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from research.benchmarks.proxlb.asked import MOST_TOLD, Rebalanced
-from research.benchmarks.proxlb.cluster import Places, SimulatedCluster
+from research.arena.clusters import SimulatedCluster
+from research.arena.rebalances import Rebalanced
+from research.benchmarks.proxlb.asked import MOST_TOLD
 
 INSIDE = Path(__file__).parent / "inside.py"
 LONGEST_S = 1_800.0
@@ -106,11 +107,6 @@ def readings(cluster: SimulatedCluster) -> dict[str, dict[str, float]]:
 def identity(name: str) -> str:
     """The UUID of a host or instance in Watcher's model."""
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
-
-
-def used_hosts(places: Places) -> int:
-    """Hosts on which anybody is."""
-    return len(set(places.values()))
 
 
 def _migrations(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:

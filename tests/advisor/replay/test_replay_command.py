@@ -64,7 +64,7 @@ def test_policies_are_shown_side_by_side_with_what_was_assumed(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--policies", "worst-fit"), "--policies: 'worst-fit' is none of cotenant, first fit"),
+        (("--policies", "worst-fit"), "policies 'worst-fit' is none of cotenant, first fit"),
         (("--policies", ","), "--policies names none"),
         (("--history", "9"), "history 32400 s leaves nothing to replay of the trace"),
         (("--report", "/nowhere/out.html"), "folder /nowhere does not exist"),

@@ -16,8 +16,8 @@ from advisor.replay import evaluation, summary
 from advisor.replay.evaluation import BIN, BINS, ReplayPredictions, predict_replay
 from advisor.replay.fair_shares import FairShares
 from advisor.replay.packed_cloud import PackedCloud, bin_bound, fewest_kept, room
-from advisor.replay.policies import best_fit, first_fit, nova_like
-from advisor.replay.simulation import PlacementLog, SimulationResult, SimulationTask
+from advisor.replay.policies import RULES, RulePolicy
+from advisor.replay.simulation import POLICIES, PlacementLog, SimulationResult, SimulationTask
 from advisor.replay.summary import conclusion
 from advisor.replay.trace import Trace
 from advisor.replay.workloads import MIN_LOAD, demand_of
@@ -29,13 +29,13 @@ from tests.advisor.replay.replay_cases import HOST, made_trace, replayed, timele
 from tests.examples import examples
 
 WEB = WorkloadProfile("web", {"cpu": 80.0, "net_mbit": 200.0, "ipc": 1.2}, origin="given")
-PLACING = ("cotenant", "first fit", "best fit", "nova-like", "random", "peak oracle")
+PLACING = ("cotenant", "first fit", "best fit", "fewest vCPUs", "Nova's weighers", "random", "peak oracle")
 
 
 def work(policy: str = "first fit", *, net: bool = False, hosts: int = 5, **options: object) -> SimulationTask:
     trace = made_trace(net=net)
     demand = demand_of(trace, (), replace(HOST, labels={}), (WEB,) if net else (), 1)
-    given = SimulationTask(policy, 1, demand, hosts, PriorPredictor(), PriorPredictor(), 4, 0.8, "pack", "p95")  # type: ignore[arg-type]
+    given = SimulationTask(policy, 1, demand, hosts, PriorPredictor(), PriorPredictor(), 4, 0.8, "pack", "p95")
     return replace(given, **options)  # type: ignore[arg-type]
 
 
@@ -160,9 +160,11 @@ def test_web_by_day_shares_a_host_with_batch_by_night_where_hours_count_and_not_
 def test_first_fit_takes_the_first_best_fit_the_fullest_and_nova_the_emptiest_host() -> None:
     trace = made_trace()
     cloud = PackedCloud(HOST, 3, trace)
+    demand = demand_of(trace, (), replace(HOST, labels={}), (), 1)
     for who, host in enumerate((0, 1, 1, 1)):
         cloud.put(who, host)
-    assert [policy(cloud, 5, 0) for policy in (first_fit, best_fit, nova_like)] == [0, 1, 2]
+    rules = [RULES[name] for name in ("first fit", "best fit", "fewest vCPUs", "Nova's weighers")]
+    assert [RulePolicy(rule, demand, 3, seed=1)(cloud, 5, 0) for rule in rules] == [0, 1, 2, 2]
 
 
 def test_who_knows_the_future_leaves_nobody_short_where_that_is_possible_on_as_few_hosts_as_it_can() -> None:
@@ -226,7 +228,7 @@ def test_a_replay_in_another_process_is_the_same(monkeypatch: pytest.MonkeyPatch
 
 
 def test_figures_add_up(found: Replay) -> None:
-    assert [one.policy for one in found.policies] == [*PLACING, "lower bound"]
+    assert [one.policy for one in found.policies] == [*PLACING, "lower bound"] == [*POLICIES]
     present = made_trace().present[4:]
     bound = found.policies[-1]
     assert (bound.mean, bound.below, bound.instance_moments) == (None, (), 0)
@@ -362,7 +364,7 @@ def test_a_workload_is_scaled_to_the_size_of_its_instance_and_an_unknown_one_is_
     ("request_", "host", "field"),
     [
         (ReplayRequest(keep_ratio=0.0), HOST, "keep_ratio"),
-        (ReplayRequest(policies=("worst fit",)), HOST, "policies"),  # type: ignore[arg-type]
+        (ReplayRequest(policies=("worst fit",)), HOST, "policies"),
         (ReplayRequest(policies=()), HOST, "policies"),
         (ReplayRequest(policies=("random", "random")), HOST, "policy"),
         (ReplayRequest(seeds=()), HOST, "seeds"),

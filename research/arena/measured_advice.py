@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 import numpy as np
 
@@ -19,10 +18,9 @@ from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
 from profiler.observed import Instance, Pinning
-from research.benchmarks.clouds.streams import Offer, SituationChoice
-from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
+from research.arena.contest import NOW
+from research.arena.measured_clouds import Offer, SituationChoice
+from research.arena.measured_hosts import MeasuredWorld, Situation
 
 
 @dataclass(frozen=True, slots=True)

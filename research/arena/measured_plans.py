@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache
 from itertools import product
 
@@ -19,9 +18,11 @@ from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from profiler.observed import Instance
-from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
+from research.arena.contest import NOW
+from research.arena.measured_clouds import fill
+from research.arena.measured_hosts import MeasuredWorld, Situation
+from research.arena.measured_policies import rules
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NEVER_MEASURED = 1e-3  # T/B of every instance in a set that was not measured: below whatever is to be kept
 KEEP = 1e-2  # the least that a plan may leave anybody: every set that was measured
 
@@ -108,26 +109,12 @@ def best_of_all(world: MeasuredWorld, workloads: Sequence[str], hosts: int) -> t
     return best
 
 
-def first_fit(world: MeasuredWorld, workloads: Sequence[str], keep: float | None) -> list[Situation]:
-    """Each on the first host that has a seat, and on which every instance keeps `keep` by what was measured (None = by
-    seats alone, of sets that were measured); a host more where none has."""
-    hosts: list[Situation] = []
-    for workload in workloads:
-        for at, there in enumerate(hosts):
-            more = tuple(sorted((*there, workload)))
-            if len(more) <= world.seats and world.known(more) and min(world.ratios(more)) >= (keep or 0.0):
-                hosts[at] = more
-                break
-        else:
-            hosts.append((workload,))
-    return hosts
+def first_fit(world: MeasuredWorld, workloads: Sequence[str], keep: float) -> list[Situation]:
+    """Each on the first host that has a seat, and on which every instance keeps `keep` by what was measured; a host
+    more where none has."""
+    return list(fill(world, 0, workloads, rules(world)["first fit"], 0, keep=keep).hosts)
 
 
 def below(world: MeasuredWorld, hosts: Sequence[Situation], limit: float) -> int:
     """How many instances have a measured T/B under the limit."""
     return sum(ratio < limit for host in hosts for ratio in world.ratios(host))
-
-
-def drawn(world: MeasuredWorld, count: int, seed: int) -> list[str]:
-    """Workloads at random."""
-    return [str(one) for one in np.random.default_rng(seed).choice(world.workloads, count)]

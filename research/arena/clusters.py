@@ -1,4 +1,4 @@
-"""A cluster whose demand varies, and how contended its instances are wherever they run, by the event simulator.
+"""Clusters of large hosts whose demand varies, in which VMs come or move, judged by the event simulator.
 
 Demand is drawn once for each instance and window, so every placement of a cluster is judged by the same demand. The
 judge is `research.contention.simulator`, which shares no code with the analytic model that advises.
@@ -6,9 +6,10 @@ judge is `research.contention.simulator`, which shares no code with the analytic
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 from advisor.domain import Host, Instance, Inventory
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Bools, Floats
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
+from research.arena.contest import NOW
 from research.contention.host_spec import HostSpec, InstanceSpec
 from research.contention.simulator import Length, Simulated, draw_windows, simulate
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS, INSTANCES, CPUS, MEMORY_MB, OVERCOMMIT = 12, 150, 64, 524_288, 2.0
 SHAPES = ((2, 4_096), (4, 8_192), (8, 16_384), (8, 65_536), (16, 65_536), (32, 131_072))  # vCPUs and MB
 SHAPE_PARTS = (0.35, 0.3, 0.2, 0.07, 0.05, 0.03)
@@ -31,6 +33,8 @@ SPREAD, COMMON = 0.76, 0.25  # where unknown: of the mean (median of PlanetLab's
 WINDOWS, WINDOW_S, BURST_MS = 24, 5.0, 20.0  # as placement policies are judged (`policy_tables`), half as long
 LEAST_CPUS, MOST_CPUS = 1e-4, 0.97  # of a window's demand; the second as a part of the vCPUs
 LIMITS = (0.9, 0.8)
+KINDS = ("app", "batch", "ci", "db", "k8s", "mon", "web", "win")
+OF_KIND = 0.8  # standard deviation of the logarithm of a vCPU's mean demand, of SIGMA in all
 
 Places = Mapping[str, str]
 """The host of each instance."""
@@ -131,3 +135,124 @@ class SimulatedCluster:
         """The cluster as the advisor sees it, its hosts just seen."""
         seen = dict.fromkeys((host.id for host in self.inventory.hosts), NOW)
         return ClusterSnapshot.build(self.inventory, seen=seen, pending=(), taken_at=NOW)
+
+
+@dataclass(frozen=True, slots=True)
+class NewcomerCluster:
+    """A made-up cluster with every instance's demand, the last of which come anew, in the order of coming.
+
+    Of those that are there size and mean demand for CPU time are known, of a newcomer its size until it is there, and
+    its name; `never_known`: nor is its demand learned then.
+    """
+
+    cluster: SimulatedCluster
+    newcomers: tuple[Instance, ...]
+    never_known: bool
+    columns: ClassVar = ("chance", "instances", "free_vcpus", "free_memory_mb", "load")
+
+    @classmethod
+    def draw(
+        cls, seed: int, busy: float, newcomers: int, *, kinds: bool, never_known: bool, spread: float = SPREAD
+    ) -> NewcomerCluster:
+        """Cloud number `seed`; with `kinds` a name says what a VM is, and VMs of a kind want alike."""
+        inventory = made_up(seed, busy)
+        if kinds:
+            inventory = _of_kinds(inventory, seed, busy)
+        cluster = SimulatedCluster.of(inventory, seed, spread)
+        return cls(cluster, inventory.instances[len(inventory.instances) - newcomers :], never_known)
+
+    @property
+    def residents(self) -> tuple[Instance, ...]:
+        """Who is there at the beginning."""
+        instances = self.cluster.inventory.instances
+        return instances[: len(instances) - len(self.newcomers)]
+
+    def judged(self, placed: Sequence[int]) -> Mapping[str, float]:
+        """The figures of the cluster with the newcomers on these hosts."""
+        names = [host.id for host in self.cluster.inventory.hosts]
+        came: Places = {one.id: names[at] for one, at in zip(self.newcomers, placed, strict=True)}
+        return self.cluster.after({**self.cluster.places, **came}).judged()
+
+    def arriving(self) -> ClusterHosts:
+        """The hosts before the first one comes."""
+        return ClusterHosts(self)
+
+    def snapshot(self) -> ClusterSnapshot:
+        """The cloud with its residents, as the advisor knows it."""
+        hosts = self.cluster.inventory.hosts
+        seen = dict.fromkeys((host.id for host in hosts), NOW)
+        return ClusterSnapshot.build(Inventory(hosts, self.residents), seen=seen, pending=(), taken_at=NOW)
+
+    def asked(self, number: int) -> Instance:
+        """A newcomer as the question has it."""
+        return replace(self.newcomers[number], host=None, demand={})
+
+    def known(self, placed: Sequence[int]) -> Mapping[str, Instance]:
+        """The last one that came, with its demand where that is learned."""
+        number = len(placed) - 1
+        came = self.asked(number) if self.never_known else self.newcomers[number]
+        return {came.id: replace(came, host=self.cluster.inventory.hosts[placed[-1]].id)}
+
+
+class ClusterHosts:
+    """The hosts of a cluster as rules know them; an unknown demand counts as the mean of its kind, per vCPU."""
+
+    def __init__(self, world: NewcomerCluster) -> None:
+        self._world, self._random = world, np.random.default_rng(world.cluster.seed)
+        position = {host.id: at for at, host in enumerate(world.cluster.inventory.hosts)}
+        self._instances, self._vcpus, self._memory_mb, self._load = np.zeros((4, len(position)))
+        for one in world.residents:
+            self._add(position[str(one.host)], one, one.demand["cpu"].mean)
+
+    def fits(self, number: int) -> Bools:
+        """Where it may go by what hosts promise."""
+        one = self._world.newcomers[number]
+        vcpus, memory_mb = self._vcpus + one.vcpus, self._memory_mb + one.memory_mb
+        return np.asarray((vcpus <= OVERCOMMIT * CPUS) & (memory_mb <= MEMORY_MB))
+
+    def column(self, name: str, _number: int) -> Floats:
+        """A column that rules may use."""
+        match name:
+            case "chance":
+                return self._random.random(len(self._load))
+            case "instances":
+                return self._instances.copy()
+            case "free_vcpus":
+                return np.asarray(OVERCOMMIT * CPUS - self._vcpus)
+            case "free_memory_mb":
+                return np.asarray(MEMORY_MB - self._memory_mb)
+            case _:
+                return self._load.copy()
+
+    def put(self, number: int, host: int) -> None:
+        """It goes to this host."""
+        one = self._world.newcomers[number]
+        self._add(host, one, self._usual(one) if self._world.never_known else one.demand["cpu"].mean)
+
+    def _add(self, host: int, one: Instance, load: float) -> None:
+        self._instances[host] += 1
+        self._vcpus[host] += one.vcpus
+        self._memory_mb[host] += one.memory_mb
+        self._load[host] += load
+
+    def _usual(self, newcomer: Instance) -> float:
+        residents = self._world.residents
+        alike = [one for one in residents if _kind(one) == _kind(newcomer)] or residents
+        return newcomer.vcpus * sum(one.demand["cpu"].mean for one in alike) / sum(one.vcpus for one in alike)
+
+
+def _kind(one: Instance) -> str:
+    return one.id.partition("-")[0]
+
+
+def _of_kinds(inventory: Inventory, seed: int, busy: float) -> Inventory:
+    """The same VMs with names and demands by kind; the logarithm of a demand varies as much as before."""
+    rng = np.random.default_rng([seed, len(KINDS)])
+    level = dict(zip(KINDS, rng.normal(UTILISATION, OF_KIND, len(KINDS)), strict=True))
+    instances = []
+    for one in inventory.instances:
+        kind = str(rng.choice(KINDS))
+        each = busy * math.exp(rng.normal(level[kind], math.sqrt(SIGMA**2 - OF_KIND**2)))
+        mean = min(each, MOST_BUSY) * one.vcpus
+        instances.append(replace(one, id=one.id.replace("vm", kind), demand={"cpu": Demand(mean)}))
+    return replace(inventory, instances=tuple(instances))

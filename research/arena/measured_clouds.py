@@ -9,7 +9,26 @@ from typing import Protocol
 
 import numpy as np
 
-from research.benchmarks.clouds.worlds import MeasuredWorld, Situation
+from advisor.scheduling.scoring import KEPT
+from research.arena.measured_hosts import MeasuredWorld, Situation
+
+SLO = KEPT
+PER_HOST = 1.5  # instances that arrive per host where a cloud is not filled
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalLoad:
+    """What arrives in a cloud: instances per host."""
+
+    name: str
+    per_host: float
+
+    def workloads(self, world: MeasuredWorld, hosts: int, seed: int) -> list[str]:
+        """What arrives, all workloads equally likely."""
+        return arrivals(world.workloads, round(self.per_host * hosts), seed)
+
+
+PART, FULL = ArrivalLoad("1.5 per host", PER_HOST), ArrivalLoad("full", 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +87,35 @@ class _Cloud:
         if not self.count[situation]:
             del self.count[situation], self.lowest[situation]
 
-    def offer(self, workload: str) -> Offer:
-        """The situations that an instance of the workload could come to."""
+    def offer(self, workload: str, keep: float) -> Offer:
+        """The situations that an instance of the workload could come to, where every instance then keeps `keep`."""
         first = {}
         for situation, heap in self.lowest.items():
-            if self.world.after(situation, workload) is not None:
+            after = self.world.after(situation, workload)
+            if after is not None and min(self.world.ratios(after)) >= keep:
                 while self.hosts[heap[0]] != situation:
                     heapq.heappop(heap)
                 first[situation] = heap[0]
         return Offer(first, self.count)
 
 
-def fill(world: MeasuredWorld, hosts: int, workloads: Sequence[str], policy: SituationPolicy, seed: int) -> FilledCloud:
-    """Let a policy place a stream on empty hosts. Where no host is left that was measured with the newcomer, one more
-    host is opened, and counts."""
+def fill(
+    world: MeasuredWorld,
+    hosts: int,
+    workloads: Sequence[str],
+    policy: SituationPolicy,
+    seed: int,
+    *,
+    keep: float = 0.0,
+) -> FilledCloud:
+    """Let a policy place a stream on empty hosts. Where no host is left that was measured with the newcomer, and on
+    which every instance keeps `keep` of its speed alone, one more host is opened, and counts."""
     cloud = _Cloud(world, [])
     for number in range(hosts):
         cloud.put(number, ())
     random = np.random.default_rng(seed)
     for workload in workloads:
-        offer = cloud.offer(workload)
+        offer = cloud.offer(workload, keep)
         if offer.first:
             host = offer.first[policy.choose(offer, workload, random).situation]
         else:
@@ -109,3 +137,8 @@ def gain(world: MeasuredWorld, situation: Situation, workload: str) -> float:
 def arrivals(workloads: Sequence[str], count: int, seed: int) -> list[str]:
     """Workloads of instances that come one after another, all equally likely."""
     return [str(one) for one in np.random.default_rng(seed).choice(workloads, count)]
+
+
+def below(ratios: np.ndarray, slo: float) -> float:
+    """Percent of instances below an SLO."""
+    return float(100 * (ratios < slo).mean())

@@ -20,7 +20,7 @@ from typing import Any
 
 from lab.errors import RunError
 from profiler.agent.http_client import ANNOUNCE, PATH, HttpClient, HttpError, parse_url
-from research.contention.newcomer_world import VCPUS, DailyContainer
+from research.arena.evenings import VCPUS, DailyContainer
 
 BEGIN = datetime(2026, 11, 2, tzinfo=UTC)  # a Monday
 _READY_S = 60.0

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from research.contention.newcomer_runs import FURTHER, OURS, POLICIES, Loads, choose, figures, plan, table
-from research.contention.newcomer_world import HOSTS, KINDS, MOST, NEWCOMERS, RESIDENTS, VCPUS, draw
+from research.arena.evenings import HOSTS, KINDS, MOST, NEWCOMERS, RESIDENTS, VCPUS, draw
+from research.benchmarks.newcomer_runs import FURTHER, OURS, POLICIES, Loads, choose, figures, plan, table
 
 
 @dataclass
@@ -63,7 +63,7 @@ def test_each_simple_policy_chooses_what_it_says() -> None:
     loads.used["x-2"] = [0.05] * 26
     everywhere.names[4] = ["y", "x-3"]
     loads.used["y"] = [1.0]
-    assert chosen("least loaded over the day", everywhere, loads) == 2
+    assert chosen("least loaded", everywhere, loads) == 2
 
 
 def test_a_full_host_takes_nobody() -> None:

@@ -1,6 +1,6 @@
 """A newcomer's first evening, on real containers: agents on, nothing written, 30 newcomers after ten minutes.
 
-    python -m research.contention.newcomer_runs OUTPUT [--worlds 0 1] [--sets 4] [--minutes 90]
+    python -m research.benchmarks.newcomer_runs OUTPUT [--worlds 0 1] [--sets 4] [--minutes 90]
 
 Ten hosts of 16 CPUs are control groups with a part of a real CPU each. For a world, 24 containers of six kinds run for
 ten minutes, in which a day passes, and one agent for each host reports what it sees to a running service. No operator
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import statistics
 import sys
@@ -27,9 +28,16 @@ from typing import Any
 
 import numpy as np
 
+from advisor.scheduling.rules import NOVA, RULES
+from advisor.scheduling.rules import choose as choose_by
 from lab.errors import LabError, RunError, StopRequested
 from lab.signals import stoppable
+from models.arrays import Floats
 from research import markdown
+from research.arena.contest import interval
+from research.arena.evenings import HOSTS, MOST, VCPUS, Evening, draw
+from research.benchmarks.newcomer_hosts import LivingHosts, busy, told
+from research.benchmarks.newcomer_service import FastService
 from research.contention.container_groups import STATE, HostGroups
 from research.contention.container_runs import (
     RunFile,
@@ -40,9 +48,6 @@ from research.contention.container_runs import (
     say,
     sleep_until,
 )
-from research.contention.newcomer_hosts import LivingHosts, busy, told
-from research.contention.newcomer_service import FastService
-from research.contention.newcomer_world import HOSTS, MOST, NewcomerWorld, draw, from_0_to_1, mean_and_ends
 
 DAY_S = 600  # in which the day before passes
 STEP_H = 24 / DAY_S  # of a day in a second, while the agents look
@@ -55,9 +60,9 @@ SAMPLES_PER_S = 10
 OURS = "Cotenant"
 LATELY_S = 5
 _LOADS = "loads.json"
-POLICIES = (OURS, "least loaded now", "Nova's weighers", "random")
-FURTHER = ("least loaded over the day",)
-Evening = tuple[int, int, str]  # world, set of newcomers, policy
+POLICIES = (OURS, "least loaded now", NOVA, "random")
+FURTHER = ("least loaded",)  # over the day
+EveningRun = tuple[int, int, str]  # world, set of newcomers, policy
 FIGURES = ("lost", "short", "victims_lost", "victims_short")
 WORDS = {
     "lost": "CPU time lost, %", "short": "time short, %", "victims_lost": "residents' CPU time lost, %",
@@ -87,22 +92,34 @@ class Loads:
 
 
 def choose(policy: str, hosts: LivingHosts, loads: Loads, newcomer_mb: float, rng: np.random.Generator) -> int:
-    """The host that a simple policy names, of those that may take one more; ties are broken by chance."""
-    free = [host for host in range(HOSTS) if len(hosts.there(host)) < MOST and hosts.free_mb(host) >= newcomer_mb]
-    if policy == "random":
-        return int(rng.choice(free))
-    if policy == "Nova's weighers":  # free vCPUs and free memory, each from 0 to 1 among the hosts that pass
-        vcpus = from_0_to_1([float(MOST - len(hosts.there(host))) for host in free])
-        cost = (-(vcpus + from_0_to_1([hosts.free_mb(host) for host in free]))).tolist()
-    elif policy == "least loaded now":
-        cost = [loads.now(f"h{host}") for host in free]
-    else:
-        cost = [loads.over_the_day(hosts.there(host)) for host in free]
-    best = [host for host, value in zip(free, cost, strict=True) if value <= min(cost) + 1e-9]
-    return int(rng.choice(best))
+    """The host that a rule names, of those that may take one more."""
+    count = np.array([float(len(hosts.there(host))) for host in range(HOSTS)])
+    free_mb = np.array([hosts.free_mb(host) for host in range(HOSTS)])
+
+    def column(name: str) -> Floats:
+        match name:
+            case "chance":
+                return rng.random(HOSTS)
+            case "instances":
+                return count
+            case "free_vcpus":
+                return np.asarray(VCPUS * (MOST - count))
+            case "free_memory_mb":
+                return free_mb
+            case "load_now":
+                return np.array([loads.now(f"h{host}") for host in range(HOSTS)])
+            case "load":
+                return np.array([loads.over_the_day(hosts.there(host)) for host in range(HOSTS)])
+            case _:
+                raise KeyError(name)
+
+    host = choose_by(RULES[policy], (count < MOST) & (free_mb >= newcomer_mb), column)
+    if host is None:
+        raise RunError(f"no host has room for {newcomer_mb:g} MB")
+    return host
 
 
-def watch(world: NewcomerWorld, groups: HostGroups, program: Path, folder: Path, seconds: int) -> Loads:
+def watch(world: Evening, groups: HostGroups, program: Path, folder: Path, seconds: int) -> Loads:
     """Let the day before pass, with an agent on each host; what the service then knows is in `folder`."""
     loads = Loads()
     with FastService(folder, day_s=DAY_S) as service, LivingHosts(groups, program, service.clock) as hosts:
@@ -125,7 +142,7 @@ def _tell(service: FastService, hosts: LivingHosts, before: Any, now: Any) -> No
     service.push([sample for samples in told(before, now) for sample in samples])
 
 
-def run(evening: Evening, groups: HostGroups, program: Path, folder: Path, known: Loads) -> dict[str, Any]:
+def run(evening: EveningRun, groups: HostGroups, program: Path, folder: Path, known: Loads) -> dict[str, Any]:
     """One evening and the day after under one policy; `folder` is what the service knew, and is not changed."""
     number_of_world, number_of_set, policy = evening
     world = draw(number_of_world, number_of_set)
@@ -212,7 +229,8 @@ def table(records: Sequence[Mapping[str, Any]]) -> str:
             both = sorted(set(runs) & set(by_policy.get(OURS, {})))
             if policy != OURS and both:
                 less = [100 * (runs[at][name] - by_policy[OURS][at][name]) for at in both]
-                cell += " (ours {:.1f} [{:.1f}, {:.1f}] less)".format(*mean_and_ends(less))
+                low, high = interval(less, seed=3, percent=90.0) or (math.nan, math.nan)
+                cell += f" (ours {statistics.fmean(less):.1f} [{low:.1f}, {high:.1f}] less)"
             cells.append(cell)
         rows.append([policy, str(len(runs)), *cells])
     return markdown.table(["policy", "runs", *(WORDS[name] for name in FIGURES)], rows)
@@ -260,11 +278,11 @@ def measure(output: Path, worlds: Sequence[int], sets: int, until_s: float, day_
             say(f"{record['run']}: {said}{', disturbed' if record['disturbed'] else ''} {record['machine']}")
 
 
-def plan(worlds: Sequence[int], sets: int) -> list[Evening]:
+def plan(worlds: Sequence[int], sets: int) -> list[EveningRun]:
     """All runs: those of an evening one after the other, in any order; what goes beyond the usual policies last."""
     evenings = [(world, number) for number in range(sets) for world in worlds]
     rng = np.random.default_rng(5)
-    found: list[Evening] = []
+    found: list[EveningRun] = []
     for policies in (POLICIES, FURTHER):
         for world, number in evenings:
             found += [(world, number, policies[at]) for at in rng.permutation(len(policies))]

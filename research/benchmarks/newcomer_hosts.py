@@ -31,11 +31,11 @@ from profiler.backends.lxc.backend import LxcBackend
 from profiler.backends.source import LiveSource
 from profiler.collectors.samples import collect
 from profiler.observed import DEFAULT_WEIGHT, Instance, IsolationSettings
+from research.arena.evenings import HOST_CPUS, HOSTS, MEMORY_MB, VCPUS, DailyContainer, Evening
 from research.contention.container_groups import HostGroups
 from research.contention.container_mixes import MixHost, PlannedContainer
 from research.contention.container_runs import RunningContainer
 from research.contention.host_spec import InstanceSpec
-from research.contention.newcomer_world import HOST_CPUS, HOSTS, MEMORY_MB, VCPUS, DailyContainer, NewcomerWorld
 
 QUOTA_CPUS = 0.16  # real CPUs of a host
 SLOWER = HOST_CPUS / QUOTA_CPUS  # than a real CPU is one of a host
@@ -123,7 +123,7 @@ class LivingHosts:
             self._groups.remove()
 
     def populate(
-        self, world: NewcomerWorld, begin_h: float, step_h: float, seconds: int, then: tuple[float, int] | None = None
+        self, world: Evening, begin_h: float, step_h: float, seconds: int, then: tuple[float, int] | None = None
     ) -> float:
         """Start the residents, with work for some seconds from an hour on, and `then` for a day in other steps.
 

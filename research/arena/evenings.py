@@ -1,0 +1,242 @@
+"""Evenings: a small cloud of containers of six kinds, each with a daily curve of its own, to which others come.
+
+Demand is in CPUs of a host, one value for each second; a second stands for minutes of a day. Residents are known as
+after one day of windows. Of newcomers name and size are known, and once they are there the windows that an agent saw.
+The judge runs no container: each host is a queue of work, which is short while work is left over; bursts are not
+looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from advisor.domain import Host, Instance, Inventory
+from advisor.snapshot import ClusterSnapshot
+from models.arrays import Bools, Floats
+from models.profiling.demand_estimation import from_trace
+from profiler.demand import Demand
+from research.arena.contest import NOW
+
+HOSTS = 10
+HOST_CPUS = 16
+VCPUS = 8  # of a container
+MOST = 8  # containers on a host, which may promise four vCPUs for each CPU, the default
+RESIDENTS, NEWCOMERS = 24, 30
+LOAD = 0.52  # of all CPUs, over the day, with every instance there: what is expected of these kinds
+MEMORY_MB = 16_384.0  # of a host
+STEPS = 32  # of the day after, as `newcomer_runs` measures
+WINDOWS = 288  # of the day before, of five minutes
+WINDOWS_EACH = 0.48  # that pass until the next newcomer comes
+KINDS = ("web", "shop", "db", "batch", "ci", "dev")
+_ODDS = (0.24, 0.16, 0.2, 0.16, 0.12, 0.12)
+SIZES_MB = {"web": 1024.0, "shop": 1024.0, "db": 2048.0, "batch": 1024.0, "ci": 2048.0, "dev": 512.0}
+_LEVELS = {"web": 0.30, "shop": 0.28, "db": 0.30, "batch": 0.22, "ci": 0.25, "dev": 0.04}  # one to the other
+_SPREAD = 0.35  # of the logarithm of a container's level, within its kind
+_NOISE, _MEMORY = 0.25, 0.7  # of the logarithm of each value; how much of it the next one keeps
+
+
+@dataclass(frozen=True, slots=True)
+class DailyContainer:
+    """A container with VCPUS; `curve` (T,) is its demand at T times of the day, evenly spaced."""
+
+    name: str
+    kind: str
+    curve: Floats
+    seed: int
+
+    @property
+    def memory_mb(self) -> float:
+        return SIZES_MB[self.kind]
+
+    def demand(self, begin_h: float, step_h: float, count: int) -> Floats:
+        """What it asks for at `count` times from an hour of the day on; (count,), CPUs.
+
+        The day is the same each time, what is by chance is not.
+        """
+        hours = (begin_h + step_h * np.arange(count)) % 24
+        calm = np.interp(hours, np.linspace(0, 24, self.curve.size + 1), np.append(self.curve, self.curve[0]))
+        rng = np.random.default_rng([self.seed, round(60 * begin_h), count])
+        noise = np.empty(count)
+        value = rng.normal()
+        for at in range(count):
+            value = _MEMORY * value + math.sqrt(1 - _MEMORY**2) * rng.normal()
+            noise[at] = value
+        return np.asarray(np.minimum(calm * np.exp(_NOISE * noise - _NOISE**2 / 2), float(VCPUS)))
+
+
+@dataclass(frozen=True, slots=True)
+class Evening:
+    """Residents with the host of each, and newcomers in the order in which they come.
+
+    `hours`: the advisor is told how demand varied over the hours; `newcomer_known`: and the demand of those who come.
+    `foresight`: rules know what every container will ask for the next day.
+    """
+
+    residents: tuple[DailyContainer, ...]
+    host_of: tuple[int, ...]
+    newcomers: tuple[DailyContainer, ...]
+    hours: bool = True
+    newcomer_known: bool = False
+    foresight: bool = False
+    columns: ClassVar = (
+        "chance", "instances", "free_vcpus", "free_memory_mb", "cpus", "load", "load_after", "day", "day_after",
+    )  # fmt: skip
+
+    def arriving(self) -> EveningHosts:
+        """The hosts before the first one comes."""
+        return EveningHosts(self)
+
+    def judged(self, placed: Sequence[int]) -> Mapping[str, float]:
+        """`short`: the part of the next day (%) in which an instance is on a host with work left over, mean of all."""
+        wanted = np.array([one.demand(48.0, 24 / STEPS, STEPS) for one in (*self.residents, *self.newcomers)])
+        host_of = np.array([*self.host_of, *placed])
+        short = np.zeros(len(host_of))
+        for host in range(HOSTS):
+            there = host_of == host
+            left, over = 0.0, []
+            for value in wanted[there].sum(axis=0).tolist():
+                left = max(0.0, left + value - HOST_CPUS)
+                over.append(left > 0)
+            short[there] = np.mean(over)
+        return {"short": 100 * float(short.mean())}
+
+    def snapshot(self) -> ClusterSnapshot:
+        """The cloud with its residents, as the advisor knows it."""
+        hosts = tuple(Host(f"h{at}", "lxc", HOST_CPUS, MEMORY_MB) for at in range(HOSTS))
+        residents = tuple(
+            replace(self._instance(one, known=True), host=f"h{at}")
+            for one, at in zip(self.residents, self.host_of, strict=True)
+        )
+        seen = {host.id: NOW for host in hosts}
+        return ClusterSnapshot.build(Inventory(hosts, residents, ()), seen=seen, pending=(), taken_at=NOW)
+
+    def asked(self, number: int) -> Instance:
+        """A newcomer as the question has it."""
+        return self._instance(self.newcomers[number], known=self.newcomer_known)
+
+    def known(self, placed: Sequence[int]) -> Mapping[str, Instance]:
+        """Those who came, one each WINDOWS_EACH windows, with what was measured of them since."""
+        found = {}
+        for at, (one, host) in enumerate(zip(self.newcomers, placed, strict=False)):
+            came = self.asked(at)
+            if not self.newcomer_known and (windows := int(WINDOWS_EACH * (len(placed) - at))) > 0:
+                seen = one.demand(24.0, 24 / WINDOWS, windows)
+                came = replace(came, demand={"cpu": _as_measured(seen)})
+            found[one.name] = replace(came, host=f"h{host}")
+        return found
+
+    def _instance(self, one: DailyContainer, *, known: bool) -> Instance:
+        demand = _as_measured(one.demand(0.0, 24 / WINDOWS, WINDOWS)) if known else None
+        if demand is not None and not self.hours:
+            demand = replace(demand, hours=())
+        return Instance(one.name, VCPUS, one.memory_mb, demand={} if demand is None else {"cpu": demand})
+
+
+def _as_measured(windows: Floats) -> Demand:
+    return replace(from_trace(windows.tolist(), vcpus=VCPUS), origin="measured")
+
+
+class EveningHosts:
+    """The hosts of an evening as rules know them: by the days of residents, and of newcomers by those of their kind."""
+
+    def __init__(self, evening: Evening) -> None:
+        self._evening, self._random = evening, np.random.default_rng(2)
+        self._begin_h = 48.0 if evening.foresight else 0.0
+        self._day, self._count, self._used_mb = np.zeros((HOSTS, STEPS)), np.zeros(HOSTS), np.zeros(HOSTS)
+        days: dict[str, list[Floats]] = {}
+        for one, host in zip(evening.residents, evening.host_of, strict=True):
+            day = one.demand(self._begin_h, 24 / STEPS, STEPS)
+            days.setdefault(one.kind, []).append(day)
+            self._add(host, day, one.memory_mb)
+        self._usual = {kind: np.asarray(np.mean(some, axis=0)) for kind, some in days.items()}
+
+    def fits(self, _number: int) -> Bools:
+        """Hosts that may take one more."""
+        return np.asarray(self._count < MOST)
+
+    def column(self, name: str, number: int) -> Floats:
+        """A column that rules may use."""
+        match name:
+            case "chance":
+                return self._random.random(HOSTS)
+            case "instances":
+                return self._count.copy()
+            case "free_vcpus":
+                return np.asarray(VCPUS * (MOST - self._count))
+            case "free_memory_mb":
+                return np.asarray(MEMORY_MB - self._used_mb)
+            case "cpus":
+                return np.full(HOSTS, float(HOST_CPUS))
+            case "load" | "load_after":
+                return np.asarray(self.column(name.replace("load", "day"), number).mean(axis=1))
+            case "day":
+                return self._day.copy()
+            case _:
+                return np.asarray(self._day + self._coming(number))
+
+    def put(self, number: int, host: int) -> None:
+        """It goes to this host, and its day counts as the question expected it."""
+        self._add(host, self._coming(number), self._evening.newcomers[number].memory_mb)
+
+    def _add(self, host: int, day: Floats, memory_mb: float) -> None:
+        self._day[host] += day
+        self._count[host] += 1
+        self._used_mb[host] += memory_mb
+
+    def _coming(self, number: int) -> Floats:
+        one = self._evening.newcomers[number]
+        return one.demand(self._begin_h, 24 / STEPS, STEPS) if self._evening.foresight else self._usual[one.kind]
+
+
+def draw(world: int, newcomers: int) -> Evening:
+    """World number `world` with set number `newcomers` of those who come."""
+    rng = np.random.default_rng([31, world])
+    residents = tuple(_container(rng, f"{kind}-{number}", kind) for number, kind in enumerate(_kinds(rng, RESIDENTS)))
+    places = rng.permutation(np.repeat(np.arange(HOSTS), math.ceil(RESIDENTS / HOSTS) + 1))[:RESIDENTS]
+    fresh = np.random.default_rng([37, world, newcomers])
+    coming = tuple(
+        _container(fresh, f"{kind}-{RESIDENTS + number}", kind) for number, kind in enumerate(_kinds(fresh, NEWCOMERS))
+    )
+    return Evening(residents, tuple(places.tolist()), coming)
+
+
+def _kinds(rng: np.random.Generator, count: int) -> list[str]:
+    """At least one of each kind, in random order."""
+    some = [*KINDS, *rng.choice(KINDS, count - len(KINDS), p=_ODDS).tolist()]
+    return [str(some[at]) for at in rng.permutation(count)]
+
+
+def _container(rng: np.random.Generator, name: str, kind: str) -> DailyContainer:
+    expected = sum(odds * _LEVELS[each] for each, odds in zip(KINDS, _ODDS, strict=True))
+    each = LOAD * HOSTS * HOST_CPUS / (RESIDENTS + NEWCOMERS)
+    level = each * _LEVELS[kind] / expected * float(rng.lognormal(-(_SPREAD**2) / 2, _SPREAD))
+    shape = _shape(rng, kind)
+    return DailyContainer(name, kind, level * shape / shape.mean(), int(rng.integers(1 << 31)))
+
+
+def _shape(rng: np.random.Generator, kind: str) -> Floats:
+    """The daily curve of a kind: 144 values, of any level."""
+    hours = np.arange(144) / 6
+    late = float(rng.normal(0, 0.5))  # hours
+
+    def hill(at: float, wide: float) -> Floats:
+        away = (hours - at - late + 12) % 24 - 12
+        return np.asarray(np.exp(-((away / wide) ** 2) / 2))
+
+    if kind == "web":
+        return np.asarray(0.2 + hill(11, 2.0) + hill(15.5, 2.5))
+    if kind == "shop":
+        return np.asarray(0.2 + 1.4 * hill(20, 2.0))
+    if kind == "db":
+        return np.asarray(1.0 + 0.5 * hill(14, 4.0))
+    if kind == "batch":
+        return np.asarray(0.06 + 1.0 * (np.abs((hours - 3.0 - late + 12) % 24 - 12) < 2.0), dtype=np.float64)
+    if kind == "ci":
+        office = (hours > 8.5) & (hours < 18.5)
+        return np.asarray(0.05 + 1.0 * office * (rng.random(hours.size // 3).repeat(3) < 0.5), dtype=np.float64)
+    return np.asarray(0.3 + 3.0 * (rng.random(hours.size) < 0.05), dtype=np.float64)

@@ -1,0 +1,64 @@
+"""Moves that balancers want in a cluster: Cotenant's plans, what each balancer's placement comes to, and tables."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from advisor.domain import PlanKind, PlanRequest
+from advisor.planning import planner
+from advisor.prediction.active import ActivePredictor
+from models.physics.prior import PriorPredictor
+from research import markdown
+from research.arena.clusters import SimulatedCluster
+from research.arena.contest import NOW, Figures, Found, interval
+
+STAY = "no moves"
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalanced:
+    """A cluster after the moves that a balancer wants, and wall and CPU seconds that it took to name them."""
+
+    cluster: SimulatedCluster
+    moves: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+
+    def judged(self) -> Figures:
+        """What it comes to, by the judges of the cluster, and what it took."""
+        hosts = len(set(self.cluster.places.values()))
+        return {
+            "moves": self.moves, "hosts": hosts, **self.cluster.judged(), "seconds": self.seconds,
+            "CPU seconds": self.cpu_seconds,
+        }  # fmt: skip
+
+
+def by_cotenant(
+    cluster: SimulatedCluster, max_moves: int | None, kind: PlanKind = "rebalance", keep_ratio: float = 0.8
+) -> Rebalanced:
+    """A plan by the analytic model, as `cotenant plan --kind KIND` makes it; a detour is two moves, None = no limit."""
+    if max_moves == 0:
+        return Rebalanced(cluster)
+    cloud, chosen = cluster.snapshot(), ActivePredictor(PriorPredictor())
+    request = PlanRequest(kind, max_moves=max_moves, keep_ratio=keep_ratio)
+    first, first_cpu = time.perf_counter(), time.process_time()
+    plan = planner.plan(cloud, chosen, request, now=NOW, fresh_s=math.inf, models=lambda _: chosen)
+    seconds, cpu_seconds = time.perf_counter() - first, time.process_time() - first_cpu
+    moved = [(step.instance, step.host) for step in plan.steps if step.action == "move" and step.host is not None]
+    return Rebalanced(cluster.after({**cluster.places, **dict(moved)}), len(moved), seconds, cpu_seconds)
+
+
+def table(found: Found) -> str:
+    """Means over clusters with 95 % bootstrap intervals."""
+    columns = list(found[STAY][0])
+    rows = [[name, *(cell([one[column] for one in each]) for column in columns)] for name, each in found.items()]
+    return markdown.table(["policy", *columns], rows)
+
+
+def cell(values: Sequence[float]) -> str:
+    """The mean and its interval, where there is one."""
+    ends, mean = interval(values), f"{sum(values) / len(values):.2f}"
+    return mean if ends is None or ends[0] == ends[1] else f"{mean} [{ends[0]:.2f}, {ends[1]:.2f}]"

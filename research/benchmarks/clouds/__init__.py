@@ -1,1 +1,0 @@
-"""Simulated clouds of measured hosts: worlds, arrival streams, policies and their results."""
