@@ -121,13 +121,13 @@ class Evening:
 
     def known(self, placed: Sequence[int]) -> Mapping[str, Instance]:
         """Those who came, one each WINDOWS_EACH windows, with what was measured of them since."""
-        found = {}
+        last = len(placed) - 1
+        found = {self.newcomers[last].name: replace(self.asked(last), host=f"h{placed[last]}")}
         for at, (one, host) in enumerate(zip(self.newcomers, placed, strict=False)):
-            came = self.asked(at)
-            if not self.newcomer_known and (windows := int(WINDOWS_EACH * (len(placed) - at))) > 0:
-                seen = one.demand(24.0, 24 / WINDOWS, windows)
-                came = replace(came, demand={"cpu": _as_measured(seen)})
-            found[one.name] = replace(came, host=f"h{host}")
+            windows = 0 if self.newcomer_known else int(WINDOWS_EACH * (len(placed) - at))
+            if windows:
+                demand = _as_measured(one.demand(24.0, 24 / WINDOWS, windows))
+                found[one.name] = replace(self.asked(at), host=f"h{host}", demand={"cpu": demand})
         return found
 
     def _instance(self, one: DailyContainer, *, known: bool) -> Instance:
@@ -145,7 +145,7 @@ class EveningHosts:
     """The hosts of an evening as rules know them: by the days of residents, and of newcomers by those of their kind."""
 
     def __init__(self, evening: Evening) -> None:
-        self._evening, self._random = evening, np.random.default_rng(2)
+        self._evening, self._random = evening, np.random.default_rng([one.seed for one in evening.newcomers])
         self._begin_h = 48.0 if evening.foresight else 0.0
         self._day, self._count, self._used_mb = np.zeros((HOSTS, STEPS)), np.zeros(HOSTS), np.zeros(HOSTS)
         days: dict[str, list[Floats]] = {}
