@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,15 +19,16 @@ import numpy as np
 from advisor.scheduling.rules import RULES
 from models.physics.prior import PriorPredictor
 from research import markdown
-from research.arena.contest import Advised, ByRule, Policy, differences, played, rules, with_interval
+from research.arena.contest import Advised, ByRule, differences, played, rules, with_interval
 from research.arena.evenings import Evening, draw
 
 OURS = "Cotenant"
 GREEDY = "greedy by {}, 80%"
 ORACLE = ByRule(RULES[GREEDY.format("every hour")])  # on evenings with foresight
+EveningPolicy = Callable[[Evening], Sequence[int]]
 
 
-def policies() -> Mapping[str, Policy]:
+def policies() -> Mapping[str, EveningPolicy]:
     """By name; greedy placement with one of its settings for each kind of days."""
     advised = Advised(PriorPredictor())
     greedy = [GREEDY.format(days) for days in ("means", "days, 2 waves", "days, 4 waves", "every hour")]

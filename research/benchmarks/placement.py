@@ -38,7 +38,7 @@ from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler import pictures
 from research import markdown
-from research.arena.contest import Advised, Policy, interval, played, rules
+from research.arena.contest import Advised, interval, played, rules
 from research.arena.evenings import Evening, draw
 from research.arena.measured_advice import CotenantPolicy
 from research.arena.measured_clouds import FULL, PART, SLO, ArrivalLoad, FilledCloud, SituationPolicy, below, fill
@@ -46,6 +46,7 @@ from research.arena.measured_hosts import MeasuredWorld, NoWorldError, at_most_a
 from research.arena.measured_policies import oracles
 from research.arena.measured_policies import rules as measured_rules
 from research.benchmarks.newcomer_choices import ORACLE as GREEDY_ORACLE
+from research.benchmarks.newcomer_choices import EveningPolicy
 from research.benchmarks.unseen_newcomer import newcomer_models
 
 WORLDS = tuple(  # of which `make run` learns from all but the last, which is hidden
@@ -242,7 +243,7 @@ def of_evenings() -> PlacementRow:
     tuning = played([draw(TUNED_ON + number, 0) for number in range(TUNING)], rules(Evening.columns, settings=True))
     rule = min(tuning, key=lambda one: float(np.mean([each["short"] for each in tuning[one]])))
     tunable = rules(Evening.columns, settings=True)
-    columns: dict[str, Policy] = {
+    columns: dict[str, EveningPolicy] = {
         PRIOR: Advised(PriorPredictor()),
         FIRST_FIT: tunable[FIRST_FIT],
         LEAST_LOADED: tunable[LEAST_LOADED],
