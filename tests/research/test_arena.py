@@ -17,7 +17,9 @@ from tests.research.test_clouds import world
 
 
 def test_a_rule_in_the_registry_takes_part_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.RULES, "last fit", Rule(("free_vcpus",), lambda vcpus: np.arange(len(vcpus)) * 1.0))
+    monkeypatch.setitem(
+        registry.RULES, "last fit", Rule(("free_vcpus",), lambda vcpus: np.arange(len(vcpus), dtype=np.float64))
+    )
 
     for policies in (
         newcomers.policies(PriorPredictor()),

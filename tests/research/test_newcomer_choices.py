@@ -9,7 +9,7 @@ import numpy as np
 
 from advisor.scheduling.rules import RULES
 from models.physics.prior import PriorPredictor
-from research.arena.contest import Advised, ByRule, rules
+from research.arena.contest import Advised, ByRule, Policy, rules
 from research.arena.evenings import HOSTS, MOST, NEWCOMERS, DailyContainer, Evening, draw
 
 DAY = np.where((np.arange(144) >= 54) & (np.arange(144) < 102), 7.2, 0.16)
@@ -50,7 +50,8 @@ def test_no_host_is_short_where_nobody_works() -> None:
 
 
 def test_everybody_finds_a_host_that_has_room() -> None:
-    for policy in (*rules(Evening.columns).values(), Advised(PriorPredictor())):
+    policies: list[Policy] = [*rules(Evening.columns).values(), Advised(PriorPredictor())]
+    for policy in policies:
         placed = policy(draw(0, 0))
         assert len(placed) == NEWCOMERS
         assert np.bincount([*draw(0, 0).host_of, *placed], minlength=HOSTS).max() <= MOST
