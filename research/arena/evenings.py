@@ -71,9 +71,9 @@ class DailyContainer:
 
 @dataclass(frozen=True, slots=True)
 class Evening:
-    """Residents with the host of each, and newcomers in the order in which they come.
+    """Residents with the host of each, and newcomers in the order of coming.
 
-    `hours`: the advisor is told how demand varied over the hours; `newcomer_known`: and the demand of those who come.
+    `hours`: the advisor knows how demand varied over the hours; `newcomer_known`: and the demand of newcomers.
     `foresight`: rules know what every container will ask for the next day.
     """
 
@@ -194,7 +194,7 @@ class EveningHosts:
 
 
 def draw(world: int, newcomers: int) -> Evening:
-    """World number `world` with set number `newcomers` of those who come."""
+    """World number `world` with newcomers number `newcomers`."""
     rng = np.random.default_rng([31, world])
     residents = tuple(_container(rng, f"{kind}-{number}", kind) for number, kind in enumerate(_kinds(rng, RESIDENTS)))
     places = rng.permutation(np.repeat(np.arange(HOSTS), math.ceil(RESIDENTS / HOSTS) + 1))[:RESIDENTS]
