@@ -38,6 +38,7 @@ from advisor.serving.inventory import InventoryService
 from advisor.serving.outcomes import OutcomeService
 from advisor.serving.placements import PlacementService
 from advisor.serving.plans import PlanService
+from advisor.serving.scores import ScoreKeeper
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.serving.telemetry import TelemetryService
 from advisor.serving.window_checks import WindowChecks
@@ -123,15 +124,28 @@ class Advisor:
             self._retention.nudge()
             self._window_checks.nudge()
             self._arrivals.nudge()
+            self._score_keeper.nudge()
 
         self.models = registry = ModelRegistry(settings.model_dir, transactions.read, transactions.write, clock, audit)
         self.access = AccessService(settings, transactions, audit, clock)
         self.cloud = CloudService(settings, cache, monitor, transactions, clock, database.url.get_backend_name())
+        self._score_keeper = ScoreKeeper(self.cloud.scores, transactions, clock)
         self.inventory = InventoryService(transactions, audit, clock, timedelta(seconds=settings.fresh_s))
         self.outcomes = OutcomeService(cache, monitor, registry, transactions, audit, clock)
         self._later = later = LaterWrites(transactions)
         self.placements = PlacementService(cache, monitor, audit, settings, transactions, later, clock, stored)
-        self.plans = PlanService(cache, monitor, registry, audit, settings, transactions, later, clock, stored)
+        self.plans = PlanService(
+            cache,
+            monitor,
+            registry,
+            audit,
+            settings,
+            transactions,
+            later,
+            clock,
+            stored,
+            lambda: (self.cloud.scores(), self.cloud.score_history(since="7d")),
+        )
         self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
 
     def close(self) -> None:
@@ -139,6 +153,7 @@ class Advisor:
         self._later.close()
         self._window_checks.close()
         self._arrivals.close()
+        self._score_keeper.close()
         self._retention.close()
         self._database.close()
 
@@ -179,6 +194,10 @@ class Advisor:
     def look_at_arrivals(self) -> int:
         """Note who came where and look at a window of their hosts, as the background does; returns how many hosts."""
         return self._arrivals.run()
+
+    def keep_scores(self) -> bool:
+        """Keep the scores of the window of five minutes that ended last, as the background does; whether it did."""
+        return self._score_keeper.run()
 
     def window_dataset(self, seconds: float) -> Path:
         """Write the windows that ended in the last so many seconds as a dataset directory in the state folder.

@@ -40,6 +40,7 @@ from api.routes import (
     quality,
     questions,
     registry,
+    scores,
     workloads,
     worth,
 )
@@ -64,6 +65,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/hosts/{host}", hosts.get, "inventory", fails=(404,)),
     Route("DELETE", "/v1/hosts/{host}", hosts.delete, "inventory", status=204, fails=(404, 409, 412)),
     Route("GET", "/v1/hosts/{host}/slowing", hosts.slowing, "observations", fails=(404,), lane="long"),
+    Route("GET", "/v1/hosts/{host}/scores", scores.host, "observations", fails=(404,), lane="question"),
     Route("GET", "/v1/hosts", hosts.listing, "inventory"),
     Route("PUT", "/v1/instances/{instance}", instances.put, "inventory", created=True, fails=(409, 412)),
     Route("GET", "/v1/instances/{instance}", instances.get, "inventory", fails=(404,)),
@@ -115,6 +117,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/plans", plans.make, "questions", fails=(404, 409), model=PlanAnswer, lane="long", scope="read"),
     Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
+    Route("GET", "/v1/scores", scores.cloud, "observations", lane="question"),
     Route("GET", "/v1/alarms", alarms.listing, "operations"),
     Route("GET", "/v1/checkup", alarms.checkup, "operations", lane="long"),
     Route("GET", "/v1/events", events.stream, "operations", answers=EventStream, described=events.EVENT, lane="none"),

@@ -83,6 +83,7 @@ from advisor.domain.evidence import (
     is_guessed,
     rests_on,
 )
+from advisor.domain.host_memory import STALLED_PERCENT, HostMemory
 from advisor.domain.known import Find, asked_about, changed, found_in, unpinned
 from advisor.domain.list_words import listed
 from advisor.domain.names import NAMES, ids_by_name, known_as, names_of, spellings, spoken
@@ -155,6 +156,16 @@ from advisor.domain.replays import (
     ReplayJudge,
     ReplayRequest,
     TraceForm,
+)
+from advisor.domain.scores import (
+    LOW_SCORE,
+    NO_SCORES,
+    SCORE_BUCKETS,
+    CloudScores,
+    ScorePoint,
+    ScoreSource,
+    ScoreSummary,
+    VmScore,
 )
 from advisor.domain.worth import (
     AdviceWorth,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from advisor.domain.contradictions import Contradiction
 from advisor.domain.list_words import listed
+from advisor.domain.scores import LOW_SCORE, VmScore
 
 LOW_DELIVERY = 0.8  # of the CPU time that an instance asked for, over an hour: CPU ready of 20 %
 
@@ -36,7 +37,8 @@ class Checkup:
     `hosts` and `instances` are how many the service knows, `measured_instances` of how many run and wait were measured
     in the last hour. `silent` hosts sent nothing for as long as is allowed, `unmeasured` ones never sent a measurement,
     those in `stopped` did and no longer do, though another source still reports them. `starved` instances got less than
-    LOW_DELIVERY. `elsewhere` = measurements are in another store, so that only predictions were looked at.
+    LOW_DELIVERY. `low_scores` are measured and below LOW_SCORE. `elsewhere` = measurements are in another store, so
+    that only predictions were looked at.
     """
 
     hosts: int
@@ -47,6 +49,7 @@ class Checkup:
     unmeasured: tuple[str, ...] = ()
     stopped: tuple[str, ...] = ()
     starved: tuple[Delivered, ...] = ()
+    low_scores: tuple[VmScore, ...] = ()
     own_load: tuple[OwnLoad, ...] = ()
     disagreements: tuple[tuple[str, str], ...] = ()
     malformed: tuple[tuple[str, str], ...] = ()
@@ -79,6 +82,11 @@ class Checkup:
             found.append(
                 f"CPU delivered to {len(self.starved)} of {self.measured_instances} measured instances was below "
                 f"{100 * LOW_DELIVERY:.0f} % in the last hour: {listed(worst)}."
+            )
+        if self.low_scores:
+            lowest = [f"{one.instance} on {one.host} {one.score:.0f}" for one in self.low_scores]
+            found.append(
+                f"The score of {len(self.low_scores)} measured VMs is below {LOW_SCORE:.0f}: {listed(lowest)}."
             )
         found += [
             f"{one.host} uses {one.cpus:.1f} of its {one.pcpus} CPUs itself, outside of its instances."

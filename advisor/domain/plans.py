@@ -82,7 +82,8 @@ class PlanSums:
     T/B, `mean` the mean and `total` the sum of all; 1.0 and 0 for a cloud without instances.
 
     `watts` is what all hosts in use draw and `price` what all hosts cost a month, by labels of hosts; None where a host
-    says nothing of it.
+    says nothing of it. `score` is the mean predicted score of VMs, 0-100, `score_lowest` the lowest, and `scores` says
+    how many are in each of SCORE_BUCKETS; None and empty where there is no VM, or where an older version made the plan.
     """
 
     hosts: int
@@ -94,6 +95,9 @@ class PlanSums:
     total: float
     watts: float | None = None
     price: float | None = None
+    score: float | None = None
+    score_lowest: float | None = None
+    scores: tuple[int, ...] = ()
 
 
 PlanEnd = Literal["optimal", "time", "search", "already fine", "in the way", "not now"]

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import Band, Effect, PlanSums
+from advisor.domain import NO_SCORES, Band, Effect, PlanSums, ScoreSummary
 from advisor.planning.host_costs import price, watts
 from advisor.planning.required_ratios import required_ratios
 from advisor.prediction.effects import band, effect
 from advisor.rounding import SLACK
+from advisor.scheduling import vm_scores
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.host_arrays import HostArrays
 from models.arrays import Bools
@@ -72,6 +73,7 @@ class CloudEvaluation:
         """Summary figures of the cloud."""
         present = self.snapshot.scenes.present
         expected = np.ones(0) if self.prediction is None else self.prediction.throughput.expected[present]
+        scores = self.scores()
         return PlanSums(
             hosts=len(self.snapshot.hosts),
             hosts_used=int(present.any(axis=1).sum()) if present.size else 0,
@@ -82,7 +84,20 @@ class CloudEvaluation:
             total=float(expected.sum()),
             watts=watts(self.snapshot),
             price=price(self.snapshot),
+            score=scores.mean,
+            score_lowest=scores.lowest,
+            scores=scores.counts if scores.instances else (),
         )
+
+    def scores(self) -> ScoreSummary:
+        """Predicted scores of all instances; before and after a plan alike, as nothing is measured of the latter."""
+        prediction, present = self.prediction, self.snapshot.scenes.present
+        if prediction is None:
+            return NO_SCORES
+        unknown = np.full(int(present.sum()), np.nan)
+        delivered = unknown if prediction.pressure is None else prediction.pressure.share[present]
+        found = vm_scores.factors(prediction.throughput.expected[present], delivered, unknown, unknown)
+        return vm_scores.summary(found.scores, np.zeros(len(unknown), dtype=bool))
 
 
 def _since(now: Effect, former: Effect | None) -> Effect:

@@ -14,6 +14,7 @@ from advisor.reports.parts import Column, ReportDocument, Section, Table
 from advisor.reports.plan import plan_report
 from advisor.reports.plan_background import Background
 from advisor.reports.plan_sentences import headline as of_plan
+from advisor.reports.score_sections import scores
 
 MAX_HOSTS, MOST_WORST = 100, 25  # rows on the page
 
@@ -37,7 +38,13 @@ def cloud_report(inventory: Inventory, plan: Plan, background: Background, ages:
                 [*_ages(ages), *plan_view.known_demand(inventory), f"{whole.title}: {of_plan(plan)}", *whole.sentences]
             )
         ),
-        sections=[_worst(inventory, plan), _hosts(inventory, plan, background, ages), *now, *others],
+        sections=[
+            _worst(inventory, plan),
+            scores(background.scores, background.score_history),
+            _hosts(inventory, plan, background, ages),
+            *now,
+            *others,
+        ],
     )
 
 

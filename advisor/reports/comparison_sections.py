@@ -29,7 +29,7 @@ def before_and_after(plan: Plan) -> Section:
         "The cloud, before and after" if len(table.rows) > 1 else "The cloud",
         "Predicted throughput beside others over throughput alone (T/B).",
         pictures=drawn,
-        tables=[table, _distribution(values)],
+        tables=[table, plan_tables.scores(plan), _distribution(values)],
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from advisor.domain import Effect, Host, Instance, Inventory, IsolationSettings, Plan
+from advisor.domain import CloudScores, Effect, Host, Instance, Inventory, IsolationSettings, Plan, ScorePoint
 from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
 from advisor.planning.cpu_demand import demand_scaled
 from advisor.planning.planned_demand import as_planned
@@ -25,7 +25,8 @@ class Background:
     """Background figures of a plan.
 
     They are pressure by host and resource and interference (`harm_before`, `harm_after`), each before and after it, and
-    the `card` of the model that answered; empty parts were not computed, and `notes` say why.
+    the `card` of the model that answered; empty parts were not computed, and `notes` say why. `scores` are those of VMs
+    as they stand, with what is kept of the cloud's.
     """
 
     before: Pressures = field(default_factory=dict)
@@ -34,6 +35,8 @@ class Background:
     harm_after: tuple[AttributedLoss, ...] = ()
     card: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    scores: CloudScores | None = None
+    score_history: tuple[ScorePoint, ...] = ()
 
 
 def of_plan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from advisor.domain import Plan, PlanSums
+from advisor.domain import SCORE_BUCKETS, Plan, PlanSums
 from advisor.reports.parts import Column, Table
 
 SIZING, VARIANTS = "Savings beside risk", "Side by side"
@@ -26,6 +26,24 @@ def sums(plan: Plan) -> Table:
         clouds = [("now", plan.sums_before)]
     rows = [(name, *_sums(sums)) for name, sums in clouds if sums is not None]
     return Table("sums", "The cloud in figures", (Column("cloud", "", "name"), *_SUMS), rows)
+
+
+def scores(plan: Plan) -> Table:
+    """Predicted scores of VMs before and after, or now; without rows in a plan that has none."""
+    clouds = [("before", plan.sums_before), ("after", plan.sums_after)]
+    if plan.sums_before == plan.sums_after:
+        clouds = [("now", plan.sums_before)]
+    rows = [
+        (name, round(sums.score, 1), round(sums.score_lowest, 1), *sums.scores)
+        for name, sums in clouds
+        if sums is not None and sums.score is not None and sums.score_lowest is not None
+    ]
+    buckets = (Column(f"score_{name.replace('-', '_')}", name, "count") for name in SCORE_BUCKETS)
+    columns = (
+        Column("cloud", "", "name"), Column("score", "Mean score", "number"),
+        Column("score_lowest", "Lowest", "number"), *buckets,
+    )  # fmt: skip
+    return Table("scores", "VMs by predicted score, 100 = uncontended", columns, rows)
 
 
 def _sums(sums: PlanSums) -> tuple[float | None, ...]:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from advisor.domain import LOW_SCORE, CloudScores
 from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, OwnLoad, worst_first
 from advisor.inventories.announced import DISAGREEMENT, LEFT_OUT
 from advisor.serving.snapshot_cache import CloudView
@@ -19,8 +20,10 @@ LEAST_OWN_CPUS, LEAST_OWN_PART = 1.0, 0.1  # CPUs, and of a host's CPUs: its own
 LEAST_HELD_BACK = 5.0  # % of one CPU: who waits for less has no more to gain, whatever its share
 
 
-def take(connection: Connection, view: CloudView, settings: Settings, *, degraded: bool, now: datetime) -> Checkup:
-    """The check-up of a view at `now`, by the samples that are stored."""
+def take(
+    connection: Connection, view: CloudView, scored: CloudScores, settings: Settings, *, degraded: bool, now: datetime
+) -> Checkup:
+    """The check-up of a view at `now`, by the samples that are stored; `scored` are its scores."""
     snapshot = view.snapshot
     silent = {
         host.id for host, quiet in zip(snapshot.hosts, snapshot.is_silent(settings.fresh_s), strict=True) if quiet
@@ -39,6 +42,7 @@ def take(connection: Connection, view: CloudView, settings: Settings, *, degrade
         silent=tuple(sorted(silent)),
         unmeasured=tuple(name for name in others if name not in last_s),
         stopped=tuple(name for name in others if name in last_s and last_s[name] < old_s),
+        low_scores=tuple(of for of in scored.lowest(scored.cloud.instances, LOW_SCORE) if of.source == "measured"),
         starved=worst_first([one for one, starved in shares.values() if starved]),
         disagreements=tuple(
             (host.id, host.labels[DISAGREEMENT]) for host in view.inventory.hosts if DISAGREEMENT in host.labels

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from advisor.domain import Checkup, CloudNow, Contradiction, HostDetail, Inventory
+from advisor.domain import Checkup, CloudNow, CloudScores, Contradiction, HostDetail, Inventory, ScorePoint
 from advisor.lifecycle.monitoring import Monitor
-from advisor.serving import checkup, overview, vitals
+from advisor.serving import checkup, overview, scores, vitals
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.serving.vitals import Vitals
 from advisor.settings import Settings
+from advisor.store.scores import CLOUD
 from advisor.store.transactions import Transactions
+from advisor.telemetry.profiles import parse_since
 
 
 class CloudService:
@@ -37,6 +39,7 @@ class CloudService:
         self._clock = clock
         self._backend = backend
         self._overview = overview.Overview(settings.fresh_s)
+        self._scores = scores.ScoreBook()
 
     def clock(self) -> datetime:
         """What time it is for the service."""
@@ -49,6 +52,22 @@ class CloudService:
     def now(self) -> CloudNow:
         """Every host with what is predicted of every instance on it, pending answers included, and its load."""
         return self._overview.now(*self._cache.at(self._clock()))
+
+    def scores(self) -> CloudScores:
+        """The scores of all VMs that run, at most a minute old: measured where a window is fresh, else predicted."""
+        now = self._clock()
+        cloud = self._overview.now(*self._cache.at(now))
+        with self._read() as connection:
+            return self._scores.scores(connection, cloud, now)
+
+    def score_history(self, host_id: str | None = None, *, since: str = "24h") -> tuple[ScorePoint, ...]:
+        """The scores of a host, None = of the cloud, in windows of five minutes of the last `since` (such as 90m, 24h).
+
+        Empty where none were kept; InvalidInput when `since` is no such time.
+        """
+        end_s = self._clock().timestamp()
+        with self._read() as connection:
+            return scores.history(connection, host_id or CLOUD, end_s - parse_since(since), end_s)
 
     def host(self, host_id: str) -> HostDetail:
         """One host more closely: what happens to each resident, and which instances slow which by how much.
@@ -83,7 +102,8 @@ class CloudService:
         now = self._clock()
         with self._read() as connection:
             view, active = self._cache.seen_by(connection, now)
-            return checkup.take(connection, view, self._settings, degraded=active.degraded, now=now)
+            scored = self._scores.scores(connection, self._overview.now(view, active), now)
+            return checkup.take(connection, view, scored, self._settings, degraded=active.degraded, now=now)
 
     def vitals(self) -> Vitals:
         """What monitoring wants to know of the state of the service."""

@@ -11,7 +11,19 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit
-from advisor.domain import ModelCard, MoveSeen, Page, Plan, PlanAge, PlanEntry, PlanKind, PlanRequest, Usage
+from advisor.domain import (
+    CloudScores,
+    ModelCard,
+    MoveSeen,
+    Page,
+    Plan,
+    PlanAge,
+    PlanEntry,
+    PlanKind,
+    PlanRequest,
+    ScorePoint,
+    Usage,
+)
 from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
@@ -50,6 +62,7 @@ class PlanService:
         later: LaterWrites,
         clock: Callable[[], datetime],
         stored: Callable[[], None],
+        scored: Callable[[], tuple[CloudScores, tuple[ScorePoint, ...]]],
     ) -> None:
         self._cache = cache
         self._monitor = monitor
@@ -60,6 +73,7 @@ class PlanService:
         self._later = later
         self._clock = clock
         self._stored = stored
+        self._scored = scored
 
     def make(self, request: PlanRequest, progress: Progress | None = None) -> Plan:
         """Plan the cloud with its pending answers, and store the plan.
@@ -148,6 +162,8 @@ class PlanService:
         card = self._card(plan)
         ages = dict(zip((host.id for host in view.snapshot.hosts), view.snapshot.age_s.tolist(), strict=True))
         background = of_plan(view.inventory, plan, active.predictor, card.card if card else None)
+        scores, history = self._scored()
+        background = replace(background, scores=scores, score_history=history)
         return folders.write(view.inventory, plan, background, ages, folder, keep=keep)
 
     def _report(self, plan_id: str, write: Callable[..., T]) -> T:

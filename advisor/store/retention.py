@@ -14,7 +14,18 @@ from sqlalchemy import Connection
 from advisor.background_pass import BackgroundPass
 from advisor.errors import Conflict
 from advisor.settings import Settings
-from advisor.store import demands, idempotency, plans, probes, recommendations, rollups, sessions, stays
+from advisor.store import (
+    demands,
+    host_memory,
+    idempotency,
+    plans,
+    probes,
+    recommendations,
+    rollups,
+    scores,
+    sessions,
+    stays,
+)
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
 from advisor.store.statements import chunks
@@ -94,6 +105,8 @@ class Retention(BackgroundPass):
             lambda connection: probes.expire(connection, now - KEEP_PROBES),  # which may move the inventory
             lambda connection: demands.expire_totals(connection, now.timestamp()),
             lambda connection: stays.expire(connection, (now - KEEP_STAYS).timestamp()),
+            lambda connection: host_memory.expire(connection, cut_s),
+            lambda connection: scores.expire(connection, cut_s, cut_s - self._keep_rollups.total_seconds()),
             lambda connection: idempotency.expire(connection, now - idempotency.KEPT),
             lambda connection: sessions.purge(connection, now),
         )

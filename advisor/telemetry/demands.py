@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from advisor.store import counters, demands, instances
+from advisor.store import counters, demands, instances, scores
 from advisor.store.demands import Key, Learned, Means
 from advisor.store.instances import Measured
 from advisor.store.rollups import BUCKET_S
+from advisor.store.scores import Delivery
 from models.profiling.demand_estimation import (
     LARGEST,
     Tally,
@@ -30,8 +31,9 @@ from profiler.observed import MetricSample
 # in two batches.
 AFTER_S = 60.0
 MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources together; what is left comes next time
+LEAST_DEMAND = 0.01  # CPUs: of who asks for less, the share delivered says nothing
 ENOUGH = 12  # windows, an hour of them, before an instance says how busy all are
-_OF_CPU = ("cpu", "waiting", "throttled", "execution", "ready_threads")
+_OF_CPU = ("cpu", "waiting", "throttled", "execution", "ready_threads", "psi_memory")
 METRICS = (*_OF_CPU, *RESOURCES[1:])
 News = Mapping[str, Measured]  # by instance: all that is measured of it
 Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is published of it now
@@ -40,11 +42,12 @@ Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what i
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """Of a batch: when the first sample of each instance and resource was taken, up to where windows of each instance
-    are over, and the hosts."""
+    are over, the hosts, and where each instance is; one that is measured on two hosts is on none."""
 
     first: Mapping[Key, float]
     over: Mapping[str, float]
     hosts: Collection[str]
+    places: Mapping[str, str]
 
     @classmethod
     def of(cls, samples: Iterable[MetricSample]) -> _Batch:
@@ -58,7 +61,8 @@ class _Batch:
                 first[key] = min(sample.time_s, first.get(key, math.inf))
                 on[sample.instance].add(sample.host)
         over = {name: max(_border(newest[host] - AFTER_S) for host in hosts) for name, hosts in on.items()}
-        return cls(first, over, {host for hosts in on.values() for host in hosts})
+        places = {name: next(iter(hosts)) for name, hosts in on.items() if len(hosts) == 1}
+        return cls(first, over, {host for hosts in on.values() for host in hosts}, places)
 
 
 def learn(connection: Connection, samples: Sequence[MetricSample]) -> News:
@@ -85,6 +89,7 @@ def learn(connection: Connection, samples: Sequence[MetricSample]) -> News:
     known = instances.measured(connection, {name for name, _ in rows})
     windows: list[tuple[Key, Window]] = []
     until: dict[Key, float] = {}
+    delivered: dict[str, Delivery] = {}
     for (begin_s, over_s), keys in _alike(rows, batch).items():
         end_s = min(over_s, begin_s + max(MOST_AT_ONCE // len(rows), 1) * BUCKET_S)
         series_of_keys = _series_for(series, keys)
@@ -93,10 +98,12 @@ def learn(connection: Connection, samples: Sequence[MetricSample]) -> News:
             end_s = min(_border(demands.first_after(connection, series_of_keys, end_s) or over_s), over_s)
         until |= dict.fromkeys(keys, end_s)
         windows += [(key, window) for key in keys for window in _windows(means, key, known)]
+        delivered |= _delivered(means, batch.places)
     tallies = {key: _Learning.read(row) for key, row in rows.items() if key in until}
     windows.sort(key=lambda item: (item[1].time_s, item[0]))
     demands.add_totals(connection, _teach(tallies, windows, _totals(connection, tallies, windows)))
     demands.put(connection, {key: Learned(until[key], learning.written()) for key, learning in tallies.items()})
+    scores.put_deliveries(connection, delivered)
     return _news(known, {key: tallies[key].tally for key, _ in windows})
 
 
@@ -231,6 +238,27 @@ def wanted(metrics: Mapping[str, float], resource: str, vcpus: int) -> float | N
 def held_back(metrics: Mapping[str, float]) -> float:
     """The time that it waited for others, in % of one CPU, without the time that its own cap took."""
     return max(metrics.get("waiting", 0.0) - metrics.get("throttled", 0.0), 0.0)
+
+
+def _delivered(means: Means, places: Mapping[str, str]) -> dict[str, Delivery]:
+    """The last of these windows of each instance that is on one host, as far as its CPU time was measured."""
+    found: dict[str, Delivery] = {}
+    for (name, time_s), metrics in means.items():
+        newer = name not in found or found[name].time_s < time_s
+        if newer and name in places and "cpu" in metrics:
+            stalled = metrics.get("psi_memory")
+            part = None if stalled is None else min(stalled / 100, 1.0)
+            found[name] = Delivery(places[name], time_s, delivered_share(metrics), part)
+    return found
+
+
+def delivered_share(metrics: Mapping[str, float]) -> float | None:
+    """Run / (run + wait) of a window, without what its own cap took; None where waiting is not measured, or where it
+    ran for next to nothing and the share says how one burst met another."""
+    if "waiting" not in metrics:
+        return None
+    run, wait = metrics["cpu"], held_back(metrics)
+    return run / (run + wait) if run + wait >= 100 * LEAST_DEMAND else None
 
 
 def _empty(key: Key) -> Tally:

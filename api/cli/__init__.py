@@ -51,6 +51,11 @@ COMMANDS = (
         "slowing", "api.cli.slowing:slowing", "Say which instances of a host slow which, predicted beside measured."
     ),
     Listed(
+        "score",
+        "api.cli.score:score",
+        "Say how VMs fare on one scale from 0 to 100, by host and in the whole cloud.",
+    ),
+    Listed(
         "obtained",
         "api.cli.obtained:obtained",
         "Say what an instance obtained as measured: CPU time, and its stalls at disks and networks.",

@@ -25,6 +25,7 @@ def shapes() -> dict[str, Any]:
         plans,
         quality,
         registry,
+        scores,
         slowing,
         worth,
     )
@@ -42,6 +43,7 @@ def shapes() -> dict[str, Any]:
         "replay": Replay,
         "profile": commands.ProfileOut,
         "slowing": slowing.HostSlowing,
+        "score": scores.ScoresOut | scores.HostScoresOut,
         "obtained": obtained.InstanceObtained,
         "train": commands.TrainingOut,
         "evaluate": commands.EvaluationOut | commands.EvaluationsOut,

@@ -11,7 +11,16 @@ def listing(cloud: CloudDep) -> AlarmsOut:
 
     An alarm takes several windows in a row. The audit log also says when alarms are raised and when they end.
     """
-    return AlarmsOut(alarms=[AnomalyOut.like(alarm) for alarm in cloud.alarms()])
+    standing = cloud.alarms()
+    scores = cloud.scores().instances if standing else {}
+    return AlarmsOut(
+        alarms=[
+            AnomalyOut.like(alarm).model_copy(
+                update={"score": scores[alarm.instance].score if alarm.instance in scores else None}
+            )
+            for alarm in standing
+        ]
+    )
 
 
 def checkup(cloud: CloudDep) -> DoctorOut:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from api.schemas.base import AnswerBody, Known, Time
+from api.schemas.base import AnswerBody, Known, Tenths, Time
+from api.schemas.scores import VmScoreOut
 
 
 class AnomalyOut(AnswerBody):
@@ -27,6 +28,7 @@ class AnomalyOut(AnswerBody):
         "saw; false = its demand rose most above what was expected"
     )
     text: str = Field(description="the alarm in words")
+    score: Tenths = Field(default=None, description="score of the instance now, 0-100; null = not asked for here")
 
 
 class AlarmsOut(AnswerBody):
@@ -63,6 +65,7 @@ class DoctorOut(AnswerBody):
     unmeasured: list[str] = Field(description="hosts that never sent a measurement")
     stopped: list[str] = Field(description="hosts that no longer send measurements, though a source reports them")
     starved: list[DeliveredOut] = Field(description="instances with less than 0.8 of their CPU time, the lowest first")
+    low_scores: list[VmScoreOut] = Field(description="measured VMs with a score below 60, the lowest first")
     own_load: list[OwnLoadOut] = Field(description="hosts whose own work takes a tenth of their CPUs or more")
     looked_at: str = Field(description="what was looked at, as a sentence")
     elsewhere: bool = Field(description="true = measurements are in another store, and were not looked at")

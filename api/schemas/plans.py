@@ -116,6 +116,9 @@ class SumsOut(AnswerBody):
     worst: Score = Field(description="the lowest expected T/B")
     mean: Score = Field(description="mean expected T/B")
     total: Score = Field(description="sum of the expected T/B")
+    score: Tenths = Field(default=None, description="mean predicted score of VMs, 0-100; absent where there is no VM")
+    score_lowest: Tenths = Field(default=None, description="the lowest predicted score; absent where there is no VM")
+    scores: list[int] = Field(default=[], description="VMs by score: 0-20, 20-40, 40-60, 60-80 and 80-100")
     watts: Tenths = Field(
         default=None, description="what hosts in use draw (W), by their labels; absent where one does not say"
     )

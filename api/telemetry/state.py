@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from advisor.domain import SCORE_BUCKETS
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class StateCollector(Collector):
         for cause in _CAUSES:
             alarms.add_metric((cause,), vitals.alarms.get(cause, 0))
         yield alarms
+        yield from self._scores()
         yield _gauge("cotenant_snapshot_age_seconds", "Age of the snapshot that answers", vitals.snapshot_age_s)
         yield _gauge("cotenant_pending_answers", "Answers that hold their host for a while", vitals.pending)
         yield _gauge(
@@ -83,6 +85,27 @@ class StateCollector(Collector):
         model.add_metric((), {"version": vitals.model, "origin": vitals.origin})
         yield model
         yield from self._quality()
+
+    def _scores(self) -> Iterator[Metric]:
+        """The cloud's histogram, mean and lowest score, and each host's mean; no mean where no VM runs."""
+        try:
+            now = self._cloud.scores()
+        except AdvisorError:
+            return
+        buckets = GaugeMetricFamily(
+            "cotenant_score_instances", "VMs by the fifth that their score (0-100) lies in", labels=("scores",)
+        )
+        for name, number in zip(SCORE_BUCKETS, now.cloud.counts, strict=True):
+            buckets.add_metric((name,), number)
+        yield buckets
+        yield _gauge("cotenant_score_measured", "VMs whose score rests on a measured CPU share", now.cloud.measured)
+        if now.cloud.mean is not None and now.cloud.lowest is not None:
+            yield _gauge("cotenant_score", "Mean score of all VMs, 100 = uncontended", now.cloud.mean)
+            yield _gauge("cotenant_score_lowest", "Lowest score of a VM", now.cloud.lowest)
+        of_hosts = GaugeMetricFamily("cotenant_host_score", "Mean score of a host's VMs", labels=("host",))
+        for host, of in now.hosts_lowest_first:
+            of_hosts.add_metric((host,), of.mean or 0.0)
+        yield of_hosts
 
     def _quality(self) -> Iterator[Metric]:
         """Per platform, how the predictions of the active model held; no series where nothing was observed."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import Contradiction
+from advisor.domain import Contradiction, VmScore
 from api.html.render import page
 from api.routes.common import CloudDep
 from api.web.cloud import PageNumber
@@ -20,6 +20,7 @@ COLUMNS: Mapping[str, SortColumn] = {
     "host": SortColumn("Host", figure=False, largest_first=False),
     "measured": SortColumn("CPU delivered", largest_first=False, help="Measured, run / (run + wait), since then"),
     "predicted": SortColumn("Predicted", largest_first=False),
+    "score": SortColumn("Score", largest_first=False, help="Of the VM now, 100 = uncontended"),
     "since": SortColumn("Since (UTC)", figure=False),
     "cause": SortColumn("Likely cause", figure=False, largest_first=False),
 }
@@ -29,23 +30,28 @@ def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLRe
     """Alarms that stand, the newest first unless `sort` names another column."""
     order = Order.read(request.query_params, COLUMNS, "-since")
     every = cloud.alarms()
+    of_instances = cloud.scores().instances if every else {}
     part = PageSlice.of(len(every), number, AT_ONCE, "/alarms", {PARAMETER: order.text})
-    alarms = order.first(part.end, every, lambda alarm: _value(order.key, alarm), lambda alarm: alarm.instance)
+    alarms = order.first(
+        part.end, every, lambda alarm: _value(order.key, alarm, of_instances), lambda alarm: alarm.instance
+    )
     return page(
         request,
         "alarms.html",
         alarms=part.cut(alarms),
+        scores=of_instances,
         headings=order.headings(COLUMNS, "/alarms", {}),
         part=part,
     )
 
 
-def _value(key: str, alarm: Contradiction) -> Value:
+def _value(key: str, alarm: Contradiction, of_instances: Mapping[str, VmScore]) -> Value:
     values: Mapping[str, Value] = {
         "instance": alarm.instance,
         "host": alarm.host,
         "measured": alarm.observed,
         "predicted": alarm.expected,
+        "score": of_instances[alarm.instance].score if alarm.instance in of_instances else None,
         "since": alarm.since.timestamp(),
         "cause": alarm.antagonist or alarm.cause,
     }

@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
-from advisor.domain import Histories, History
+from advisor.domain import Histories, History, ScorePoint
 from profiler.metrics import EIGHT
 
 MOST_LINES = 6  # as many as can be distinguished by colour and dashes
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 316.0, 8.0, 84.0  # of the lines, as charts.html draws the axes
 SHARE = "share"
-_TITLES = {"cpu": "CPU", SHARE: "CPU delivered"}
+_WINDOW_S = 300.0  # of a score that is kept
+_TITLES = {"cpu": "CPU", SHARE: "CPU delivered", "score": "Score"}
 _SHARE_HELP = (
     "Run over run and wait, as measured; the thin line is what is predicted now. Time for which its own cap holds an "
     "instance back counts as waiting."
@@ -117,6 +118,21 @@ def share_histories(histories: Histories) -> list[History]:
             times, values = zip(*pairs, strict=True)
             measured.append(History(history.host, history.instance, SHARE, "", times, values))
     return measured
+
+
+def scores(history: Sequence[ScorePoint]) -> Chart | None:
+    """Mean and lowest score of windows of five minutes; None where there are none."""
+    known = [(point.time.timestamp(), point.scores.mean, point.scores.lowest) for point in history]
+    if not known:
+        return None
+    times, means, lowest = zip(*known, strict=True)
+    names = {"mean": 0, "lowest": 1}
+    lines = [
+        History("", name, "score", "", times, [value or 0.0 for value in values])
+        for name, values in zip(names, (means, lowest), strict=True)
+    ]
+    span = Histories(times[0] - _WINDOW_S, times[-1], _WINDOW_S, tuple(lines))
+    return _chart("score", "The score of VMs, 100 = uncontended, window by window.", lines, span, names, top=100.0)
 
 
 def ranked(histories: Histories) -> dict[str, int]:

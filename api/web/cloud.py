@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import CloudNow, HostNow, ResidentNow, names_of, rests_on, spoken, time_part
+from advisor.domain import NO_SCORES, CloudNow, CloudScores, HostNow, ResidentNow, names_of, rests_on, spoken, time_part
 from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep
-from api.web import affected, bars
+from api.web import affected, bars, scores
 from api.web.bars import Bar
 from api.web.sorting import PARAMETER, Order, PageSlice, SortColumn
 from profiler.host_kinds import HOST_KINDS
@@ -31,6 +31,7 @@ _DEFAULT = "affected"  # the order that CloudNow has
 COLUMNS: Mapping[str, SortColumn] = {
     "host": SortColumn("Host", figure=False, largest_first=False),
     "affected": SortColumn("Most affected", figure=False, largest_first=False),
+    "score": SortColumn("Score", largest_first=False, help="Mean score of the VMs, 100 = uncontended"),
     **{key: SortColumn(name, figure=False) for key, name in bars.NAMES.items()},
     "memory_mb": SortColumn("Memory", figure=False, help="Memory of the instances, over that of the host"),
     "crowded": SortColumn("Contended", help="PageSlice of the time with more vCPUs ready to run than CPUs"),
@@ -66,6 +67,8 @@ class HostLine:
     enabled: bool
     instances: int
     worst: InstanceLine | None
+    score: str
+    score_level: str
     bars: tuple[Bar, ...]
     memory: Bar
     crowded: str  # part of the time with more vCPUs ready to run than CPUs; empty = not known
@@ -119,13 +122,13 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
     A page number beyond the last shows the last page.
     """
     chosen, order = Filter.read(request.query_params), Order.read(request.query_params, COLUMNS, _DEFAULT)
-    time, now = cloud.clock(), cloud.now()
+    time, now, scored = cloud.clock(), cloud.now(), cloud.scores()
     matching = [host for host in now.hosts if chosen.lets_through(host)]
     part = PageSlice.of(len(matching), number, AT_ONCE, "/cloud", chosen.fields | {PARAMETER: order.text})
     shown = matching
     if order.text != _DEFAULT:
-        shown = order.first(part.end, matching, lambda host: _value(order.key, host), lambda host: host.host.id)
-    lines = [_line(host, now, time) for host in part.cut(shown)]
+        shown = order.first(part.end, matching, lambda host: _value(order.key, host, scored), lambda host: host.host.id)
+    lines = [_line(host, now, time, scored) for host in part.cut(shown)]
     known = {bar.name for line in lines for bar in line.bars if bar.figure}
     return page(
         request,
@@ -144,6 +147,7 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
         newest=_newest(now, time),
         worst=worst_off(matching),
         known_demand=known_demand(matching),
+        scores=scores.pane(scored.cloud, cloud.score_history()),
         resources=[key for key, name in bars.NAMES.items() if name in known],
         shown_names=known,
     )
@@ -178,7 +182,8 @@ def age(host: HostNow, time: datetime) -> str:
     return "never seen" if host.seen_at is None else picture.age_since(host.seen_at, time)
 
 
-def _line(host: HostNow, now: CloudNow, time: datetime) -> HostLine:
+def _line(host: HostNow, now: CloudNow, time: datetime, scored: CloudScores) -> HostLine:
+    score = _score(host, scored)
     return HostLine(
         name=host.host.id,
         kind=host.host.kind,
@@ -186,6 +191,8 @@ def _line(host: HostNow, now: CloudNow, time: datetime) -> HostLine:
         enabled=host.host.enabled,
         instances=len(host.residents),
         worst=instance_line(host.worst, host.host.id) if host.worst else None,
+        score=scores.figure(score),
+        score_level=scores.level(score),
         bars=bars.bars(host.pressure, host.cpu_peak),
         memory=bars.memory(_memory_mb(host), host.host.memory_mb),
         crowded="" if host.crowded is None else time_part(host.crowded),
@@ -205,7 +212,11 @@ def _newest(now: CloudNow, time: datetime) -> str:
     return picture.age_since(max(seen), time) if seen else "nothing seen yet"
 
 
-def _value(key: str, host: HostNow) -> float | str | None:
+def _score(host: HostNow, scored: CloudScores) -> float | None:
+    return scored.hosts.get(host.host.id, NO_SCORES).mean
+
+
+def _value(key: str, host: HostNow, scored: CloudScores) -> float | str | None:
     """What a host is sorted by."""
     if key in bars.NAMES:
         return host.pressure.get(key)
@@ -216,6 +227,7 @@ def _value(key: str, host: HostNow) -> float | str | None:
     values: Mapping[str, float | str | None] = {
         "host": host.host.id,
         "affected": host.worst.expected if host.worst else None,
+        "score": _score(host, scored),
         "crowded": host.crowded,
         "instances": len(host.residents),
     }

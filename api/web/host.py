@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from advisor.domain import (
+    NO_SCORES,
     STOPPED_AT,
     Histories,
     Host,
@@ -26,7 +27,7 @@ from api.html import picture
 from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
 from api.schemas.slowing import FELT
-from api.web import bars, chart
+from api.web import bars, chart, scores
 from api.web.cloud import age, known_demand
 from api.web.probes import MOST, probe_rows
 from profiler.host_kinds import TRAITS
@@ -123,6 +124,7 @@ def host(
         probes=probe_rows(probed.items, cloud.clock(), models.get(now.model_version)),
         elsewhere=histories.elsewhere,
         charts=_charts(histories, detail),
+        scores=scores.pane(cloud.scores().hosts.get(host, NO_SCORES), cloud.score_history(host)),
         spans=SPANS,
         since=since,
     )

@@ -25,7 +25,7 @@ from api.html import picture
 from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
 from api.schemas.slowing import beside
-from api.web import chart
+from api.web import chart, scores
 from api.web.cloud import age, known_demand
 from api.web.demand import demand_rows
 from api.web.probes import MOST, probe_rows
@@ -63,11 +63,15 @@ def instance(
     probed = telemetry.probes(instance=instance, limit=MOST)
     slowing = _measured_slowing(telemetry, detail)
     pairs = beside(detail.slowing, slowing.found if slowing else ()) if detail else []
+    score = cloud.scores().instances.get(instance)
     return page(
         request,
         "instance.html",
         it=it,
         pending=pending,
+        score=score,
+        score_level=scores.level(score.score) if score else "",
+        score_words=scores.in_words(score) if score else "",
         known_demand=known_demand([detail.now]) if detail else "",
         learned=now.model_version != "prior",
         row=_row(detail, it),

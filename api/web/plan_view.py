@@ -11,7 +11,8 @@ from api.html import picture
 
 _MAPPED = 8  # hosts whose CPUs are drawn before and after a tuning
 _DRAWN = 40  # hosts with a drawing; the others are counted
-_RISING = ("worst", "mean", "total")  # sums of a cloud of which more is better
+_SCORES = ("score", "score_lowest")
+_RISING = ("worst", "mean", "total", *_SCORES)  # sums of a cloud of which more is better
 _NAMES = {
     "hosts_used": "Hosts used",
     "instances": "Instances",
@@ -19,6 +20,8 @@ _NAMES = {
     "worst": "Worst ratio",
     "mean": "Mean ratio",
     "total": "Sum of ratios",
+    "score": "Mean score",
+    "score_lowest": "Lowest score",
 }
 
 
@@ -87,7 +90,8 @@ def sums(before: PlanSums | None, after: PlanSums | None) -> list[SumRow]:
     """The cloud's figures side by side; empty where they are the same, or one is not known."""
     if before is None or after is None or before == after:
         return []
-    return [_sum(name, title, getattr(before, name), getattr(after, name)) for name, title in _NAMES.items()]
+    pairs = [(name, title, getattr(before, name), getattr(after, name)) for name, title in _NAMES.items()]
+    return [_sum(name, title, old, new) for name, title, old, new in pairs if old is not None and new is not None]
 
 
 def differences(a: Plan, b: Plan) -> list[tuple[str, str, str]]:
@@ -115,7 +119,7 @@ def _in_words(ratios: Sequence[float]) -> str:
 
 
 def _sum(name: str, title: str, before: float, after: float) -> SumRow:
-    form = "{:.2f}" if name in _RISING else "{:,}"
+    form = "{:.0f}" if name in _SCORES else "{:.2f}" if name in _RISING else "{:,}"
     old, new = form.format(before), form.format(after)
     neutral = name == "instances" or old == new
     return SumRow(title, old, new, None if neutral else (after > before) == (name in _RISING))

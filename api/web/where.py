@@ -12,7 +12,7 @@ from advisor.errors import InvalidInput, NotFound
 from advisor.service import InventoryService, PlacementService
 from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
-from api.web import one_line, strip
+from api.web import one_line, scores, strip
 from api.web.answer import RecommendationView, answer
 from api.web.cloud import known_demand, worst_off
 from api.web.form import OBJECTIVE_WORDS, Form
@@ -43,6 +43,7 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
         worst=worst_off(now.hosts) if now else (),
         known_demand=known_demand(now.hosts) if now else "",
         alarms=cloud.alarms() if now else (),
+        scores=scores.pane(cloud.scores().cloud, cloud.score_history()) if now else None,
         example=one_line.EXAMPLE,
         named=strip.NAMED,
     )

@@ -64,8 +64,10 @@ def test_a_rebalance_shows_its_stages_its_commands_and_the_way_back() -> None:
     assert lines[0].split()[:5] == ["stage", "step", "instance", "from", "to"]
     assert lines[1].split()[:2] == ["1", "move"]
     assert "Steps: 1 in 1 stage." in lines
-    sums = {line.split()[0]: line.split()[1:5] for line in lines if line.startswith(("before ", "after "))}
+    clouds = [line.split() for line in lines if line.startswith(("before ", "after "))]
+    sums = {cells[0]: cells[1:5] for cells in clouds[:2]}
     assert sums == {"before": ["2", "1", "3", "3"], "after": ["2", "2", "3", "0"]}  # hosts, in use, instances, below
+    assert [cells[3:] for cells in clouds[2:]] == [["0", "0", "0", "3", "0"], ["0", "0", "0", "0", "3"]]  # by score
     moves = [line for line in lines if line.startswith("virsh migrate --live")]
     assert [line.rpartition(" ")[2] for line in moves] == ["qemu+ssh://h2/system", "qemu+ssh://h1/system"]
     assert "The steps back:" in lines

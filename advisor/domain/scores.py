@@ -1,0 +1,89 @@
+"""Scores: one number from 0 to 100 for each VM, and histograms of them for hosts and the cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+SCORE_BUCKETS = ("0-20", "20-40", "40-60", "60-80", "80-100")  # of scores; the last one holds 100, too
+LOW_SCORE = 60.0  # a VM below it loses two fifths of what it could do
+ScoreSource = Literal["measured", "predicted"]
+
+
+@dataclass(frozen=True, slots=True)
+class VmScore:
+    """The score of a VM, 0-100, and its three factors, each 0-1 (see advisor.scheduling.vm_scores).
+
+    `source` says whether `cpu` was measured in the last window of five minutes or is predicted. `devices` is predicted
+    always. `memory` None = the stalls of this VM for memory are not measured, and count as none.
+    """
+
+    instance: str
+    host: str
+    score: float
+    source: ScoreSource
+    cpu: float | None
+    devices: float
+    memory: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSummary:
+    """Scores of several VMs: how many there are in each of SCORE_BUCKETS, and of how many the CPU time was measured.
+
+    `mean` and `lowest` are None where there is no VM.
+    """
+
+    counts: tuple[int, ...]
+    mean: float | None
+    lowest: float | None
+    measured: int
+
+    @property
+    def instances(self) -> int:
+        """How many VMs there are."""
+        return sum(self.counts)
+
+    @property
+    def low(self) -> int:
+        """How many VMs are below LOW_SCORE, a border of buckets."""
+        return sum(self.counts[: int(LOW_SCORE // 20)])
+
+
+NO_SCORES = ScoreSummary((0,) * len(SCORE_BUCKETS), None, None, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CloudScores:
+    """The scores of all VMs that run at `time`: of the cloud, of each host by id, and of each VM by id."""
+
+    time: datetime
+    cloud: ScoreSummary
+    hosts: Mapping[str, ScoreSummary]
+    instances: Mapping[str, VmScore]
+
+    @property
+    def hosts_lowest_first(self) -> Sequence[tuple[str, ScoreSummary]]:
+        """Hosts with VMs by their mean, then by id."""
+        ranked = [(of.mean, host, of) for host, of in self.hosts.items() if of.mean is not None]
+        return [(host, of) for _, host, of in sorted(ranked, key=lambda one: one[:2])]
+
+    def on(self, host: str) -> Sequence[VmScore]:
+        """The VMs of a host, the lowest score first."""
+        there = [of for of in self.instances.values() if of.host == host]
+        return sorted(there, key=lambda of: (of.score, of.instance))
+
+    def lowest(self, most: int, below: float = LOW_SCORE) -> Sequence[VmScore]:
+        """The VMs below a score, the lowest first."""
+        low = [of for of in self.instances.values() if of.score < below]
+        return sorted(low, key=lambda of: (of.score, of.instance))[:most]
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePoint:
+    """The scores in the window of five minutes that ended at `time`."""
+
+    time: datetime
+    scores: ScoreSummary

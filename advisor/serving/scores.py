@@ -1,0 +1,147 @@
+"""The scores of all VMs as they stand: measured where a window is fresh, else predicted; and kept for every window."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+from sqlalchemy import Connection
+
+from advisor.background_pass import BackgroundPass
+from advisor.domain import STOPPED_AT, CloudNow, CloudScores, HostNow, ResidentNow, ScorePoint, ScoreSummary, VmScore
+from advisor.scheduling import vm_scores
+from advisor.store import scores as store
+from advisor.store.rollups import BUCKET_S
+from advisor.store.scores import Delivery
+from advisor.store.transactions import Transactions
+from models.arrays import Floats
+
+FRESH_S = 900.0  # three windows: what was measured before them says nothing about now
+AGAIN_S = 60.0  # after which measurements are read again
+MOST_POINTS = 300  # of a history
+_UNMEASURED = Delivery("", 0.0, None, None)
+
+
+class ScoreBook:
+    """Holds the last CloudScores; thread-safe. They are made once for each CloudNow, and at most once in AGAIN_S."""
+
+    def __init__(self) -> None:
+        self._making = threading.Lock()
+        self._last: tuple[CloudNow, CloudScores] | None = None
+
+    def scores(self, connection: Connection, cloud: CloudNow, now: datetime) -> CloudScores:
+        """The scores of a cloud at `now`, which may be as old as AGAIN_S."""
+        with self._making:
+            last = self._last
+            if last is None or last[0] is not cloud or not 0 <= (now - last[1].time).total_seconds() < AGAIN_S:
+                found = store.deliveries_since(connection, now.timestamp() - FRESH_S)
+                last = self._last = cloud, scored(cloud, found, now)
+            return last[1]
+
+
+def scored(cloud: CloudNow, found: Mapping[str, Delivery], now: datetime) -> CloudScores:
+    """The score of every VM that runs where it is; `found` is what was measured lately, by instance."""
+    there = [(host, resident) for host in cloud.hosts for resident in host.residents if _runs(resident)]
+    deliveries = [_where_it_is(found.get(resident.instance.id, _UNMEASURED), host) for host, resident in there]
+    factors = vm_scores.factors(
+        np.array([resident.expected for _, resident in there]),
+        _floats([resident.delivered for _, resident in there]),
+        _floats([one.delivered for one in deliveries]),
+        _floats([one.stalled for one in deliveries]),
+    )
+    values = factors.scores
+    measured = np.array([one.delivered is not None for one in deliveries], dtype=bool)
+    ends = np.cumsum([sum(map(_runs, host.residents)) for host in cloud.hosts]).tolist()
+    begins = [0, *ends][: len(cloud.hosts)]
+    return CloudScores(
+        now,
+        vm_scores.summary(values, measured),
+        {
+            host.host.id: vm_scores.summary(values[begin:end], measured[begin:end])
+            for host, begin, end in zip(cloud.hosts, begins, ends, strict=True)
+        },
+        {
+            resident.instance.id: VmScore(
+                resident.instance.id,
+                host.host.id,
+                value,
+                "measured" if is_measured else "predicted",
+                _known(cpu),
+                devices,
+                _known(memory),
+            )
+            for (host, resident), value, is_measured, cpu, devices, memory in zip(
+                there,
+                values.tolist(),
+                measured.tolist(),
+                factors.cpu.tolist(),
+                factors.devices.tolist(),
+                factors.memory.tolist(),
+                strict=True,
+            )
+        },
+    )
+
+
+def history(connection: Connection, host: str, begin_s: float, end_s: float) -> tuple[ScorePoint, ...]:
+    """What is kept of a host, "" = of the cloud: where there are more windows than MOST_POINTS, of each equal step the
+    window with the lowest mean."""
+    windows = store.history(connection, host, begin_s)
+    step_s = max((end_s - begin_s) / MOST_POINTS, BUCKET_S)
+    lowest: dict[float, tuple[float, ScoreSummary]] = {}
+    for time_s, of in windows:
+        step = time_s // step_s
+        before = lowest.get(step)
+        if before is None or (of.mean or 0.0) < (before[1].mean or 0.0):
+            lowest[step] = time_s, of
+    return tuple(ScorePoint(datetime.fromtimestamp(time_s, UTC), of) for time_s, of in lowest.values())
+
+
+class ScoreKeeper(BackgroundPass):
+    """Keeps the scores of each window of five minutes; of several processes on one database whoever is first does."""
+
+    def __init__(
+        self,
+        scores: Callable[[], CloudScores],
+        transactions: Transactions,
+        clock: Callable[[], datetime],
+    ) -> None:
+        super().__init__("scores", "the scores of a window were not kept", first_s=AGAIN_S, every_s=BUCKET_S / 2)
+        self._scores = scores
+        self._read, self._write = transactions.read, transactions.write
+        self._clock = clock
+
+    def run(self) -> bool:
+        """Keep the scores of the window that ended last, unless they are; returns whether it did."""
+        ended_s = self._clock().timestamp() // BUCKET_S * BUCKET_S
+        with self._read() as connection:
+            if store.has_window(connection, ended_s):
+                return False
+        now = self._scores()
+        if not now.cloud.instances:
+            return False
+        with self._write() as connection:
+            store.keep(connection, ended_s, {store.CLOUD: now.cloud, **now.hosts})
+        return True
+
+    def _pass(self) -> None:
+        self.run()
+
+
+def _runs(resident: ResidentNow) -> bool:
+    return not resident.pending and STOPPED_AT not in resident.instance.labels
+
+
+def _where_it_is(delivery: Delivery, host: HostNow) -> Delivery:
+    """What was measured on another host says nothing here."""
+    return delivery if delivery.host == host.host.id else _UNMEASURED
+
+
+def _floats(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _known(part: float) -> float | None:
+    return None if np.isnan(part) else part
