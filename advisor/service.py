@@ -144,7 +144,7 @@ class Advisor:
             later,
             clock,
             stored,
-            lambda: (self.cloud.scores(), self.cloud.score_history(since="7d")),
+            lambda: (self.cloud.scores(), self.cloud.score_history(since="24h")),
         )
         self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
 

@@ -34,6 +34,13 @@ class Settings(BaseSettings):
     fresh_s: float = Field(
         3600.0, gt=0, description="seconds after which a host that an agent or a sync reports counts as without data"
     )
+    memory_stall_percent: float = Field(
+        15.0,
+        gt=0,
+        le=100,
+        description="part of the time, in %, in which tasks of a host stall for memory (PSI), from which it takes no "
+        "new VM; 100 = as good as never",
+    )
     reserve_s: float = Field(
         60.0, ge=0, description="seconds for which an answer counts as placed on its host; 0 = off"
     )

@@ -47,6 +47,7 @@ EIGHT: tuple[Metric, ...] = (
 
 _ONE: tuple[Scope, ...] = ("instance",)
 _HOST: tuple[Scope, ...] = ("host",)
+_ONE_OR_HOST: tuple[Scope, ...] = ("instance", "host")
 
 # A key without a scope means the instance's, for the host's too: its keys are `host.steal` and `host.busy`.
 ADDITIONAL: tuple[Metric, ...] = (
@@ -54,6 +55,7 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric("throttled", "%", _ONE, "instance", "percent", "time that a cap held it back"),
     Metric("psi_cpu", "%", _ONE, "instance", "percent", "time in which some task stalled for a CPU"),
     Metric("psi_io", "%", _ONE, "instance", "percent", "time in which some task stalled for I/O"),
+    Metric("psi_memory", "%", _ONE_OR_HOST, "instance", "percent", "time in which some task stalled for memory"),
     Metric("disk_wait", "%", _ONE, "instance", "percent", "time waited for disks, all tasks or requests added up"),
     Metric("disk_request_ms", "ms", _ONE, "instance", "ratio", "mean time of a disk request", "disk_request"),
     Metric("disk_queue_full", "1/s", _ONE, "instance", "rate", "times its disk backend took no more requests"),
@@ -76,6 +78,17 @@ ADDITIONAL: tuple[Metric, ...] = (
     Metric("llc_mb", "MB", _ONE, "instance", "ratio", "last-level cache that it occupies", "llc_occupancy"),
     Metric("mem_bw_mb_s", "MB/s", _ONE, "instance", "rate", "bytes moved to and from memory", "memory_bandwidth"),
     Metric("rss_mb", "MB", _ONE, "instance", "ratio", "resident memory", "resident_memory"),
+    Metric("swap_mb", "MB", _ONE_OR_HOST, "instance", "ratio", "memory that is swapped out", "swapped_memory"),
+    Metric("swap_in_mb_s", "MB/s", _ONE_OR_HOST, "instance", "rate", "memory that comes back from swap", "swap_in"),
+    Metric("swap_out_mb_s", "MB/s", _HOST, "instance", "rate", "memory that goes to swap", "swap_out"),
+    Metric("major_faults", "1/s", _ONE, "instance", "rate", "page faults that waited for a disk"),
+    Metric("balloon_mb", "MB", _ONE, "instance", "ratio", "memory that its balloon took from it", "ballooned_memory"),
+    Metric(
+        "available_mb", "MB", _HOST, "instance", "ratio", "memory that can be used without swapping", "available_memory"
+    ),
+    Metric("ksm_mb", "MB", _HOST, "instance", "ratio", "memory saved by merged pages (KSM)", "merged_memory"),
+    Metric("huge_mb", "MB", _HOST, "instance", "ratio", "memory in the pool of huge pages", "huge_pages"),
+    Metric("huge_free_mb", "MB", _HOST, "instance", "ratio", "huge pages that nothing uses", "huge_pages_free"),
     Metric("steal", "%", _HOST, "instance", "percent", "time of the host's CPUs that its own hypervisor took"),
     Metric("busy", "%", _HOST, "instance", "percent", "time in which the host's CPUs were busy"),
 )
@@ -86,6 +99,8 @@ OUTCOMES = (
     "run_queue_p99_us",
     "psi_cpu",
     "psi_io",
+    "psi_memory",
+    "swap_in_mb_s",
     "disk_wait",
     "disk_request_ms",
     "disk_queue_full",

@@ -83,7 +83,7 @@ from advisor.domain.evidence import (
     is_guessed,
     rests_on,
 )
-from advisor.domain.host_memory import STALLED_PERCENT, HostMemory
+from advisor.domain.host_memory import MEMORY_SHORT, NOTICED_PERCENT, STALLED_PERCENT, HostMemory
 from advisor.domain.known import Find, asked_about, changed, found_in, unpinned
 from advisor.domain.list_words import listed
 from advisor.domain.names import NAMES, ids_by_name, known_as, names_of, spellings, spoken

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from advisor.domain.contradictions import Contradiction
+from advisor.domain.host_memory import HostMemory
 from advisor.domain.list_words import listed
 from advisor.domain.scores import LOW_SCORE, VmScore
 
@@ -31,14 +32,22 @@ class OwnLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryHere:
+    """The memory of a host."""
+
+    host: str
+    state: HostMemory
+
+
+@dataclass(frozen=True, slots=True)
 class Checkup:
     """What was found, by host and instance, and what could be looked at.
 
     `hosts` and `instances` are how many the service knows, `measured_instances` of how many run and wait were measured
     in the last hour. `silent` hosts sent nothing for as long as is allowed, `unmeasured` ones never sent a measurement,
     those in `stopped` did and no longer do, though another source still reports them. `starved` instances got less than
-    LOW_DELIVERY. `low_scores` are measured and below LOW_SCORE. `elsewhere` = measurements are in another store, so
-    that only predictions were looked at.
+    LOW_DELIVERY. `low_scores` are measured and below LOW_SCORE. Hosts in `memory` stall for memory or swap.
+    `elsewhere` = measurements are in another store, so that only predictions were looked at.
     """
 
     hosts: int
@@ -50,6 +59,7 @@ class Checkup:
     stopped: tuple[str, ...] = ()
     starved: tuple[Delivered, ...] = ()
     low_scores: tuple[VmScore, ...] = ()
+    memory: tuple[MemoryHere, ...] = ()
     own_load: tuple[OwnLoad, ...] = ()
     disagreements: tuple[tuple[str, str], ...] = ()
     malformed: tuple[tuple[str, str], ...] = ()
@@ -83,6 +93,9 @@ class Checkup:
                 f"CPU delivered to {len(self.starved)} of {self.measured_instances} measured instances was below "
                 f"{100 * LOW_DELIVERY:.0f} % in the last hour: {listed(worst)}."
             )
+        if self.memory:
+            pressed = [f"{one.host} {one.state.words}" for one in self.memory]
+            found.append(f"Hosts that are short of memory: {listed(pressed)}.")
         if self.low_scores:
             lowest = [f"{one.instance} on {one.host} {one.score:.0f}" for one in self.low_scores]
             found.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 # Kernel, Documentation/accounting/psi.rst: the example of a trigger is a partial stall of 150 ms within 1 s. A host
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 STALLED_PERCENT = 15.0
 # Assumed: where the kernel counts no pressure (psi=0), 256 pages of 4 kB a second that are needed again count as such.
 SWAPS_IN_MB_S = 1.0
+MEMORY_SHORT = "memory_short"  # label of a host, while answers are made: why it takes no new VM
 NOTICED_PERCENT = 1.0  # of stalls: less is not named
 
 
@@ -18,7 +20,8 @@ class HostMemory:
 
     `stalled` is the part of the time in %, in which some task waited for memory (PSI memory, `some`). `swap_mb` are
     swapped out, and `swap_in_mb_s` come back: memory that is needed and is not there. `ksm_mb` are saved by merged
-    pages, which come back as demand when they change. `available_mb` can be used without swapping.
+    pages, which come back as demand when they change. `available_mb` can be used without swapping. The pool of huge
+    pages of the default size is `huge_mb`, of which `huge_free_mb` are free.
     """
 
     stalled: float | None = None
@@ -27,6 +30,8 @@ class HostMemory:
     swap_out_mb_s: float | None = None
     ksm_mb: float | None = None
     available_mb: float | None = None
+    huge_mb: float | None = None
+    huge_free_mb: float | None = None
 
     @property
     def swaps(self) -> bool:
@@ -38,6 +43,16 @@ class HostMemory:
         if self.stalled is not None:
             return self.stalled >= stalled_percent
         return self.swaps
+
+    @property
+    def short_words(self) -> str:
+        """Why it is short of memory, as a part of a sentence, in steps of 5 % and of powers of two."""
+        parts = []
+        if self.stalled is not None and self.stalled >= NOTICED_PERCENT:
+            parts.append(f"stalls for memory about {max(5 * round(self.stalled / 5), 1)} % of the time")
+        if self.swaps:
+            parts.append(f"swaps in about {2 ** round(math.log2(self.swap_in_mb_s or 1.0))} MB/s")
+        return " and ".join(parts)
 
     @property
     def words(self) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import Instance, PlacementRequest, Rejection
+from advisor.domain import MEMORY_SHORT, Instance, PlacementRequest, Rejection
 from advisor.rounding import with_slack
 from advisor.scheduling.newcomer import newcomer_slot, profile_row, rows_by_host
 from advisor.snapshot import ClusterSnapshot, promised_vcpus
@@ -225,6 +225,16 @@ def _own_cpus(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
     return refused, lambda host: f"needs {needs} pCPUs of its own, {max(room[host] - used[host], 0):g} are free"
 
 
+def _memory_short(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    """Hosts that are short of memory by what their agents measured, unless the instance is there already."""
+    hosts = inputs.snapshot.hosts
+    short = np.array([MEMORY_SHORT in host.labels for host in hosts], dtype=bool)
+    placed = inputs.snapshot.names.placed.get(inputs.instance.id)
+    if placed is not None and placed.host is not None:
+        short &= ~inputs.at([placed.host])
+    return short, lambda host: f"it is short of memory: it {hosts[host].labels[MEMORY_SHORT]}"
+
+
 def _memory(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
     needs, room, used = inputs.instance.memory_mb, inputs.snapshot.room_memory_mb, inputs.memory_mb
     refused = used + needs > with_slack(room)
@@ -304,6 +314,7 @@ CHECKS: tuple[tuple[str, FilterCheck], ...] = (
     ("constraint.exclusive", _exclusive),
     ("capacity.vcpus", _vcpus),
     ("capacity.dedicated", _own_cpus),
+    ("host.memory_short", _memory_short),
     ("capacity.memory", _memory),
     ("capacity.disk", _disk),
     ("capacity.pinning", _pins),

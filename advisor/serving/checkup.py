@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from advisor.domain import LOW_SCORE, CloudScores
-from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, OwnLoad, worst_first
+from advisor.domain import LOW_SCORE, NOTICED_PERCENT, CloudScores, HostMemory
+from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, MemoryHere, OwnLoad, worst_first
 from advisor.inventories.announced import DISAGREEMENT, LEFT_OUT
 from advisor.serving.snapshot_cache import CloudView
 from advisor.settings import Settings
 from advisor.store import samples
+from advisor.telemetry import host_memory
 from advisor.telemetry.demands import held_back
 
 HOUR_S = 3600.0
@@ -43,6 +45,7 @@ def take(
         unmeasured=tuple(name for name in others if name not in last_s),
         stopped=tuple(name for name in others if name in last_s and last_s[name] < old_s),
         low_scores=tuple(of for of in scored.lowest(scored.cloud.instances, LOW_SCORE) if of.source == "measured"),
+        memory=_short(host_memory.measured(connection, now.timestamp())),
         starved=worst_first([one for one, starved in shares.values() if starved]),
         disagreements=tuple(
             (host.id, host.labels[DISAGREEMENT]) for host in view.inventory.hosts if DISAGREEMENT in host.labels
@@ -56,6 +59,15 @@ def take(
         degraded=degraded,
         elsewhere=elsewhere,
     )
+
+
+def _short(found: Mapping[str, HostMemory]) -> tuple[MemoryHere, ...]:
+    """Hosts that stall for memory noticeably, or swap, the longest stalls first."""
+    pressed = {
+        host: state for host, state in found.items() if state.swaps or (state.stalled or 0.0) >= 5 * NOTICED_PERCENT
+    }
+    ranked = sorted(pressed.items(), key=lambda item: (-(item[1].stalled or 0.0), item[0]))
+    return tuple(MemoryHere(host, state) for host, state in ranked)
 
 
 def _shares(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from advisor.domain import Checkup, CloudNow, CloudScores, Contradiction, HostDetail, Inventory, ScorePoint
+from advisor.domain import Checkup, CloudNow, CloudScores, Contradiction, HostDetail, HostMemory, Inventory, ScorePoint
 from advisor.lifecycle.monitoring import Monitor
 from advisor.serving import checkup, overview, scores, vitals
 from advisor.serving.snapshot_cache import SnapshotCache
@@ -14,6 +14,7 @@ from advisor.serving.vitals import Vitals
 from advisor.settings import Settings
 from advisor.store.scores import CLOUD
 from advisor.store.transactions import Transactions
+from advisor.telemetry import host_memory
 from advisor.telemetry.profiles import parse_since
 
 
@@ -59,6 +60,12 @@ class CloudService:
         cloud = self._overview.now(*self._cache.at(now))
         with self._read() as connection:
             return self._scores.scores(connection, cloud, now)
+
+    def memory(self) -> Mapping[str, HostMemory]:
+        """The state of each host's memory as its agent measured it in the last quarter of an hour, by host."""
+        now = self._clock()
+        with self._read() as connection:
+            return host_memory.measured(connection, now.timestamp())
 
     def score_history(self, host_id: str | None = None, *, since: str = "24h") -> tuple[ScorePoint, ...]:
         """The scores of a host, None = of the cloud, in windows of five minutes of the last `since` (such as 90m, 24h).

@@ -11,7 +11,16 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
-from advisor.domain import Contradiction, Host, Instance, Inventory, PostedColocation, Recommendation, WorkloadProfile
+from advisor.domain import (
+    MEMORY_SHORT,
+    Contradiction,
+    Host,
+    Instance,
+    Inventory,
+    PostedColocation,
+    Recommendation,
+    WorkloadProfile,
+)
 from advisor.lifecycle import contradictions
 from advisor.placement import sequential
 from advisor.prediction import active as predictors
@@ -28,7 +37,7 @@ from advisor.store import alarms, colocations, counters, hosts, instances, model
 from advisor.store.counters import Counts
 from advisor.store.pending import Pending
 from advisor.store.transactions import Transactions
-from advisor.telemetry import own_load, probe_reports
+from advisor.telemetry import host_memory, own_load, probe_reports
 from advisor.validation import misfit
 from models.physics.prior import PriorPredictor
 
@@ -44,7 +53,7 @@ class CloudView:
     `inventory` is as the callers reported it; `snapshot` also has the answers that are still pending. When each host
     was last seen is looked up again at `look_again`. Where `alarms` stand, `measured` are the CPUs that instances count
     as wanting, and `doubted` by how much the intervals on a host are widened, where the model is off there. `own_load`
-    are the CPUs that hosts were measured to use themselves.
+    are the CPUs that hosts were measured to use themselves, `short` says why hosts are short of memory.
     """
 
     counts: Counts
@@ -57,6 +66,7 @@ class CloudView:
     measured: Mapping[str, float] = field(default_factory=dict)
     doubted: Mapping[str, float] = field(default_factory=dict)
     own_load: Mapping[str, float] = field(default_factory=dict)
+    short: Mapping[str, str] = field(default_factory=dict)
 
     def holds(self, counts: Counts, now: datetime) -> bool:
         """Whether the cloud is still as in this view."""
@@ -77,7 +87,8 @@ class CloudView:
             instances=(*staying, *coming.values()),
             workloads=_with_profiles(self.inventory.workloads, self.pending),
         )
-        return _as_advised(self.inventory, self.pending, self.measured, self.own_load).applied(expected)
+        own, short = self.own_load, self.short
+        return _as_advised(self.inventory, self.pending, self.measured, own, short).applied(expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +121,8 @@ class _Moved:
     seen: Mapping[str, datetime | None] | None
     patience: Mapping[str, float] = field(default_factory=dict)
     doubts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # what is kept of alarms, by host
-    own_load: Mapping[str, float] = field(default_factory=dict)  # looked up with `seen`
+    own_load: Mapping[str, float] = field(default_factory=dict)  # looked up with `seen`, and so is `short`
+    short: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +199,7 @@ class SnapshotCache:
         reserve = timedelta(seconds=self._settings.reserve_s)
         with self._transactions.read() as connection:
             counts = counters.read(connection)
-            moved = _read_moved(connection, view, counts, now, reserve)
+            moved = _read_moved(connection, view, counts, now, reserve, self._settings.memory_stall_percent)
             moved = replace(moved, doubts=alarms.load_all(connection))
             active = models.active(connection)
             if chosen is None or chosen.posted != counts.posted:
@@ -225,8 +237,9 @@ class SnapshotCache:
         held = _possible(moved.held, inventory)
         workloads_expected = _with_profiles(inventory.workloads, held)
         measured = {name: cpus for doubt in moved.doubts.values() for name, cpus in doubt["counts"].items()}
-        own = former.own_load if former is not None and moved.seen is None else moved.own_load
-        advised = _as_advised(inventory, held, measured, own)
+        kept = former if former is not None and moved.seen is None else moved
+        own, short = kept.own_load, kept.short
+        advised = _as_advised(inventory, held, measured, own, short)
         coming = [advised.instances.get(place.placed.id, place.placed) for place in held]
         subjects = subjects_of(self._posted, inventory.instances)
         expected = replace(advised.applied(inventory), workloads=workloads_expected)
@@ -240,7 +253,7 @@ class SnapshotCache:
                 subjects=subjects,
             )
         else:
-            were = _as_advised(former.inventory, former.pending, former.measured, former.own_load)
+            were = _as_advised(former.inventory, former.pending, former.measured, former.own_load, former.short)
             others = {
                 name for name in advised.hosts.keys() | were.hosts if advised.hosts.get(name) != were.hosts.get(name)
             }
@@ -262,7 +275,7 @@ class SnapshotCache:
         until = min([look_again, *(place.expires_at for place in held)])
         raised = tuple(alarm for host, doubt in moved.doubts.items() for alarm in contradictions.standing(host, doubt))
         doubted = {host: doubt["wide"] for host, doubt in moved.doubts.items() if doubt["wide"] > 1}
-        return CloudView(counts, until, look_again, inventory, held, snapshot, raised, measured, doubted, own)
+        return CloudView(counts, until, look_again, inventory, held, snapshot, raised, measured, doubted, own, short)
 
     def _choose(self, version: str | None) -> ActivePredictor:
         if version is None:
@@ -287,18 +300,19 @@ def _possible(held: Sequence[Pending], inventory: Inventory) -> tuple[Pending, .
 
 
 def _as_advised(
-    inventory: Inventory, held: Sequence[Pending], measured: Mapping[str, float], own: Mapping[str, float]
+    inventory: Inventory,
+    held: Sequence[Pending],
+    measured: Mapping[str, float],
+    own: Mapping[str, float],
+    short: Mapping[str, str],
 ) -> _Advised:
     """What pending answers change of a host and of who is there already; of two about one the later wins.
 
     Without it a limit that the ladder keeps would look broken already, and the next answer would not mind it. Before
-    that who stands in `measured` wants what was measured of it, and hosts use as much themselves as `own` has.
+    that who stands in `measured` wants what was measured of it, hosts use as much themselves as `own` has, and those in
+    `short` have no room for more memory.
     """
-    advised = _Advised({}, {})
-    for host in inventory.hosts if own else ():
-        own_cpus = min(own.get(host.id, host.own_cpus), float(host.pcpus))
-        if own_cpus != host.own_cpus:
-            advised.hosts[host.id] = replace(host, own_cpus=own_cpus)
+    advised = _Advised(_as_measured(inventory.hosts, own, short) if own or short else {}, {})
     for instance in inventory.instances if measured else ():
         if instance.id in measured and instance.host:
             advised.instances[instance.id] = contradictions.counting_as(instance, measured[instance.id])
@@ -321,6 +335,17 @@ def _as_advised(
     return advised
 
 
+def _as_measured(hosts: Sequence[Host], own: Mapping[str, float], short: Mapping[str, str]) -> dict[str, Host]:
+    """The hosts that are other ones by what their agents measured."""
+    found: dict[str, Host] = {}
+    for host in hosts:
+        own_cpus = min(own.get(host.id, host.own_cpus), float(host.pcpus))
+        labels = {**host.labels, MEMORY_SHORT: short[host.id]} if host.id in short else host.labels
+        if own_cpus != host.own_cpus or labels is not host.labels:
+            found[host.id] = replace(host, own_cpus=own_cpus, labels=labels)
+    return found
+
+
 def _named(items: Sequence[T], names: Collection[str]) -> dict[str, T | None]:
     """Those of these names, None = there is none."""
     if not names:
@@ -333,7 +358,12 @@ def _with_profiles(known: Sequence[WorkloadProfile], held: Sequence[Pending]) ->
 
 
 def _read_moved(
-    connection: Connection, view: CloudView | None, counts: Counts, now: datetime, reserve: timedelta
+    connection: Connection,
+    view: CloudView | None,
+    counts: Counts,
+    now: datetime,
+    reserve: timedelta,
+    stall_percent: float,
 ) -> _Moved:
     held = pending.load_all(connection, now, reserve, view.pending if view else ())
     news = None
@@ -344,13 +374,16 @@ def _read_moved(
             news = news.with_instances(instances.measured_since(connection, view.counts.demand))
     if view is None or news is None:
         seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
-        return _Moved(_load_inventory(connection), None, held, seen, patience, own_load=own_load.measured(connection))
+        own = own_load.measured(connection)
+        short = host_memory.short(connection, now.timestamp(), stall_percent)
+        return _Moved(_load_inventory(connection), None, held, seen, patience, own_load=own, short=short)
     looks = bool(news.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
     if not looks:
         return _Moved(news.applied(view.inventory), news, held, None)
     seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
     own = own_load.measured(connection)
-    return _Moved(news.applied(view.inventory), news, held, seen, patience, own_load=own)
+    short = host_memory.short(connection, now.timestamp(), stall_percent)
+    return _Moved(news.applied(view.inventory), news, held, seen, patience, own_load=own, short=short)
 
 
 def _load_inventory(connection: Connection) -> Inventory:

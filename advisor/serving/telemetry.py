@@ -77,7 +77,14 @@ class TelemetryService:
             message = f"{len(samples)} samples in one batch, at most {self._settings.max_batch} are taken; send fewer"
             raise InvalidInput(message, field="samples")
         with self._write() as connection:
-            ingested = ingest.ingest(connection, samples, now=self._clock(), fresh_s=self._settings.fresh_s, only=only)
+            ingested = ingest.ingest(
+                connection,
+                samples,
+                now=self._clock(),
+                fresh_s=self._settings.fresh_s,
+                only=only,
+                stall_percent=self._settings.memory_stall_percent,
+            )
             counts = {name: getattr(ingested, name) for name in ("accepted", "duplicate", "dropped")}
             self._audit.record(connection, "samples.add", **(counts | {"dropped": len(counts["dropped"])}))
         if ingested.news:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.domain import Host, Instance
+from advisor.domain import MEMORY_SHORT, Host, Instance
 from advisor.snapshot import fingerprints
 from advisor.snapshot.host_arrays import HostArrays
 from models.arrays import Bools, Floats, Ints
@@ -95,6 +95,7 @@ def lay_out(
         )
     )
     wanted = demands(scenes)
+    used_memory_mb = held(of_everybody("memory_mb"))
     in_slot_order = iter([everybody[position] for position in order.tolist()])
     return HostArrays(
         residents=tuple(tuple(islice(in_slot_order, count)) for count in counts.tolist()),
@@ -102,11 +103,11 @@ def lay_out(
         used_vcpus=held(np.where(apart[host], vcpus - own, vcpus)),
         used_own=held(own),
         shared_pcpus=of_hosts([shared_pcpus_of(host) for host in hosts]),
-        used_memory_mb=held(of_everybody("memory_mb")),
+        used_memory_mb=used_memory_mb,
         used_disk_gb=held(of_everybody("disk_gb")),
         room_vcpus=of_hosts([_room_vcpus(host, there) for host, there in zip(hosts, by_id, strict=True)]),
         room_own=of_hosts([room_own_of(host) for host in hosts]),
-        room_memory_mb=of_hosts([host.memory_mb * host.memory_overcommit for host in hosts]),
+        room_memory_mb=_room_memory(hosts, used_memory_mb),
         room_disk_gb=of_hosts([np.inf if host.disk_gb is None else host.disk_gb for host in hosts]),
         room_driver_cpus=scenes.driver_cpus.sum(axis=1) * of_hosts([host.driver_overcommit for host in hosts]),
         driver_asked=wanted.driver,
@@ -153,6 +154,13 @@ def shared_pcpus_of(host: Host) -> int:
 def room_own_of(host: Host) -> int:
     """How many dedicated vCPUs it has room for: those that it sets apart, else all that shared ones run on."""
     return len(host.dedicated_cpus) or shared_pcpus_of(host)
+
+
+def _room_memory(hosts: Sequence[Host], used_mb: Floats) -> Floats:
+    """Memory that may be promised, MB, (H,): a host that stalls for memory or swaps has room for what is there."""
+    room = np.array([host.memory_mb * host.memory_overcommit for host in hosts], dtype=np.float64)
+    short = np.array([MEMORY_SHORT in host.labels for host in hosts], dtype=bool)
+    return np.where(short, np.minimum(room, used_mb), room)
 
 
 def _room_vcpus(host: Host, residents: Sequence[Instance]) -> float:

@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection
 
+from advisor.domain import STALLED_PERCENT
 from advisor.errors import Conflict, InvalidInput
 from advisor.settings import CLOCK_SKEW
 from advisor.store import colocations, counters, hosts, instances, rollups, samples, stays
-from advisor.telemetry import demands, own_load
+from advisor.telemetry import demands, host_memory, own_load
 from advisor.telemetry.demands import News
 from advisor.validation import check_value
 from profiler.metrics import ADDITIONAL, EIGHT, SCOPES, WAITED_FOR
@@ -95,7 +96,13 @@ def _is_own(metric: str) -> bool:
 
 
 def ingest(
-    connection: Connection, batch: Sequence[MetricSample], *, now: datetime, fresh_s: float, only: str | None = None
+    connection: Connection,
+    batch: Sequence[MetricSample],
+    *,
+    now: datetime,
+    fresh_s: float,
+    only: str | None = None,
+    stall_percent: float = STALLED_PERCENT,
 ) -> Ingested:
     """Store a batch of samples; sent again it is all duplicates. Their hosts count as seen at the samples' times.
 
@@ -130,7 +137,8 @@ def ingest(
     accepted = samples.add(connection, taken)
     news = demands.learn(connection, taken) if accepted else {}
     _note_sightings(connection, taken, now, timedelta(seconds=fresh_s))
-    if accepted and own_load.learn(connection, taken):
+    moved = bool(accepted) and own_load.learn(connection, taken)
+    if accepted and (host_memory.learn(connection, taken, stall_percent) or moved):
         counters.bump(connection, "sightings")
     return Ingested(accepted, len(taken) - accepted, tuple(dropped), news)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.domain import NO_SCORES, SCORE_BUCKETS
+from advisor.domain import SCORE_BUCKETS
 from advisor.service import Advisor
 from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
@@ -64,7 +64,7 @@ def _ask(
             return ScoresOut.of(now, advisor.cloud.score_history(since=since))
         name = advisor.inventory.find_host(host).id
         history = advisor.cloud.score_history(name, since=since)
-        return HostScoresOut.of_host(now, name, now.hosts.get(name, NO_SCORES), history)
+        return HostScoresOut.of_host(now, name, history, advisor.cloud.memory().get(name))
 
 
 def _all(found: ScoresOut | HostScoresOut) -> ScoresIn:

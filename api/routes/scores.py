@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from advisor.domain import NO_SCORES
 from api.routes.common import CloudDep, InventoryDep, PathId
 from api.routes.instances import Since
 from api.schemas.scores import HostScoresOut, ScoresOut
@@ -17,6 +16,6 @@ def cloud(cloud: CloudDep, since: Since = "24h") -> ScoresOut:
 
 
 def host(host: PathId, cloud: CloudDep, inventory: InventoryDep, since: Since = "24h") -> HostScoresOut:
-    """The scores of the VMs of one host now, and of the host over time."""
+    """The scores of the VMs of one host now, the state of its memory, and its scores over time."""
     name, now = inventory.host(host).id, cloud.scores()
-    return HostScoresOut.of_host(now, name, now.hosts.get(name, NO_SCORES), cloud.score_history(name, since=since))
+    return HostScoresOut.of_host(now, name, cloud.score_history(name, since=since), cloud.memory().get(name))

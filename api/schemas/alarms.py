@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from api.schemas.base import AnswerBody, Known, Tenths, Time
-from api.schemas.scores import VmScoreOut
+from api.schemas.scores import HostMemoryOut, VmScoreOut
 
 
 class AnomalyOut(AnswerBody):
@@ -53,6 +53,13 @@ class OwnLoadOut(AnswerBody):
     pcpus: int = Field(description="CPUs that it has")
 
 
+class MemoryHereOut(AnswerBody):
+    """The memory of one host."""
+
+    host: str = Field(description="the host")
+    state: HostMemoryOut = Field(description="as its agent measured it in the last minutes")
+
+
 class DoctorOut(AnswerBody):
     """What `cotenant doctor` finds wrong, and what it looked at."""
 
@@ -65,6 +72,7 @@ class DoctorOut(AnswerBody):
     unmeasured: list[str] = Field(description="hosts that never sent a measurement")
     stopped: list[str] = Field(description="hosts that no longer send measurements, though a source reports them")
     starved: list[DeliveredOut] = Field(description="instances with less than 0.8 of their CPU time, the lowest first")
+    memory: list[MemoryHereOut] = Field(description="hosts that stall for memory 5 % of the time or more, or swap")
     low_scores: list[VmScoreOut] = Field(description="measured VMs with a score below 60, the lowest first")
     own_load: list[OwnLoadOut] = Field(description="hosts whose own work takes a tenth of their CPUs or more")
     looked_at: str = Field(description="what was looked at, as a sentence")

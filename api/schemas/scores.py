@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from advisor.domain import SCORE_BUCKETS, CloudScores, ScorePoint, ScoreSource, ScoreSummary
+from advisor.domain import NO_SCORES, SCORE_BUCKETS, CloudScores, HostMemory, ScorePoint, ScoreSource, ScoreSummary
 from api.schemas.base import AnswerBody, Known, Tenths, Time
 
 MOST_LISTED = 100  # hosts, and VMs of the cloud
@@ -57,6 +57,19 @@ class VmScoreOut(AnswerBody):
     memory: Known | None = Field(description="part of the time without stalls for memory, 0-1; null = not measured")
 
 
+class HostMemoryOut(AnswerBody):
+    """A host's memory over about five minutes, as its agent measured it; null = the host does not show it."""
+
+    stalled: Tenths = Field(description="part of the time in which some task stalled for memory (PSI), %")
+    swap_mb: Tenths = Field(description="memory that is swapped out, MB")
+    swap_in_mb_s: Known | None = Field(description="memory that comes back from swap, MB/s")
+    swap_out_mb_s: Known | None = Field(description="memory that goes to swap, MB/s")
+    ksm_mb: Tenths = Field(description="memory saved by merged pages (KSM), MB")
+    available_mb: Tenths = Field(description="memory that can be used without swapping, MB")
+    huge_mb: Tenths = Field(description="the pool of huge pages of the default size, MB")
+    huge_free_mb: Tenths = Field(description="of this pool what nothing uses, MB")
+
+
 class ScoresOut(AnswerBody):
     """Scores of the cloud."""
 
@@ -89,17 +102,21 @@ class HostScoresOut(ScoresIn):
 
     host: str = Field(description="the host")
     time: Time = Field(description="as of when")
+    memory: HostMemoryOut | None = Field(description="of the host; null = not measured in the last 15 minutes")
     vms: list[VmScoreOut] = Field(description="its VMs, the lowest score first")
     history: list[ScorePointOut] = Field(description="windows of the host, as those of the cloud")
 
     @classmethod
-    def of_host(cls, now: CloudScores, host: str, of: ScoreSummary, history: Iterable[ScorePoint]) -> HostScoresOut:
+    def of_host(
+        cls, now: CloudScores, host: str, history: Iterable[ScorePoint], memory: HostMemory | None
+    ) -> HostScoresOut:
         """From the domain."""
         return cls.model_validate(
             {
                 "host": host,
                 "time": now.time,
-                **ScoresIn.fields_of(of),
+                **ScoresIn.fields_of(now.hosts.get(host, NO_SCORES)),
+                "memory": None if memory is None else HostMemoryOut.like(memory),
                 "vms": [VmScoreOut.like(one) for one in now.on(host)],
                 "history": points(history),
             }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from advisor.domain import Headroom
+from advisor.domain import Headroom, HostMemory
 
 WIDTH = 100.0  # of a bar, in its own units; demand for all of a resource fills it
 FULL, HIGH = 1.0, 0.7  # above these an instance must wait; queues grow long (a choice: at 0.7 an M/M/1 queue holds 2.3)
@@ -54,12 +54,16 @@ def _bar(name: str, value: float | None, peak: float | None) -> Bar:
 MEMORY_HIGH = 0.9  # of a host's memory: above it few new instances find room
 
 
-def memory(promised_mb: float, memory_mb: float) -> Bar:
-    """The memory of a host's instances, over that of the host."""
+def memory(promised_mb: float, memory_mb: float, state: HostMemory | None = None) -> Bar:
+    """The memory of a host's instances, over that of the host; stalls and swap in place of it where there are any."""
     part = promised_mb / memory_mb
     level = "bad" if part > FULL else "fair" if part > MEMORY_HIGH else "good"
     words = f"Memory: {promised_mb / 1024:,.0f} of {memory_mb / 1024:,.0f} GB"
-    return Bar("Memory", level, _length(part), _figure(part), words)
+    bar = Bar("Memory", level, _length(part), _figure(part), words)
+    if state is None or not state.words:
+        return bar
+    figure = "swaps" if state.swaps else f"stalls {state.stalled:.0f} %"
+    return replace(bar, level="bad" if state.is_short() else "fair", figure=figure, words=f"{words}; it {state.words}")
 
 
 def kept(share: float, level: str) -> Bar:

@@ -13,7 +13,18 @@ from urllib.parse import urlencode
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import NO_SCORES, CloudNow, CloudScores, HostNow, ResidentNow, names_of, rests_on, spoken, time_part
+from advisor.domain import (
+    NO_SCORES,
+    CloudNow,
+    CloudScores,
+    HostMemory,
+    HostNow,
+    ResidentNow,
+    names_of,
+    rests_on,
+    spoken,
+    time_part,
+)
 from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep
@@ -122,13 +133,13 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
     A page number beyond the last shows the last page.
     """
     chosen, order = Filter.read(request.query_params), Order.read(request.query_params, COLUMNS, _DEFAULT)
-    time, now, scored = cloud.clock(), cloud.now(), cloud.scores()
+    time, now, scored, memory = cloud.clock(), cloud.now(), cloud.scores(), cloud.memory()
     matching = [host for host in now.hosts if chosen.lets_through(host)]
     part = PageSlice.of(len(matching), number, AT_ONCE, "/cloud", chosen.fields | {PARAMETER: order.text})
     shown = matching
     if order.text != _DEFAULT:
         shown = order.first(part.end, matching, lambda host: _value(order.key, host, scored), lambda host: host.host.id)
-    lines = [_line(host, now, time, scored) for host in part.cut(shown)]
+    lines = [_line(host, now, time, scored, memory.get(host.host.id)) for host in part.cut(shown)]
     known = {bar.name for line in lines for bar in line.bars if bar.figure}
     return page(
         request,
@@ -182,7 +193,7 @@ def age(host: HostNow, time: datetime) -> str:
     return "never seen" if host.seen_at is None else picture.age_since(host.seen_at, time)
 
 
-def _line(host: HostNow, now: CloudNow, time: datetime, scored: CloudScores) -> HostLine:
+def _line(host: HostNow, now: CloudNow, time: datetime, scored: CloudScores, memory: HostMemory | None) -> HostLine:
     score = _score(host, scored)
     return HostLine(
         name=host.host.id,
@@ -194,7 +205,7 @@ def _line(host: HostNow, now: CloudNow, time: datetime, scored: CloudScores) -> 
         score=scores.figure(score),
         score_level=scores.level(score),
         bars=bars.bars(host.pressure, host.cpu_peak),
-        memory=bars.memory(_memory_mb(host), host.host.memory_mb),
+        memory=bars.memory(_memory_mb(host), host.host.memory_mb, memory),
         crowded="" if host.crowded is None else time_part(host.crowded),
         age=age(host, time),
         stale=_is_stale(host, now, time),

@@ -16,6 +16,7 @@ from advisor.domain import (
     Histories,
     Host,
     HostDetail,
+    HostMemory,
     HostNow,
     Instance,
     Slowing,
@@ -94,7 +95,7 @@ def host(
     known = inventory.find_host(host).id
     if known != host:
         return to_page_of(request, "hosts", known)
-    detail, now = cloud.host(host), cloud.now()
+    detail, now, memory = cloud.host(host), cloud.now(), cloud.memory().get(host)
     histories = telemetry.histories(host=host, since=since)
     probed = telemetry.probes(host=host, instance="", limit=MOST)
     pairs = [pair for pair in detail.slowing if pair.loss >= FELT]
@@ -115,7 +116,8 @@ def host(
         learned=now.model_version != "prior",
         listed=LISTED,
         bars=bars.bars(detail.now.pressure, detail.now.cpu_peak),
-        facts=_facts(detail.now),
+        facts=[*_facts(detail.now), *_memory_facts(memory)],
+        memory_words=memory.words if memory else "",
         square=_square(detail) if pairs else [],
         pairs=[SlowedPair(pair, bars.kept(pair.loss / pairs[0].loss, "fair")) for pair in pairs[:MOST_PAIRS]],
         more=max(len(pairs) - MOST_PAIRS, 0),
@@ -189,6 +191,23 @@ def _core_facts(host: Host) -> list[tuple[str, str]]:
         facts.append(("A second hyperthread adds", f"{host.second_thread:.0%} of a core"))
     if host.disk_iops is not None:
         facts.append(("Disk requests", f"{host.disk_iops:,.0f} per second"))
+    return facts
+
+
+def _memory_facts(memory: HostMemory | None) -> list[tuple[str, str]]:
+    """What its agent measures of its memory."""
+    if memory is None:
+        return []
+    sizes = (
+        ("Memory available", memory.available_mb),
+        ("In swap", memory.swap_mb),
+        ("Saved by merged pages", memory.ksm_mb),
+    )
+    facts = [(name, f"{size:,.0f} MB") for name, size in sizes if size]
+    if memory.stalled is not None:
+        facts.append(("Stalls for memory", f"{memory.stalled:.1f} % of the time"))
+    if memory.huge_mb:
+        facts.append(("Huge pages", f"{memory.huge_free_mb or 0:,.0f} of {memory.huge_mb:,.0f} MB free"))
     return facts
 
 

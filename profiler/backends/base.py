@@ -58,7 +58,8 @@ class HostCounters:
     """Cumulative counters of the whole host; ns are summed over CPUs.
 
     `events` are event-channel events or what stands in for them, None = not counted here. `switches` are switches of
-    control among instances where the hypervisor counts them; None = they are summed over the tasks.
+    control among instances where the hypervisor counts them; None = they are summed over the tasks. `further`,
+    `further_since` and `gauges` are about memory, as those of `DomainCounters`.
     """
 
     events: int | None
@@ -67,6 +68,9 @@ class HostCounters:
     pcpus: int
     switches: int | None = None
     absent: Mapping[str, str] = field(default_factory=dict)
+    further: Mapping[str, int] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    further_since: tuple[Mapping[str, int], float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.collectors.counter_deltas import Deltas
+from profiler.collectors.counter_deltas import Deltas, HostDeltas
 
 # metric, its counter, and how much of the counter is one percent of a second
 _PERCENTS = (
@@ -10,9 +10,10 @@ _PERCENTS = (
     ("throttled", "throttled_ns", 1e7),
     ("psi_cpu", "psi_cpu_us", 1e4),
     ("psi_io", "psi_io_us", 1e4),
+    ("psi_memory", "psi_memory_us", 1e4),
     ("disk_wait", "disk_wait_us", 1e4),
 )
-_RATES = ("disk_queue_full", "net_drops", "disk_flushes")  # counters of the same names, per second
+_RATES = ("disk_queue_full", "net_drops", "disk_flushes", "major_faults")  # counters of the same names, per second
 
 
 def further(deltas: Deltas) -> dict[str, float]:
@@ -31,6 +32,8 @@ def further(deltas: Deltas) -> dict[str, float]:
         values["disk_request_ms"] = deltas.further["disk_wait_us"] / 1e3 / requests
     if instructions := deltas.further.get("instructions", 0):
         values["cpi"] = deltas.further["cycles"] / instructions
+    if "swap_in_bytes" in deltas.further:
+        values["swap_in_mb_s"] = deltas.further["swap_in_bytes"] / 1e6 / seconds
     if "memory_bytes" in deltas.further:
         values["mem_bw_mb_s"] = deltas.further["memory_bytes"] / 1e6 / seconds
     if deltas.net_bytes is not None:
@@ -40,4 +43,16 @@ def further(deltas: Deltas) -> dict[str, float]:
     if deltas.ready_threads is not None:
         values["ready_threads"] = deltas.ready_threads
     values.update(deltas.gauges)
+    return values
+
+
+def of_host(deltas: HostDeltas) -> dict[str, float]:
+    """What the host shows of its memory, by name."""
+    values = dict(deltas.gauges)
+    seconds = deltas.seconds if deltas.further_seconds is None else deltas.further_seconds
+    if "psi_memory_us" in deltas.further:
+        values["psi_memory"] = deltas.further["psi_memory_us"] / 1e4 / seconds
+    for way in ("in", "out"):
+        if f"swap_{way}_bytes" in deltas.further:
+            values[f"swap_{way}_mb_s"] = deltas.further[f"swap_{way}_bytes"] / 1e6 / seconds
     return values

@@ -50,7 +50,7 @@ class Deltas:
 
 @dataclass(frozen=True, slots=True)
 class HostDeltas:
-    """What the whole host did in `seconds`."""
+    """What the whole host did in `seconds`; `further` and `gauges` are about memory, as those of `Deltas`."""
 
     seconds: float
     events: int | None
@@ -59,6 +59,9 @@ class HostDeltas:
     pcpus: int
     switches: int | None = None
     absent: Mapping[str, str] = field(default_factory=dict)
+    further: Mapping[str, int] = field(default_factory=dict)
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    further_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,4 +212,10 @@ def _host(first: HostCounters, second: HostCounters, seconds: float) -> HostDelt
     steal = max(0, second.steal_ns - first.steal_ns)  # some hypervisors let steal run backwards by a tick
     if any(value is not None and value < 0 for value in (events, switches, busy)):
         return None
-    return HostDeltas(seconds, events, busy, steal, second.pcpus, switches, second.absent)
+    before, further_seconds = second.further_since or (first.further, None)
+    further = {
+        name: value - before[name] for name, value in second.further.items() if value >= before.get(name, value + 1)
+    }
+    return HostDeltas(
+        seconds, events, busy, steal, second.pcpus, switches, second.absent, further, second.gauges, further_seconds
+    )

@@ -8,7 +8,7 @@ from typing import cast
 
 from profiler.backends import Counters
 from profiler.collectors import paper_metrics
-from profiler.collectors.additional_metrics import further
+from profiler.collectors.additional_metrics import further, of_host
 from profiler.collectors.counter_deltas import Deltas, Difference, Drop, difference
 from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, PAGE_BYTES, Scope
 from profiler.observed import MetricSample
@@ -150,4 +150,5 @@ class _Collection:
             values["event"] = None if events is None else paper_metrics.event(events, change.whole.seconds)
             values["busy"] = change.whole.busy_ns / 1e7 / change.whole.seconds
             values["steal"] = change.whole.steal_ns / 1e7 / change.whole.seconds
+            values.update(of_host(change.whole))
         self._add(None, "host", values, why)

@@ -4,7 +4,7 @@ A file is a list of steps that share one service, in order. A step:
 
     - say: what this step shows
       PUT: /v1/hosts/h1                 # method and path; $name stands for a value that was kept
-      json: {...}                       # the body; or raw: text, or repeat: [text, times]
+      json: {...}                       # the body, in which "$now" is the time; or raw: text, or repeat: [text, times]
       form: key=$key&...                # or what a form of our own pages sends
       headers: {...}
       file: [models/x/card.json, text]  # written below the state folder first
@@ -25,8 +25,10 @@ A file is a list of steps that share one service, in order. A step:
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -88,7 +90,7 @@ def _meets(method: str, template: str, asked_method: str, asked_path: str) -> bo
 
 
 async def _play(app: Any, advisor: Advisor, steps: list[dict[str, Any]], state: Path) -> None:
-    kept: dict[str, str] = {}
+    kept = {"now": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")}
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         for step in steps:
@@ -107,7 +109,7 @@ async def _play(app: Any, advisor: Advisor, steps: list[dict[str, Any]], state: 
             method, path_template = question_of(step)
             path_asked = re.sub(r"\$(\w+)", lambda found: kept[found[1]], path_template)
             given = {key: re.sub(r"\$(\w+)", lambda found: kept[found[1]], text) for key, text in _headers(step)}
-            sent = _body(step, given)
+            sent = _body(step, given, kept)
             if "form" in step:
                 text = re.sub(r"\$(\w+)", lambda found: kept[found[1]], step["form"])
                 sent = {"content": text, "headers": {**FORM, **given}}
@@ -125,11 +127,13 @@ def _headers(step: dict[str, Any]) -> Any:
     return step.get("headers", {}).items()
 
 
-def _body(step: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+def _body(step: dict[str, Any], headers: dict[str, str], kept: dict[str, str]) -> dict[str, Any]:
     if "raw" in step or "repeat" in step:
         text = step["raw"] if "raw" in step else step["repeat"][0] * step["repeat"][1]
         return {"content": text.encode(), "headers": {"Content-Type": "application/json", **headers}}
-    return {"json": step["json"], "headers": headers} if "json" in step else {"headers": headers}
+    if "json" not in step:
+        return {"headers": headers}
+    return {"json": json.loads(json.dumps(step["json"]).replace('"$now"', f'"{kept["now"]}"')), "headers": headers}
 
 
 def _check(step: dict[str, Any], answer: httpx.Response) -> None:

@@ -41,7 +41,7 @@ def stats_of(net_bytes: int, disk_bytes: int, state: int = RUNNING) -> dict[str,
     return {
         "state.state": state, "state.reason": 1,
         "net.count": 1, "net.0.name": "vnet0", "net.0.rx.bytes": net_bytes, "net.0.tx.bytes": 0,
-        "net.0.rx.drop": 0, "net.0.tx.drop": 0,
+        "net.0.rx.drop": 0, "net.0.tx.drop": 0, "balloon.current": 786_432, "balloon.maximum": 1_048_576,
         "block.count": 2, "block.0.name": "vda", "block.0.path": "/images/a.qcow2", "block.0.rd.bytes": disk_bytes,
         "block.0.wr.bytes": 0, "block.0.rd.reqs": 2, "block.0.rd.times": 0, "block.0.wr.reqs": 0, "block.0.wr.times": 0,
         "block.0.fl.reqs": 0, "block.0.fl.times": 0, "block.1.name": "hda",
@@ -83,6 +83,7 @@ class LibvirtHost(FakeHost):
             self.files[f"/proc/{pid}/task/{tid}/comm"] = f"{thread}\n"
             self.thread(tid, 1_000_000, 500_000, 10)
         self.files[f"/proc/{pid}/statm"] = "700 512 9 1 0 80 0\n"
+        self.files[f"/proc/{pid}/status"] = "Name:\tqemu\nVmSwap:\t    3072 kB\n"
 
     def thread(self, tid: int, run_ns: int, wait_ns: int, slices: int, voluntary: int = 4) -> None:
         """What the scheduler counted for one thread."""

@@ -45,6 +45,8 @@ def test_a_guest_is_its_vcpu_threads(host: LibvirtHost) -> None:
     assert set(shop.tasks) == {"CPU 0", "CPU 1"}
     assert (shop.vcpus, shop.net_bytes, shop.disk_bytes) == (2, 8192, 4096)
     assert shop.gauges["rss_mb"] == pytest.approx(2.0)
+    assert (shop.gauges["balloon_mb"], shop.gauges["swap_mb"]) == (256.0, 3.0)
+    assert shop.further["major_faults"] == 0
     assert shop.absent.keys() == {"psi_io_us", "net_backlog_bytes"}  # no group and no queues on this fake
 
 

@@ -20,6 +20,7 @@ from profiler.backends.libvirt.processes import DomainProcesses, HiddenError, Qe
 from profiler.backends.libvirt.scheduling_groups import find_scheduling_groups
 from profiler.backends.libvirt.stalls import GuestStalls
 from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, or_none, reason
+from profiler.backends.memory import HostMemory
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.stalls import HostQueues, SlowCounters
 from profiler.instance_ids import instance_id, name_label
@@ -77,6 +78,7 @@ class LibvirtBackend:
         self._descriptions: dict[str, tuple[int, DomainDescription | None, float]] = {}  # id, and when it was read
         self._disks = Disks(self._source)
         self._queues = HostQueues(self._source)
+        self._memory = HostMemory(self._source)
         self._stalls: dict[str, GuestStalls] = {}  # by uuid
         self._now_s: float | None = None  # when this reading was, on the monotonic clock
         self._reads_slow = True  # whether this reading takes the counters that are read every ten seconds
@@ -112,6 +114,7 @@ class LibvirtBackend:
         next_s = 2 * monotonic_s - (monotonic_s if before_s is None else before_s)
         self._reads_slow = any(stalls.slow.is_due(next_s) for stalls in self._stalls.values())
         driver, whole = self._read_host(reading, counts)
+        whole = self._memory.beside(whole, monotonic_s)
         self._source.sweep(ended=bool(reading.vanished))
         absent, vanished = reading.absent, tuple(sorted(reading.vanished))
         return Counters(self.host, time_s, monotonic_s, reading.instances, driver, whole, absent, vanished)

@@ -96,11 +96,11 @@ class LibvirtConnection:
         return self._bulk("STATE", "INTERFACE", *(["BLOCK"] if drives else []))
 
     def all_stats(self) -> list[list[Any]]:
-        """As `stats`, with drives and hardware counters of domains: perf events, cache and bandwidth monitors.
+        """As `stats`, with drives, balloons and hardware counters (perf events, cache and bandwidth monitors).
 
-        libvirtd asks no QEMU for these, and reads them only of domains whose XML asks for them.
+        libvirtd asks no QEMU for the hardware counters, and reads them only of domains whose XML asks for them.
         """
-        return self._bulk("STATE", "INTERFACE", "BLOCK", "PERF", "CPU_TOTAL", "MEMORY")
+        return self._bulk("STATE", "INTERFACE", "BLOCK", "PERF", "CPU_TOTAL", "MEMORY", "BALLOON")
 
     def domains(self) -> list[list[Any]]:
         """As `stats`, but only states, for which libvirtd does not query QEMU."""

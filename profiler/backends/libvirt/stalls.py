@@ -1,10 +1,12 @@
-"""Stalls of one guest, read every ten seconds: its disk requests, drops of its taps, pressure, hardware counters."""
+"""Stalls of one guest, read every ten seconds: its disk requests, drops of its taps, pressure, memory, hardware
+counters."""
 
 from __future__ import annotations
 
 from profiler.backends.libvirt.processes import QemuProcess
 from profiler.backends.libvirt.scheduling_groups import find_guest_group
 from profiler.backends.linux import attempt, read_parsed
+from profiler.backends.memory import GuestMemory
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import CounterGrowth, DiskRequests, HostQueues, InterfaceStalls, SlowCounters
 from profiler.parse.libvirt import (
@@ -14,6 +16,7 @@ from profiler.parse.libvirt import (
     parse_hardware,
     parse_interfaces,
 )
+from profiler.parse.memory import parse_balloon
 from profiler.parse.proc import parse_pressure
 
 
@@ -24,7 +27,7 @@ class GuestStalls:
         self.domain = domain
         self.slow = SlowCounters()
         self._source = source
-        self._disks = DiskRequests()
+        self._disks, self._memory_used = DiskRequests(), GuestMemory(source)
         self._cycles, self._instructions, self._memory = CounterGrowth(), CounterGrowth(), CounterGrowth()
         self._interfaces = InterfaceStalls(queues)
 
@@ -39,8 +42,12 @@ class GuestStalls:
         interfaces = attempt(absent, "net_drops", parse_interfaces, record.stats)
         if interfaces is not None:
             self._interfaces.read(interfaces, counters, gauges, absent)
+        balloon = attempt(absent, "balloon_mb", parse_balloon, record.stats)
+        if balloon is not None:
+            self._memory_used.add_balloon(balloon, counters, gauges)
         if process is not None:
             self._read_pressure(process, counters, absent)
+            self._memory_used.add_process(process.pid, counters, gauges, absent)
         hardware = attempt(absent, "cpi", parse_hardware, record.stats, vcpus)
         if hardware is not None:
             self._take_hardware(hardware, counters, gauges)
@@ -57,7 +64,7 @@ class GuestStalls:
 
     def _read_pressure(self, process: QemuProcess, counters: dict[str, int], absent: dict[str, str]) -> None:
         folder = attempt(absent, "psi_io_us", find_guest_group, self._source, process.pid)
-        for name in ("cpu", "io") if folder is not None else ():
+        for name in ("cpu", "io", "memory") if folder is not None else ():
             where = f"{folder}/{name}.pressure"
             pressure_us = read_parsed(absent, f"psi_{name}_us", self._source, where, parse_pressure)
             if pressure_us is not None:

@@ -11,6 +11,7 @@ from profiler.backends.lxc.container import ContainerReader
 from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, find_groups, group_number
 from profiler.backends.lxc.listing import ContainerListing, ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic, HostInterfaces
+from profiler.backends.memory import HostMemory
 from profiler.backends.source import HostSource, LiveSource
 from profiler.backends.stalls import TaskDelays
 from profiler.instance_ids import instance_id
@@ -43,6 +44,7 @@ class LxcBackend:
         self._readers: dict[str, ContainerReader] = {}
         self._host_reader = HostReader(self._source)
         self._delays = TaskDelays(self._source)
+        self._memory = HostMemory(self._source)
 
     def list_instances(self) -> list[Instance]:
         return [container.instance for container in self._containers(self._source.clock()[1])]
@@ -68,6 +70,7 @@ class LxcBackend:
                 raise BackendError(f"group {path} cannot be read: {error}") from None
         self._readers = readers
         driver, whole = self._host_reader.read(absent)
+        whole = self._memory.beside(whole, monotonic_s)
         self._source.sweep(ended=bool(vanished))
         return Counters(self.host, time_s, monotonic_s, instances, driver, whole, absent, tuple(vanished))
 

@@ -9,6 +9,7 @@ from profiler.backends.linux import GONE, TaskReader, attempt, or_none, read_par
 from profiler.backends.lxc.control_groups import Groups
 from profiler.backends.lxc.listing import ListedContainer
 from profiler.backends.lxc.traffic import ContainerTraffic
+from profiler.backends.memory import GroupMemory
 from profiler.backends.source import HostSource
 from profiler.backends.stalls import SlowCounters, TaskDelays, TaskWaits
 from profiler.parse.proc import parse_blkio_ticks, parse_statm
@@ -40,7 +41,7 @@ class ContainerReader:
         self._known: dict[str, TaskCounters] = {}  # of the last reading, where all of it could be read
         self._run_ns = 0  # of the known tasks
         self._cpu_ns = 0
-        self._slow, self._disk_waits = SlowCounters(), TaskWaits()
+        self._slow, self._disk_waits, self._memory = SlowCounters(), TaskWaits(), GroupMemory()
         self._looked_s: float | None = None
         self._rss_mb: float | None = None
         self._counts_disk = True  # kernels since 6.10 count a group's block I/O only after a limit was set on the disk
@@ -63,6 +64,7 @@ class ContainerReader:
         used_ns = None if cpu_ns is None else cpu_ns - self._cpu_ns
         if used_ns is not None and used_ns < 0:  # another group with the same name: the old counts are not its own
             self._slow, self._disk_waits, self._list_in = SlowCounters(), TaskWaits(), 0
+            self._memory = GroupMemory()
         self._cpu_ns = cpu_ns or self._cpu_ns
         disk_bytes = self._disk_bytes(path, absent)
         tasks = self._read_tasks(container, used_ns, absent, with_io=disk_bytes is None)
@@ -89,10 +91,13 @@ class ContainerReader:
         absent: dict[str, str] = {}
         gauges: dict[str, float] = {}
         counters = self._groups.further(path, absent)
-        for name in ("cpu", "io"):
+        for name in ("cpu", "io", "memory"):
             pressure_us = attempt(absent, f"psi_{name}_us", self._groups.pressure_us, path, name)
             if pressure_us is not None:
                 counters[f"psi_{name}_us"] = pressure_us
+        memory = attempt(absent, "swap_mb", self._groups.memory, path)
+        if memory is not None:
+            self._memory.add(*memory, counters, gauges)
         if why := self._delays.off(now_s):
             absent["disk_wait_us"] = why
         else:

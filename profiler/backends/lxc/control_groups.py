@@ -74,7 +74,10 @@ class Groups(Protocol):
         """Bytes per second that neither its reads nor its writes exceed on all disks that it uses; None = no limit."""
 
     def pressure_us(self, path: str, resource: str) -> int:
-        """Time in which some task was stalled for `cpu` or `io`."""
+        """Time in which some task was stalled for `cpu`, `io` or `memory`."""
+
+    def memory(self, path: str) -> tuple[Mapping[str, int], int | None]:
+        """Its `memory.stat`, and the bytes of it that are swapped out; None = they are not counted."""
 
 
 def walk(groups: Groups, path: str = "", depth: int = _DEPTH) -> Iterator[str]:
@@ -172,6 +175,11 @@ class GroupsV1:
     def pressure_us(self, path: str, resource: str) -> int:
         return parse_pressure(*self._read("unified", path, f"{resource}.pressure"))
 
+    def memory(self, path: str) -> tuple[Mapping[str, int], int | None]:
+        stat = parse_flat(*self._read("memory", path, "memory.stat"))
+        own = {name.removeprefix("total_"): value for name, value in stat.items() if name.startswith("total_")}
+        return own, own.get("swap")  # total_: with the groups below it (cgroup-v1/memory.rst)
+
 
 class GroupsV2:
     """Version 2: one tree."""
@@ -250,6 +258,10 @@ class GroupsV2:
 
     def pressure_us(self, path: str, resource: str) -> int:
         return parse_pressure(*self._read(path, f"{resource}.pressure"))
+
+    def memory(self, path: str) -> tuple[Mapping[str, int], int | None]:
+        stat = parse_flat(*self._read(path, "memory.stat"))
+        return stat, or_none(lambda: parse_counter(*self._read(path, "memory.swap.current")))
 
 
 def group_number(source: HostSource, folder: str) -> int:

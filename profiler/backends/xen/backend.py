@@ -21,6 +21,7 @@ from profiler.backends.xen.stalls import XenGuestStalls, physical_device
 from profiler.backends.xen.trace import SchedulerTrace
 from profiler.instance_ids import instance_id, name_label
 from profiler.observed import Instance, IsolationSettings
+from profiler.parse.memory import parse_xen_balloon
 from profiler.parse.text import ParseError
 from profiler.parse.xen_dom0 import parse_xenstore
 from profiler.parse.xl import ListedDomain, parse_vcpu_list, parse_xl_list
@@ -69,6 +70,7 @@ class XenBackend:
         self._stale = True  # devices have changed since xenstore was read
         self._looked: frozenset[int] = frozenset()  # domains that were there when devices were looked for
         self._attached: dict[int, Attached] = {}
+        self._balloons_kb: dict[int, int] = {}  # that balloons took from domains, as of the last look in xenstore
         self._queues = HostQueues(self._source)
         self._stalls: dict[int, XenGuestStalls] = {}
 
@@ -184,6 +186,8 @@ class XenBackend:
         if nodes is not None:
             self._stale = False
             self._looked, self._attached = frozenset(self._domains), attached_devices(nodes)
+            balloons = {domain: or_none(parse_xen_balloon, nodes, domain) for domain in self._domains}
+            self._balloons_kb = {domain: taken for domain, taken in balloons.items() if taken is not None}
             self._io.renamed = renamed_vifs(nodes)
         return self._io.renamed != renamed
 
@@ -222,6 +226,8 @@ class XenBackend:
         slow: SlowCounters,
     ) -> DomainCounters:
         absent = dict(io.absent)
+        balloon_kb = self._balloons_kb.get(row.domid)
+        balloon = {} if balloon_kb is None else {"balloon_mb": balloon_kb / 1024}
         own_tasks = tasks.get(row.domid, {})
         if self._trace.problem:
             absent["tasks"] = f"{self._trace.problem}; CPU time comes from xl list, in steps of 0.1 s"
@@ -236,7 +242,7 @@ class XenBackend:
             pages=io.pages,
             further=slow.counters,
             further_since=slow.since,
-            gauges={**slow.gauges, "rss_mb": float(row.memory_mb)},
+            gauges={**slow.gauges, **balloon, "rss_mb": float(row.memory_mb)},
             absent={**absent, **slow.absent},
         )
 
