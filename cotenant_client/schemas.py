@@ -574,6 +574,9 @@ class SumsOut(TypedDict):
     worst: float | None
     mean: float | None
     total: float | None
+    score: NotRequired[float | None]
+    score_lowest: NotRequired[float | None]
+    scores: NotRequired[list[int]]
     watts: NotRequired[float | None]
     price: NotRequired[float | None]
 
