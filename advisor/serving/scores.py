@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -53,7 +54,8 @@ def scored(cloud: CloudNow, found: Mapping[str, Delivery], now: datetime) -> Clo
     )
     values = factors.scores
     measured = np.array([one.delivered is not None for one in deliveries], dtype=bool)
-    ends = np.cumsum([sum(map(_runs, host.residents)) for host in cloud.hosts]).tolist()
+    counts = Counter(host.host.id for host, _ in there)
+    ends = np.cumsum([counts[host.host.id] for host in cloud.hosts]).tolist()
     begins = [0, *ends][: len(cloud.hosts)]
     return CloudScores(
         now,

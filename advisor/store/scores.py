@@ -66,10 +66,9 @@ def put_deliveries(connection: sa.Connection, found: Mapping[str, Delivery]) -> 
 
 def deliveries_since(connection: sa.Connection, since_s: float) -> dict[str, Delivery]:
     """By instance, those of windows that ended since a time."""
-    query = sa.select(deliveries).where(deliveries.c.time_s >= since_s)
-    return {
-        row.instance: Delivery(row.host, row.time_s, row.delivered, row.stalled) for row in connection.execute(query)
-    }
+    columns = (deliveries.c[name] for name in ("instance", "host", "time_s", "delivered", "stalled"))
+    rows = connection.execute(sa.select(*columns).where(deliveries.c.time_s >= since_s))
+    return {name: Delivery(*row) for name, *row in rows}
 
 
 def has_window(connection: sa.Connection, time_s: float) -> bool:

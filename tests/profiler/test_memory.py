@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from profiler.backends import Counters, HostCounters
+from profiler.backends import Counters, HostCounters, LxcBackend
 from profiler.backends.memory import GroupMemory, HostMemory
 from profiler.backends.source import RecordedReading, RecordedSource
+from profiler.collectors import collect
 from profiler.collectors.additional_metrics import of_host
 from profiler.collectors.counter_deltas import difference
+from profiler.observed import Instance
 from profiler.parse.cgroup import parse_flat
 from profiler.parse.memory import (
     Balloon,
@@ -138,3 +142,43 @@ def test_a_kernel_without_pressure_leaves_it_out_and_says_why() -> None:
     assert found is not None
     assert "psi_memory_us" not in found.further
     assert found.absent["psi_memory_us"] == "this kernel or its set-up has no such file"
+
+
+def total(text: str) -> int:
+    return int(text.split("total=")[1].split(maxsplit=1)[0])
+
+
+def line(text: str, name: str) -> int:
+    return next(int(row.split()[1]) for row in text.splitlines() if row.split()[0].rstrip(":") == name)
+
+
+def test_a_recorded_container_that_swaps_is_seen_to_stall_and_so_is_its_host() -> None:
+    """Oracle: the raw files of both readings, ten seconds apart."""
+    document = json.loads(recorded("swapping-container-v1.json"))
+    first, second = (RecordedReading(**one) for one in document["readings"])
+    source = RecordedSource([first, second])
+    backend = LxcBackend(source, host="h1", known={"swapping": Instance("thrash", vcpus=1, memory_mb=48)})
+    before = backend.read_counters()
+    source.advance()
+    rows = collect(before, backend.read_counters()).rows
+    values = {(row.instance, row.scope): row.values for row in rows}
+    seconds = second.clock[1] - first.clock[1]
+    files = [{path: str(text) for path, text in one.files.items()} for one in (first, second)]
+
+    def grown(path: str, read: Callable[[str], int]) -> float:
+        return (read(files[1][path]) - read(files[0][path])) / seconds
+
+    group = "/sys/fs/cgroup/memory/swapping/memory.stat"
+    vm = values["thrash", "instance"]
+    assert vm["psi_memory"] == pytest.approx(grown("/sys/fs/cgroup/unified/swapping/memory.pressure", total) / 1e4)
+    assert vm["major_faults"] == pytest.approx(grown(group, lambda text: line(text, "total_pgmajfault")))
+    assert vm["swap_mb"] == pytest.approx(line(files[1][group], "total_swap") / (1 << 20))
+    assert 5 < vm["psi_memory"] < 30
+    assert vm["swap_mb"] > 48
+    whole = values[None, "host"]
+    assert whole["psi_memory"] == pytest.approx(grown("/proc/pressure/memory", total) / 1e4)
+    pages = grown("/proc/vmstat", lambda text: line(text, "pswpin"))
+    assert whole["swap_in_mb_s"] == pytest.approx(pages * 4096 / 1e6)
+    meminfo = files[1]["/proc/meminfo"]
+    assert whole["swap_mb"] == pytest.approx((line(meminfo, "SwapTotal") - line(meminfo, "SwapFree")) / 1024)
+    assert whole["swap_in_mb_s"] > 1
