@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from advisor.domain import Effect, Inventory, Plan, PlanStep, duration_in_words
 from advisor.reports.number_format import MOST_NAMED, count, interval, joined, listed, percent, time_share
@@ -145,16 +145,26 @@ def _resized(plan: Plan) -> str:
 
 
 def _tuned(plan: Plan) -> str:
-    steps, before, after = len(plan.steps), plan.sums_before, plan.sums_after
+    steps = len(plan.steps)
     if not steps:
         return "No change of settings would help."
-    hosts = len({step.host for step in plan.steps})
-    on = f" on {count(hosts, 'host')}" if hosts > 1 else f" on {plan.steps[0].host}"
-    does = f"{count(steps, 'change')} of settings{on}"
-    if before and after and after.worst > before.worst + FELT:
+    hosts = {step.host for step in plan.steps if step.host is not None}
+    does = f"{_changes(steps)} on {count(len(hosts), 'host') if len(hosts) > 1 else plan.steps[0].host}"
+    before, after = (_lowest(effects, hosts) for effects in (plan.before, plan.after))
+    if after > before + FELT:
         brings = "brings" if steps == 1 else "bring"
-        return f"{does} {brings} the most affected instance from {percent(before.worst)} to {percent(after.worst)}."
+        where = " there" if len(hosts) == 1 else " of these hosts"
+        return f"{does} {brings} the most affected instance{where} from {percent(before)} to {percent(after)}."
     return f"{does} {'helps' if steps == 1 else 'help'}."
+
+
+def _changes(number: int) -> str:
+    return "1 change of settings" if number == 1 else f"{number:,} changes of settings"
+
+
+def _lowest(effects: Mapping[str, Sequence[Effect]], hosts: Collection[str]) -> float:
+    """The lowest T/B on these hosts; 1 = nothing is known of any instance there."""
+    return min((one.throughput_ratio.expected for host in hosts for one in effects.get(host, ())), default=1.0)
 
 
 def facts(plan: Plan) -> Mapping[str, str]:

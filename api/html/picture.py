@@ -122,8 +122,11 @@ def settings_in_words(settings: IsolationSettings) -> list[tuple[str, str]]:
     """Every setting to make, as name and value; empty = leave everything as it is."""
     rows: list[tuple[str, str]] = []
     if settings.pinning:
-        cpus = [f"{vcpu} → {format_cpus(pcpus) or 'any'}" for vcpu, pcpus in enumerate(settings.pinning.cpus)]
-        rows.append(("Pinning, vCPU → pCPU", ", ".join(cpus)))
+        cpus = [format_cpus(pcpus) or "any" for pcpus in settings.pinning.cpus]
+        if len(set(cpus)) == 1:
+            rows.append(("Pinned to pCPUs", cpus[0]))
+        else:
+            rows.append(("Pinning, vCPU → pCPU", ", ".join(f"{vcpu} → {one}" for vcpu, one in enumerate(cpus))))
     if settings.cap_percent is not None:
         rows.append(("CPU cap", f"{settings.cap_percent:g} % (100 = one CPU)"))
     if settings.weight is not None:

@@ -110,3 +110,18 @@ def test_the_page_of_a_tuning_shows_who_sits_where_before_and_after(client: Clie
     assert "k1, after" in page
     assert "Any CPU: va" in text(page)
     assert "virsh vcpupin --domain va" in page
+
+
+def test_changes_that_come_one_by_one_stand_in_one_table(client: Client, advisor: Advisor) -> None:
+    wants: dict[Resource, Demand] = {"cpu": Demand(mean=0.9, spread=0.1)}
+    pinned = IsolationSettings(pinning=Pinning(((0,),)))
+    there = tuple(Instance(f"v{at}", 1, 512, host="k1", demand=wants, settings=pinned) for at in range(7))
+    advisor.inventory.put(Inventory((Host("k1", "kvm", 8, 8192),), there), mode="merge", generation=None)
+    made = client.ask("POST", "/plans", data={"kind": "tune", "hosts": "k1", "commands": "yes"}, headers=FORM)
+    page = client.page(made.headers["location"]).text
+    plan = advisor.plans.get(made.headers["location"].rpartition("/")[2])
+    assert len(plan.steps) > 3
+    forward = page[page.index(">Steps<") : page.index("Undo")]
+    assert forward.count('<table class="stack steps">') == 1
+    assert forward.count('data-label="Stage"') == len(plan.steps)
+    assert all(f"virsh vcpupin --domain {step.instance} " in forward for step in plan.steps)

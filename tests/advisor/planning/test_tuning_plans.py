@@ -58,6 +58,17 @@ def test_the_host_with_the_most_affected_instance_comes_first_and_only_hosts_ask
     assert [step.host for step in asked(*residents, request=replace(TUNE, hosts=("h",))).steps] == ["h"]
 
 
+def test_the_headline_is_about_the_tuned_host_and_not_about_a_worse_one_elsewhere() -> None:
+    residents = (vm("a", 0.6, (0,)), vm("b", 0.6, (0,)), on("x", vm("c", 2.5, (0,), vcpus=4)))
+    answer = asked(*residents, request=replace(TUNE, hosts=("h",)))
+    before, after = (
+        min(one.throughput_ratio.expected for one in state["h"]) for state in (answer.before, answer.after)
+    )
+    assert answer.sums_after
+    assert answer.sums_after.worst < before < after
+    assert f"from {100 * before:.0f} % to {100 * after:.0f} %" in headline(answer).replace("\xa0", " ")
+
+
 def test_nothing_to_gain_is_already_fine() -> None:
     answer = asked(vm("a", 0.6), vm("b", 0.6))
     assert (answer.steps, answer.search and answer.search.ended) == ((), "already fine")
