@@ -121,7 +121,7 @@ def test_changes_that_come_one_by_one_stand_in_one_table(client: Client, advisor
     page = client.page(made.headers["location"]).text
     plan = advisor.plans.get(made.headers["location"].rpartition("/")[2])
     assert len(plan.steps) > 3
-    forward = page[page.index(">Steps<") : page.index("Undo")]
+    forward = page[page.index(">Steps<") : page.index(">The way back<")]
     assert forward.count('<table class="stack steps">') == 1
     assert forward.count('data-label="Stage"') == len(plan.steps)
     assert all(f"virsh vcpupin --domain {step.instance} " in forward for step in plan.steps)
