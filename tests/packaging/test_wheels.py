@@ -29,9 +29,10 @@ PARTS = load("release").PARTS
 OF_THE_SERVICE = ("cotenant", "cotenant_client", "cotenant_profiler")
 MOST_BYTES = 500_000_000  # of an installed service with all that it requires, pip included
 # What only extras and other distributions bring.
+PLUG_INS = [f"cotenant_{Path(part).name}" for part in PARTS if part.startswith("integrations/")]
 NOT_THERE = (
-    "cotenant_proxmox", "cotenant_xapi", "defusedxml", "lab", "research", "lightgbm", "matplotlib", "numba",
-    "openstack", "ortools", "pandas", "psycopg", "pyarrow", "river", "sklearn",
+    *PLUG_INS, "defusedxml", "lab", "research", "lightgbm", "matplotlib", "numba", "openstack", "ortools", "pandas",
+    "psycopg", "pyarrow", "river", "sklearn",
 )  # fmt: skip
 OF_THE_SERVER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
 Ask = Callable[..., dict[str, Any]]
@@ -198,6 +199,7 @@ def test_a_report_has_pictures_where_matplotlib_is_installed(everything: Path, t
         (("sync", "openstack"), "cotenant[openstack]"),
         (("sync", "proxmox"), "cotenant[proxmox]"),
         (("history", "proxmox"), "cotenant[proxmox]"),
+        (("sync", "cloudstack"), "cotenant[cloudstack]"),
         (("sync", "xapi"), "cotenant[xapi]"),
         (("history", "gnocchi"), "cotenant[openstack]"),
         (("db", "upgrade", "--database", "postgresql://db/cotenant"), "cotenant[postgresql]"),

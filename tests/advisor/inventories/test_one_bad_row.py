@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from advisor.inventories.cloudstack import CloudStack
-from advisor.inventories.cloudstack.calls import Account, Api
 from advisor.inventories.kubernetes.account import ClusterAccount
 from advisor.inventories.kubernetes.source import Kubernetes
 from advisor.inventories.openstack import OpenStack
 from advisor.inventories.openstack.facts import group_labels, zones_of
 from tests.advisor.inventories import (
-    cloudstack_server,
     kubernetes_server,
     openstack_replay,
 )
@@ -25,17 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not openstack_replay.RECORDING.exists(), reason="nothing is recorded"),
     pytest.mark.filterwarnings("ignore:::openstack"),
 ]
-SYSTEMS = ["cloudstack", "kubernetes", "openstack"]
-
-
-def _cloudstack(stack: ExitStack) -> System:
-    cloud = cloudstack_server.Cloud()
-    url = stack.enter_context(cloudstack_server.serving(cloud))
-    asking = Account(url, cloudstack_server.KEY, cloudstack_server.SECRET)
-    return System(
-        lambda: [*cloud.host, *cloud.virtualmachine, *cloud.serviceoffering],
-        lambda: CloudStack(open_api=lambda: Api(asking)).read(),
-    )
+SYSTEMS = ["kubernetes", "openstack"]
 
 
 def _kubernetes(stack: ExitStack) -> System:

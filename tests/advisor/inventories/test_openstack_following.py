@@ -143,7 +143,7 @@ def test_what_a_whole_read_does_not_show_is_gone(advisor: Advisor) -> None:
 def test_what_came_from_elsewhere_is_never_gone(advisor: Advisor) -> None:
     advisor.inventory.put_host(Host("own", "xen", 4, 8192.0))
     advisor.inventory.put_instance(Instance("mine", host="own"))
-    advisor.inventory.follow(replace(told(host("c1"), server("v1", "c1")), source="cloudstack"))
+    advisor.inventory.follow(replace(told(host("c1"), server("v1", "c1")), source="another"))
     advisor.inventory.follow(told(host("h1"), server("s1", "h1")))
     advisor.inventory.follow(told(host("h1"), gone=frozenset({"s1"})))
     assert names(advisor) == (["c1", "h1", "own"], ["mine", "v1"])

@@ -218,8 +218,8 @@ def test_without_growth_nothing_is_said_of_months() -> None:
 
 
 def test_what_no_tool_moves_names_the_tool_that_does_not() -> None:
-    there, cloudy = Host("h1", "kvm", 4, 4096), Host("h2", "kvm", 4, 4096, labels={"render": "cloudstack"})
-    for source, target, tool in ((there, cloudy, "virsh"), (cloudy, there, "cmk")):
+    there, cloudy = Host("h1", "kvm", 4, 4096), Host("h2", "kvm", 4, 4096, labels={"render": "openstack"})
+    for source, target, tool in ((there, cloudy, "virsh"), (cloudy, there, "openstack")):
         (said,) = migrations.move(vm("a", on=source.id), vm("a", on=target.id), source, target, (), ())
         assert (said.tool, said.argv) == (tool, ())
 

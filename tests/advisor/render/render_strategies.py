@@ -53,7 +53,6 @@ PLACES = st.sampled_from(
         *(Place("lxc", cgroup, kernel="6.1.0") for cgroup in (1, 2)),
         Place("kvm", uplink=False),
         *(Place("kvm", cgroup, target="openstack") for cgroup in (1, 2)),
-        Place("kvm", target="cloudstack"),
         Place("xen", target="openstack"),
     ]
 )

@@ -40,10 +40,6 @@ def moved(one: Instance, source: Host, target: Host) -> tuple[Command, ...]:
             ("c2", "c1"),
         ),
         (
-            host("c1", render="cloudstack"), host("c2", render="cloudstack"), "",
-            "cmk migrate virtualmachine virtualmachineid=shop-7 hostid=c2", ("c2", "c1"),
-        ),
-        (
             host("n1", render="kubernetes"),
             replace(host("n2"), labels={"render": "kubernetes", "node.kubernetes.io/hostname": "n2.example"}),
             "shop/web-1",
@@ -51,12 +47,12 @@ def moved(one: Instance, source: Host, target: Host) -> tuple[Command, ...]:
             ("n2.example", "n1"),
         ),
     ],
-    ids=["xl", "virsh", "openstack", "cloudstack", "KubeVirt"],
+    ids=["xl", "virsh", "openstack", "KubeVirt"],
 )  # fmt: skip
 def test_each_tool_moves_by_its_own_names_with_the_way_back_and_clouds_keep_settings(
     source: Host, target: Host, guest: str, argv: str, back: tuple[str, str]
 ) -> None:
-    weight = IsolationSettings(weight=512 if target.labels.get("render") in {"openstack", "cloudstack"} else None)
+    weight = IsolationSettings(weight=512 if target.labels.get("render") == "openstack" else None)
     one = Instance("shop-7", 2, labels={"guest": guest} if guest else {}, settings=weight)
     (only,) = moved(one, source, target)
     assert (" ".join(only.argv), " ".join(only.undo)) == (argv, argv.replace(*back))
@@ -127,7 +123,6 @@ def test_another_size_is_set_where_the_tool_can() -> None:
     [
         (host("h1", "lxc"), "a cap of 100 %"),
         (host("h1", render="openstack"), "a flavor of 1 vCPU ("),
-        (host("h1", render="cloudstack"), "a service offering of 1 vCPU ("),
         (host("h1", render="kubernetes"), "1 CPU in its template"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from advisor.render import commands
+from advisor.render import commands, migrations
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
 HOST = Host("h1", "kvm", pcpus=4, memory_mb=8192, cpu_mhz=2600, labels={"render": "cloudstack"})
@@ -35,3 +35,17 @@ def test_a_cap_without_the_clock_rate_is_said_and_not_guessed() -> None:
     (note,) = notes(IsolationSettings(), IsolationSettings(cap_percent=50), replace(HOST, cpu_mhz=None))
     assert "cpu_mhz" in note
     assert "cpuspeed" not in note
+
+
+def test_a_machine_moves_by_the_ids_of_machine_and_host_and_its_offering_goes_along() -> None:
+    other = replace(HOST, id="h2")
+    weighted = replace(SHOP, settings=IsolationSettings(weight=512))
+    (only,) = migrations.move(replace(weighted, host="h1"), replace(weighted, host="h2"), HOST, other, (), ())
+    assert only.argv == ("cmk", "migrate", "virtualmachine", "virtualmachineid=shop-7", "hostid=h2")
+    assert only.undo == ("cmk", "migrate", "virtualmachine", "virtualmachineid=shop-7", "hostid=h1")
+
+
+def test_a_size_is_an_offering_and_said() -> None:
+    (said,) = migrations.resize(HOST, replace(SHOP, vcpus=4), replace(SHOP, vcpus=1))
+    assert said.argv == ()
+    assert "a service offering of 1 vCPU (" in said.note

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from advisor.inventories.calls import CallError, failed_part
-from advisor.inventories.cloudstack.calls import Api, Row, account
-from advisor.inventories.cloudstack.facts import OWN_LABELS, host_facts, instance_facts
 from advisor.inventories.reading import Part, Reading, taken
+from cotenant_cloudstack.calls import Api, Row, account
+from cotenant_cloudstack.facts import OWN_LABELS, host_facts, instance_facts
 
 GONE = frozenset({"Destroyed", "Expunging", "Expunged", "Error"})
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.inventories.cloudstack.calls import Row
 from advisor.inventories.openstack.flavors import described
 from advisor.inventories.reading import Facts
 from advisor.inventories.values import as_cpus, as_number, clean_labels
+from cotenant_cloudstack.calls import Row
 from profiler.host_kinds import HostKind
 from profiler.observed import NetworkSettings
 

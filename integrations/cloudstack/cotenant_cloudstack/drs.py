@@ -5,16 +5,37 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import Field
 
 from advisor.errors import NotFound
 from api.routes.common import CloudDep, PathId, PlacementDep
 from api.routing import Route
-from api.schemas.schedulers.cloudstack import DrsMove, DrsPlan
+from api.schemas.base import AnswerBody, Figure
 
 CLUSTER = "cluster"  # the label that `cotenant sync cloudstack` gives hosts: the cluster's uuid
 WITHIN_S = 20.0
 
 Migrations = Annotated[int, Query(ge=1, le=1000, description="most migrations, as in generateClusterDrsPlan")]
+
+
+class DrsMove(AnswerBody):
+    """One migration, and why."""
+
+    virtualmachine: str = Field(description="UUID of the virtual machine")
+    source: str = Field(description="UUID of the host that it is on")
+    destination: str = Field(description="UUID of the host that it should move to")
+    gain: Figure = Field(description="harm that it takes away, see `gain` of a plan's steps")
+    reason: str = Field(description="why, as a sentence")
+
+
+class DrsPlan(AnswerBody):
+    """Migrations within a cluster that pay beyond uncertainty."""
+
+    cluster: str = Field(description="UUID of the cluster")
+    moves: list[DrsMove] = Field(description="migrations, in the order in which they should be made")
+    parameters: dict[str, str] = Field(
+        description="of the API call executeClusterDrsPlan, to be signed and sent as they are; empty = nothing to move"
+    )
 
 
 def drs_plan(cluster: PathId, cloud: CloudDep, placements: PlacementDep, migrations: Migrations = 10) -> DrsPlan:

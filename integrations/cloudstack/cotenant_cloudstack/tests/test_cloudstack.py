@@ -7,14 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
-from advisor.inventories.cloudstack import CloudStack
-from advisor.inventories.cloudstack.calls import Account, Api, account, signature, signed
-from advisor.inventories.reading import Reading
-from advisor.inventories.sources import open_source
-from advisor.service import Advisor
-from profiler.observed import NetworkSettings
-from tests.advisor.inventories.cloudstack_server import (
+from cotenant_cloudstack import CloudStack
+from cotenant_cloudstack.calls import Account, Api, account, signature, signed
+from cotenant_cloudstack.tests.cloudstack_server import (
     C1,
     H1,
     H2,
@@ -28,6 +23,11 @@ from tests.advisor.inventories.cloudstack_server import (
     offering,
     serving,
 )
+
+from advisor.inventories.reading import Reading
+from advisor.inventories.sources import open_source
+from advisor.service import Advisor
+from profiler.observed import NetworkSettings
 from tests.servers.running import free_port
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
