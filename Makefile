@@ -130,7 +130,7 @@ test-image: setup  ## the image, built and run by buildah and podman (Debian, ro
 
 test-openstack: setup lab-tools  ## a real OpenStack with 100 simulated computes asks and is read (Debian, root once); installs it once
 	COTENANT_TEST_OPENSTACK=1 $(BIN)/python -m pytest tests/openstack
-	COTENANT_TEST_WATCHER_PYTHON=var/openstack-lab/venv/bin/python $(BIN)/python -m pytest tests/research/test_watcher.py tests/integrations/openstackclient
+	COTENANT_TEST_WATCHER_PYTHON=var/openstack-lab/venv/bin/python $(BIN)/python -m pytest tests/research/test_watcher.py integrations/openstackclient
 
 test-kubernetes: setup server-tools  ## real kube-apiservers and kube-schedulers with sync, extender and plug-in (Debian): each version that is built, else the newest, built once with Go
 	$(call apt_install,openssl util-linux $(if $(shell command -v go),,golang-go))

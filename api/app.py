@@ -307,7 +307,7 @@ def _add(router: APIRouter, route: Route) -> None:
         tags=[route.tag],
         summary=title.rstrip("."),
         description=text.strip(),
-        operation_id=f"{route.tag}.{route.endpoint.__module__.rpartition('.')[2]}.{route.endpoint.__name__}",
+        operation_id=f"{route.tag}.{route.offered_by}.{route.endpoint.__name__}",
         dependencies=[Depends(check) for check, is_needed in checks.items() if is_needed],
         response_model_exclude_unset=True,  # what was not asked for is absent, not empty
         include_in_schema=route.tag != "pages",

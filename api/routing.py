@@ -41,6 +41,12 @@ class Route:
         return self.scope or ("read" if self.method == "GET" else "write")
 
     @property
+    def offered_by(self) -> str:
+        """The module that has it, or of another package its name without `cotenant_`."""
+        first, *_, last = self.endpoint.__module__.split(".")
+        return last if self.is_own else first.removeprefix("cotenant_")
+
+    @property
     def is_own(self) -> bool:
         """Whether the service's own distribution has it, whose reference describes no others."""
         return self.endpoint.__module__.startswith("api.")

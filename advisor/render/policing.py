@@ -1,4 +1,4 @@
-"""Network settings as limits that drop what is too much (libvirt's tap, Neutron, Nova, CloudStack, Xen's vif)."""
+"""Network settings as limits that drop what is too much (libvirt's tap, Neutron, Nova, Xen's vif)."""
 
 from __future__ import annotations
 

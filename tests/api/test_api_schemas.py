@@ -258,10 +258,7 @@ def test_a_number_without_a_fraction_is_whole_however_it_is_written(client: Clie
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/opennebula/place", {"VMS": [{"ID": False}]}),
-        ("/opennebula/place", {"VMS": [{"ID": 1, "VM_ATTRIBUTES": {"VCPU": True}}]}),
         ("/kubernetes/filter", {"Pod": {"metadata": {"name": "p"}, "spec": {"overhead": {"cpu": False}}}}),
-        ("/scheduler/nova/external", {"spec": {}, "hosts": [], "options": {"read_only": 0}}),
     ],
 )
 def test_what_a_scheduler_sends_of_another_type_is_refused(client: Client, path: str, body: dict[str, Any]) -> None:

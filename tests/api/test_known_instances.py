@@ -120,17 +120,6 @@ def test_rest_refuses_an_unknown_id_without_a_size(path: str, known: Client) -> 
     assert refused.json()["field"] == "instance.vcpus"
 
 
-def test_novas_external_call_takes_a_known_server_and_refuses_an_unknown_one(known: Client) -> None:
-    def ask(uuid: str) -> Any:
-        spec = {"nova_object.data": {"instance_uuid": uuid}}
-        hosts = [{"host": "k1", "hypervisor_hostname": "k1"}, {"host": "k2", "hypervisor_hostname": "k2"}]
-        body = {"spec": spec, "hosts": hosts, "weights": {}, "options": {"read_only": True}}
-        return known.ask("POST", "/scheduler/nova/external", json=body)
-
-    assert ask("db-7").status_code == 200
-    assert ask("db-8").status_code == 422
-
-
 def test_a_file_replaces_only_what_it_says(tmp_path: Path) -> None:
     cloud, one = tmp_path / "cloud.yaml", tmp_path / "db.yaml"
     cloud.write_text(CLOUD)

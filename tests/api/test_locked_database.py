@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -16,6 +13,7 @@ from advisor.settings import Settings
 from advisor.store import later_writes
 from api.app import ROUTES, create_app
 from tests.api.api_client import Client
+from tests.servers.locking import locked
 
 NEW = {"id": "new", "vcpus": 1, "memory_mb": 512}
 POD = {"metadata": {"name": "new", "namespace": "a", "uid": "u-1"}, "spec": {"containers": [{"name": "a"}]}}
@@ -28,18 +26,8 @@ DRY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/kubernetes/filter", {"Pod": POD, "NodeNames": ["h1", "h2"]}),
     ("/kubernetes/preempt", {"Pod": POD, "NodeNameToMetaVictims": {"h1": {"Pods": []}}}),
     ("/kubernetes/prioritize", {"Pod": POD, "NodeNames": ["h1", "h2"]}),
-    ("/opennebula/optimize", {"VMS": [], "HOSTS": []}),
 )
 SENT = {"{host}": "h1", "{instance}": "shop-3", "{workload}": "batch", "{version}": "prior", "{cluster}": "c"}
-
-
-@contextmanager
-def locked(settings: Settings) -> Iterator[None]:
-    """Another program's transaction, which would keep every writer waiting."""
-    with closing(sqlite3.connect(settings.database.removeprefix("sqlite:///"), isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield
-        other.execute("ROLLBACK")
 
 
 @pytest.fixture

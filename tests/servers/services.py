@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from advisor.domain import Host, Inventory, WorkloadProfile
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from tests.api.api_client import Client
 from tests.servers.fixtures import sqlite_with_tables
+
+EQUAL_HOSTS = tuple(str(number) for number in range(6))
 
 
 @pytest.fixture
@@ -32,3 +35,12 @@ def advisor(settings: Settings) -> Iterator[Advisor]:
 @pytest.fixture
 def client(advisor: Advisor, settings: Settings) -> Client:
     return Client(create_app(advisor, settings))
+
+
+@pytest.fixture
+def equal(advisor: Advisor) -> Advisor:
+    """Six equal hosts with nothing on them, and the workload `busy`."""
+    hosts = tuple(Host(name, "kvm", 1, 16_384.0) for name in EQUAL_HOSTS)
+    busy = WorkloadProfile("busy", {"cpu": 100.0, "block": 0.0})
+    advisor.inventory.put(Inventory(hosts, (), (busy,)), mode="replace", generation=None)
+    return advisor

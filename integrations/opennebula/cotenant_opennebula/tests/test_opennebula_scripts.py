@@ -30,7 +30,7 @@ from tests.examples import examples
 from tests.servers.local_http import QuietHandler, on_loopback
 
 HERE = Path(__file__).parent
-SCRIPTS = HERE.parents[2] / "integrations" / "opennebula"
+SCRIPTS = HERE.parents[1]
 
 FEW = bounds(
     max_examples=examples(60), deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)

@@ -1,0 +1,1 @@
+"""Nova's external scheduler call, as Cortex answers it."""

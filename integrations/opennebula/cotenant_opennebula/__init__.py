@@ -1,0 +1,1 @@
+"""OpenNebula: its external scheduler, and what its scheduler scripts ask."""
