@@ -43,8 +43,8 @@ class Route:
     @property
     def offered_by(self) -> str:
         """The module that has it, or of another package its name without `cotenant_`."""
-        first, *_, last = self.endpoint.__module__.split(".")
-        return last if self.is_own else first.removeprefix("cotenant_")
+        names = self.endpoint.__module__.split(".")
+        return names[-1] if self.is_own else names[0].removeprefix("cotenant_")
 
     @property
     def is_own(self) -> bool:

@@ -147,7 +147,7 @@ ALSO: dict[str, tuple[str, ...]] = {
     ),
     "files that others may not read (`clouds.yaml`": (
         "tests/advisor/inventories/test_clouds_file.py::test_a_file_that_tells_no_secret_to_others_is_taken",
-        "tests/advisor/inventories/test_accounts.py::"
+        "tests/advisor/inventories/account_cases.py::"
         "test_an_account_is_a_section_of_a_private_file_and_its_secret_is_never_shown",
     ),
     "for the service's user only": ("tests/advisor/store/test_engine.py::test_only_its_owner_may_read_a_new_database",),

@@ -118,7 +118,7 @@ def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatc
 
 def test_nobody_there_is_told_at_once() -> None:
     with socket.socket() as taken, pytest.raises(NoAnswer, match="refused"):
-        taken.bind(("127.0.0.1", 0))  # so that nobody else listens there
+        taken.bind(("127.0.0.1", 0))  # so that nothing else listens there
         Service(f"http://127.0.0.1:{taken.getsockname()[1]}", timeout_s=PATIENCE_S).ask({})
 
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.servers.services import advisor, client, equal, settings
+from tests.servers.services import advisor, equal, settings
 
-__all__ = ["advisor", "client", "equal", "settings"]
+__all__ = ["advisor", "equal", "settings"]

@@ -11,11 +11,17 @@ from cotenant_opennebula.scheduler import ROUTES
 from advisor.domain import Instance
 from advisor.service import Advisor
 from advisor.settings import Settings
+from api.app import create_app
 from tests.api.any_json import check_that_no_json_breaks
 from tests.api.api_client import Client
 from tests.conversations.playing import play, silent
 from tests.servers.locking import locked
 from tests.servers.services import EQUAL_HOSTS as NAMES
+
+
+@pytest.fixture
+def client(equal: Advisor, settings: Settings) -> Client:
+    return Client(create_app(equal, settings))
 
 
 def _place(client: Client, *numbers: int, **more: Any) -> dict[int, int | None]:

@@ -168,7 +168,7 @@ class _Says(QuietHandler):
 
 @pytest.fixture
 def saying(tmp_path: Path) -> Iterator[Any]:
-    """A service that says what it is told to say."""
+    """A service that says what a test has it say."""
     with on_loopback(_Says) as server:
 
         def says(said: tuple[int, bytes] | None) -> Scripts:
