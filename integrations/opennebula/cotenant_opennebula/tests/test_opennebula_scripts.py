@@ -147,7 +147,7 @@ def scripts(tmp_path: Path, cotenant: tuple[Advisor, str]) -> Scripts:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Scripts:
-    """Nobody listens."""
+    """Nothing listens there."""
     return Scripts(tmp_path, "http://127.0.0.1:9")
 
 
