@@ -24,11 +24,8 @@ def document(plan: Plan) -> ReportDocument:
         Section("sizing", plan_tables.SIZING, plan_tables.SHORT, tables=[plan_tables.sizing(plan)]),
         Section("runway", "Month by month", tables=[plan_tables.runway(plan)]),
         Section("variants", plan_tables.VARIANTS, tables=[plan_tables.variants(plan)]),
-        Section(
-            "cloud",
-            "The cloud in figures",
-            tables=() if plan.variants else [plan_tables.sums(plan), plan_tables.scores(plan)],
-        ),
+        Section("cloud", "The cloud in figures", tables=() if plan.variants else [plan_tables.sums(plan)]),
+        Section("scores", plan_tables.SCORES, tables=() if plan.variants else [plan_tables.scores(plan)]),
     )
     return ReportDocument(
         what="plan",

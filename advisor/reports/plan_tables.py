@@ -7,6 +7,7 @@ from typing import Literal
 from advisor.domain import SCORE_BUCKETS, Plan, PlanSums
 from advisor.reports.parts import Column, Table
 
+SCORES = "VMs by predicted score, 100 = uncontended"
 SIZING, VARIANTS = "Savings beside risk", "Side by side"
 SHORT = "Contended is the part of the time in which the demand exceeds the vCPUs that an instance then has."
 LEAST_MONTHS = 3  # of a run-way, for a picture of it
@@ -43,7 +44,7 @@ def scores(plan: Plan) -> Table:
         Column("cloud", "", "name"), Column("score", "Mean score", "number"),
         Column("score_lowest", "Lowest", "number"), *buckets,
     )  # fmt: skip
-    return Table("scores", "VMs by predicted score, 100 = uncontended", columns, rows)
+    return Table("scores", SCORES, columns, rows)
 
 
 def _sums(sums: PlanSums) -> tuple[float | None, ...]:

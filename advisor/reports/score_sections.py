@@ -44,7 +44,7 @@ def scores(now: CloudScores | None, history: Sequence[ScorePoint]) -> Section:
         sentences=[
             f"The mean score is {cloud.mean:.0f} and the lowest {cloud.lowest:.0f}; {count(cloud.low, 'VM')} of "
             f"{cloud.instances:,} {'is' if cloud.low == 1 else 'are'} below {LOW_SCORE:.0f}. CPU delivered was "
-            f"measured for {cloud.measured:,}, and is predicted for the others."
+            f"{_measured(cloud)}."
         ],
         pictures=[Picture("Score of the cloud over time", over_time(history))] if len(history) >= LEAST_POINTS else [],
         tables=[
@@ -59,6 +59,12 @@ _TIME_COLUMNS = (
     Column("time", "Until", "name"), Column("instances", "VMs", "count"), Column("measured", "Measured", "count"),
     Column("score", "Mean score", "number"), Column("score_lowest", "Lowest", "number"), *_BUCKETS,
 )  # fmt: skip
+
+
+def _measured(of: ScoreSummary) -> str:
+    if of.measured == of.instances:
+        return "measured for all"
+    return f"measured for {of.measured:,}, and is predicted for the others"
 
 
 def _rows(history: Sequence[ScorePoint]) -> list[tuple[object, ...]]:

@@ -14,9 +14,11 @@ from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
 from advisor.domain import (
+    MEMORY_SHORT,
     NO_SCORES,
     CloudNow,
     CloudScores,
+    Host,
     HostMemory,
     HostNow,
     ResidentNow,
@@ -193,12 +195,17 @@ def age(host: HostNow, time: datetime) -> str:
     return "never seen" if host.seen_at is None else picture.age_since(host.seen_at, time)
 
 
+def labels_in_words(host: Host) -> str:
+    """The labels that a host was given; that it is short of memory is shown beside its memory."""
+    return ", ".join(f"{key}={value}" for key, value in sorted(host.labels.items()) if key != MEMORY_SHORT)
+
+
 def _line(host: HostNow, now: CloudNow, time: datetime, scored: CloudScores, memory: HostMemory | None) -> HostLine:
     score = _score(host, scored)
     return HostLine(
         name=host.host.id,
         kind=host.host.kind,
-        labels=", ".join(f"{key}={value}" for key, value in sorted(host.host.labels.items())),
+        labels=labels_in_words(host.host),
         enabled=host.host.enabled,
         instances=len(host.residents),
         worst=instance_line(host.worst, host.host.id) if host.worst else None,

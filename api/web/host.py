@@ -29,7 +29,7 @@ from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
 from api.schemas.slowing import FELT
 from api.web import bars, chart, scores
-from api.web.cloud import age, known_demand
+from api.web.cloud import age, known_demand, labels_in_words
 from api.web.probes import MOST, probe_rows
 from profiler.host_kinds import TRAITS
 from profiler.observed import format_cpus
@@ -245,6 +245,6 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         facts.append(("Sources disagree", host.labels["disagreement"]))
     if "left_out" in host.labels:
         facts.append(("Cannot be read", host.labels["left_out"]))
-    if host.labels:
-        facts.append(("Labels", ", ".join(f"{key}={value}" for key, value in sorted(host.labels.items()))))
+    if labels := labels_in_words(host):
+        facts.append(("Labels", labels))
     return facts
