@@ -18,6 +18,7 @@ from advisor.render.unmet import unmet
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
+from advisor.tuning.core_scheduling import core_scheduling_note
 from advisor.tuning.layouts import Layout, Limits, Oracle, felt, trimmed, worth
 from advisor.tuning.moves import Levers, Moves, has_driver_domain
 from advisor.tuning.order import DRIVER, FELT, Passage, passage
@@ -85,7 +86,11 @@ def tune_host(
     moves = Moves(oracle, levers)
     found = search(moves, seed=seed)
     now = Layout.of(oracle.scene)
-    notes = [*_kept_pins(residents, levers, now, moves.shared), *_kept_caps(residents, moves, capped, found)]
+    notes = [
+        *_kept_pins(residents, levers, now, moves.shared),
+        *_kept_caps(residents, moves, capped, found),
+        *core_scheduling_note(host, residents),
+    ]
     way = passage(moves, now, found.layout)
     if not way.slots:
         return HostTuning(host, found, (), tuple(notes))
