@@ -1,4 +1,4 @@
-"""Advisor: the eight services of one database, put together.
+"""Advisor: the nine services of one database, put together.
 
 All are thread-safe: each call opens its own transaction. Each raises StorageUnavailable when the database cannot be
 read or written, and SchemaMismatch while its tables are of another version.
@@ -17,6 +17,7 @@ from advisor.access.audit import Audit, acting, actor
 from advisor.access.idempotency import Idempotency, KeptAnswer
 from advisor.access.keystone import Keystone
 from advisor.access.sessions import form_key
+from advisor.changes.standing import standing_of
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.inventories.reading import InventorySource, Reading, WatchedSource
 from advisor.inventories.sources import check_installed, is_watched, keeps_history, open_source, sources
@@ -33,6 +34,7 @@ from advisor.progress import Progress
 from advisor.reports.folders import REPORT_KINDS, Reported, every_s, repeat
 from advisor.serving.access import AccessService
 from advisor.serving.arrivals import ArrivalWatch
+from advisor.serving.changes import ChangeService, PreviewedChange
 from advisor.serving.cloud import CloudService
 from advisor.serving.inventory import InventoryService
 from advisor.serving.outcomes import OutcomeService
@@ -56,6 +58,7 @@ __all__ = [
     "REPORT_KINDS",
     "AccessService",
     "Advisor",
+    "ChangeService",
     "CloudService",
     "Idempotency",
     "InventoryService",
@@ -69,6 +72,7 @@ __all__ = [
     "OutcomeService",
     "PlacementService",
     "PlanService",
+    "PreviewedChange",
     "Progress",
     "Reading",
     "Reported",
@@ -92,6 +96,7 @@ __all__ = [
     "restore_database",
     "sources",
     "span_s",
+    "standing_of",
 ]
 
 
@@ -146,6 +151,7 @@ class Advisor:
             stored,
             lambda: (self.cloud.scores(), self.cloud.score_history(since="24h")),
         )
+        self.changes = ChangeService(cache, settings, transactions, audit, clock)
         self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
 
     def close(self) -> None:

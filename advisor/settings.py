@@ -103,6 +103,49 @@ class Settings(BaseSettings):
         "X-Forwarded-Proto are believed",
     )
     keep_audit_days: float = Field(30.0, gt=0, le=36500, description="days that entries of the audit log are kept")
+    apply_mode: Literal["advise", "ask", "act"] = Field(
+        "advise",
+        description="whether changes are carried out: advise = never, ask = after an approval of each rollout, act = "
+        "without one where `apply_kinds` and `apply_hosts` allow it",
+    )
+    apply_kinds: str = Field(
+        "weight,cap", description="kinds of changes that mode act allows: weight, cap, pin, tc, disk, move"
+    )
+    apply_hosts: str = Field(
+        "", description="hosts that mode act allows, by id or with wildcards: `kvm01,edge-*`; empty = none"
+    )
+    apply_per_hour: int = Field(20, ge=1, le=10_000, description="most changes that are applied in an hour")
+    apply_per_day: int = Field(100, ge=1, le=100_000, description="most changes that are applied in a day")
+    apply_at_once: int = Field(
+        1, ge=1, le=1_000, description="most rollouts that are under way or not measured yet at the same time"
+    )
+    apply_cooldown_s: float = Field(
+        3600.0, ge=0, le=30 * 86_400, description="seconds for which an instance that was changed is left alone"
+    )
+    apply_windows: str = Field(
+        "",
+        description="maintenance windows in UTC in which changes may be applied, such as "
+        "`mon-fri 22:00-04:00,sat 08:00-18:00`; empty = always",
+    )
+    apply_canary: bool = Field(
+        True, description="whether the first instance of a rollout is changed and measured before all others"
+    )
+    apply_measure_windows: int = Field(
+        10, ge=5, le=1_000, description="windows after a rollout by which its effect is judged, and as many before it"
+    )
+    apply_window_s: float = Field(
+        60.0, ge=1, le=3600, description="seconds of such a window, no less than those of agents"
+    )
+    apply_here: str = Field(
+        "",
+        description="ids of the hosts that are the machine of this process, whose control groups and interfaces it may "
+        "change; empty = its host name",
+    )
+    apply_uris: str = Field(
+        "",
+        description="libvirt connections by host, such as `kvm01=qemu+ssh://kvm01/system,kvm02=qemu:///system`; a host "
+        "without one is not changed by libvirt",
+    )
     keystone_url: str = Field("", description="URL of a Keystone (Identity v3) whose tokens are accepted too")
     keystone_roles: str = Field(
         "admin=admin,member=write,reader=read", description="scope of each Keystone role, as ROLE=SCOPE,..."

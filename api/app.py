@@ -29,6 +29,7 @@ from api.http.listeners import EventStream, Listeners
 from api.routes import (
     alarms,
     audit,
+    changes,
     events,
     hosts,
     instances,
@@ -53,6 +54,7 @@ from api.schemas.plans import PlanAnswer
 from api.telemetry import Telemetry
 from api.web import alarms as alarm_page
 from api.web import audit as audit_page
+from api.web import changes as change_pages
 from api.web import cloud, docs, host, instance, models, placements, signing, suggestions, where
 from api.web import instances as all_instances
 from api.web import plans as plan_pages
@@ -118,6 +120,13 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
     Route("GET", "/v1/scores", scores.cloud, "observations", lane="question"),
+    Route("POST", "/v1/changes", changes.make, "changes", status=201, fails=(404, 409)),
+    Route("GET", "/v1/changes/{rollout}", changes.get, "changes", fails=(404,)),
+    Route("GET", "/v1/changes", changes.listing, "changes"),
+    Route("POST", "/v1/changes/{rollout}/approve", changes.approve, "changes", fails=(404, 409), scope="admin"),
+    Route("GET", "/v1/freeze", changes.frozen, "changes"),
+    Route("PUT", "/v1/freeze", changes.freeze, "changes"),
+    Route("DELETE", "/v1/freeze", changes.thaw, "changes", status=204, scope="admin"),
     Route("GET", "/v1/alarms", alarms.listing, "operations"),
     Route("GET", "/v1/checkup", alarms.checkup, "operations", lane="long"),
     Route("GET", "/v1/events", events.stream, "operations", answers=EventStream, described=events.EVENT, lane="none"),
@@ -177,6 +186,11 @@ ROUTES: tuple[Route, ...] = (
         "GET", "/plans/{plan}/report.html", plan_pages.report, "pages", fails=(404,), answers=HTMLResponse, lane="long"
     ),
     Route("GET", "/plans/{plan}/data.json", plan_pages.data, "pages", fails=(404,), answers=JSONResponse),
+    Route("GET", "/changes", change_pages.listing, "pages", answers=HTMLResponse),
+    Route("GET", "/changes/{rollout}", change_pages.show, "pages", fails=(404,), answers=HTMLResponse),
+    Route("POST", "/changes/{rollout}/approve", change_pages.approve, "pages", answers=HTMLResponse, scope="admin"),
+    Route("POST", "/changes/freeze", change_pages.freeze, "pages", answers=HTMLResponse),
+    Route("POST", "/changes/thaw", change_pages.thaw, "pages", answers=HTMLResponse, scope="admin"),
     Route("GET", "/models", models.listing, "pages", answers=HTMLResponse, lane="long"),
     Route("GET", "/models/{version}", models.show, "pages", fails=(404,), answers=HTMLResponse, lane="long"),
     Route("GET", "/models/{version}/confirm", models.confirm, "pages", fails=(404,), answers=HTMLResponse),
@@ -216,7 +230,7 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
 
     With the words of a `demonstration` every page shows them and refreshes itself.
     """
-    telemetry = Telemetry(advisor.cloud, advisor.outcomes)
+    telemetry = Telemetry(advisor.cloud, advisor.outcomes, advisor.changes)
     lanes = Lanes(settings.max_wait_s)
     telemetry.watch(lanes.by_name.values())
     app = FastAPI(

@@ -106,6 +106,7 @@ def complete(routes: Sequence[BaseRoute], **about: Any) -> dict[str, Any]:
             {"name": "questions", "description": "where a VM should go, and its effect on the others"},
             {"name": "inventory", "description": "hosts, instances and workloads as the service knows them"},
             {"name": "observations", "description": "what was measured"},
+            {"name": "changes", "description": "what is carried out, and what it brought"},
             {"name": "models", "description": "learned models"},
             {"name": "schedulers", "description": "other schedulers' own protocols; see docs/schedulers.md"},
             {"name": "operations", "description": "for those who run the service"},

@@ -1,4 +1,4 @@
-"""Events: what became of alarms, plans, models and the inventory, as the audit log has it, without who did it."""
+"""Events: what became of alarms, plans, changes, models and the inventory, as the audit log has it, not who did it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from datetime import datetime
 from typing import Any
 
 from advisor.domain import AuditEntry, ServiceEvent, time_as_json
+
+_CHANGES = {
+    "change.plan": "change.planned",
+    "change.carry_out": "change.carried_out",
+    "change.undo": "change.undo_begun",
+    "change.measure": "change.measured",
+}
 
 
 def event_of(entry: AuditEntry) -> ServiceEvent:
@@ -23,6 +30,11 @@ def _read(entry: AuditEntry) -> tuple[str, dict[str, Any]]:
             return "alarm.ended", _alarm(entry)
         case "plan.answer":
             return "plan.made", {"plan": entry.objects[0], **_some(entry.detail, "kind", "instances")}
+        case "change.freeze" | "change.thaw":
+            return "change.frozen" if entry.operation == "change.freeze" else "change.thawed", {}
+        case "change.plan" | "change.carry_out" | "change.undo" | "change.measure":
+            detail = {"rollout": entry.objects[0], **_some(entry.detail, "why", "verdict")}
+            return _CHANGES[entry.operation], detail
         case "model.activate":
             detail = {"version": entry.objects[0], **_some(entry.detail, "before", "cause")}
             return "model.rolled_back" if detail["cause"] == "rollback" else "model.activated", detail

@@ -50,6 +50,22 @@ from advisor.domain.bursts import (
     joint_search_as_json,
 )
 from advisor.domain.calibration import Calibration, calibration_in_words
+from advisor.domain.changes import (
+    CHANGE_KINDS,
+    ApplyMode,
+    Change,
+    ChangeKind,
+    ChangeStanding,
+    Freeze,
+    LedgerEvent,
+    LedgerLine,
+    MeasuredEffect,
+    PredictedEffect,
+    Rollout,
+    RolloutStanding,
+    RolloutState,
+    Verdict,
+)
 from advisor.domain.checkup import Checkup, Delivered, OwnLoad
 from advisor.domain.cloud import (
     CloudNow,

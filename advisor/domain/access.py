@@ -56,7 +56,7 @@ class AuditEntry:
     detail: Mapping[str, Any]
 
 
-EventKind = Literal["alarm", "plan", "model", "inventory"]
+EventKind = Literal["alarm", "plan", "change", "model", "inventory"]
 
 
 @dataclass(frozen=True, slots=True)

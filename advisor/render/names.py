@@ -77,14 +77,19 @@ def domain_name(instance: Instance) -> str:
 def group_path(instance: Instance) -> str:
     """The control group of a container, below its hierarchy: the label `cgroup`, else where LXC 4 and later put it."""
     path = instance.labels.get(CGROUP) or f"lxc.payload.{instance.id}"
-    parts = not_an_option(path, "control group").split("/")
-    if any(part in (".", "..") or not _is_group(part) for part in parts):
+    if not is_group_path(not_an_option(path, "control group")):
         raise InvalidInput(
             f"instance {instance.id}: control group {path[:80]!r} is not a plain path below the hierarchy "
             "(such as lxc.payload.shop-7)",
             field=f"instance.labels.{CGROUP}",
         )
     return path
+
+
+def is_group_path(path: str) -> bool:
+    """Whether it is a plain path below a hierarchy of control groups: no step out of it, no option."""
+    parts = path.split("/")
+    return not path.startswith("-") and all(part not in (".", "..") and _is_group(part) for part in parts)
 
 
 def _is_group(part: str) -> bool:

@@ -22,7 +22,8 @@ audit = sa.Table(
 )
 # Written out, and the same in the index and in the question: SQLite uses a partial index for nothing else.
 _IS_EVENT = sa.text(
-    "operation IN ('alarm.end', 'alarm.raise', 'host.delete', 'host.put', 'instance.delete', 'instance.put',"
+    "operation IN ('alarm.end', 'alarm.raise', 'change.carry_out', 'change.freeze', 'change.measure', 'change.plan',"
+    " 'change.thaw', 'change.undo', 'host.delete', 'host.put', 'instance.delete', 'instance.put',"
     " 'inventory.announce', 'inventory.follow', 'inventory.put', 'model.activate', 'plan.answer',"
     " 'workload.delete', 'workload.put')"
 )

@@ -6,7 +6,7 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-What = Literal["tables", "series", "observed", "border", "rollups", "held", "stays"]
+What = Literal["tables", "series", "observed", "border", "rollups", "held", "stays", "controls"]
 
 # Keys of advisory locks are the database's own: these are ours, one for each thing that no row stands for.
 _KEYS: dict[What, int] = {
@@ -17,6 +17,7 @@ _KEYS: dict[What, int] = {
     "rollups": 0x636F7405,
     "held": 0x636F7406,
     "stays": 0x636F7407,
+    "controls": 0x636F7408,
 }
 
 

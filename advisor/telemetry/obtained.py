@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -22,6 +22,7 @@ from profiler.metrics import ADDITIONAL, OUTCOMES
 SHARE = "cpu_share"
 _SHARE_HELP = "CPU delivered: run / (run + wait), without waiting for its own cap"
 _TOLD = {metric.name: metric for metric in ADDITIONAL}
+_OF_CPU = ("cpu", "waiting", "throttled")
 _METRICS = tuple(dict.fromkeys(("cpu", "waiting", *OUTCOMES)))
 _TAIL = 0.95  # of the windows were no worse
 Windows = Mapping[str, Mapping[float, float]]  # metric → end of a window in s → mean
@@ -32,11 +33,7 @@ def stored(connection: Connection, instance: str, *, since: str, now: datetime) 
     if instances.get(connection, instance) is None:
         raise NotFound(f"there is no instance {instance}")
     begin_s, end_s = _span(since, now)
-    keys = histories.of_instance(connection, instance, (), [("instance", metric) for metric in _METRICS])
-    means = histories.means(connection, keys, begin_s, end_s, BUCKET_S)
-    windows: dict[str, dict[float, float]] = {}
-    for (_, _, metric), (times, values) in means.items():  # of a window in which it moved, the last host's counts
-        windows.setdefault(metric, {}).update(zip(times, values, strict=True))
+    windows = _windows(connection, instance, begin_s, end_s, BUCKET_S, _METRICS)
     return ObtainedHere(instance, begin_s, end_s, obtained(windows))
 
 
@@ -66,13 +63,38 @@ def obtained(windows: Windows) -> tuple[Obtained, ...]:
 
 def shares(windows: Windows) -> list[float]:
     """Run / (run + wait) of each window in which it wanted any, without what its own cap took."""
-    ratios = []
+    return list(shares_at(windows).values())
+
+
+def shares_at(windows: Windows) -> dict[float, float]:
+    """The same by the end of the window, s since the epoch."""
+    ratios = {}
     for at, run in windows.get("cpu", {}).items():
         metrics = {name: windows[name][at] for name in ("waiting", "throttled") if at in windows.get(name, {})}
         wanted = run + held_back(metrics)
         if "waiting" in metrics and wanted > 0:
-            ratios.append(run / wanted)
+            ratios[at] = run / wanted
     return ratios
+
+
+def delivered(
+    connection: Connection, instance_ids: Collection[str], begin_s: float, end_s: float, window_s: float
+) -> dict[str, dict[float, float]]:
+    """CPU delivered of each instance by the end of its windows of this length, wherever it was."""
+    return {
+        name: shares_at(_windows(connection, name, begin_s, end_s, window_s, _OF_CPU)) for name in sorted(instance_ids)
+    }
+
+
+def _windows(
+    connection: Connection, instance: str, begin_s: float, end_s: float, window_s: float, metrics: Sequence[str]
+) -> dict[str, dict[float, float]]:
+    keys = histories.of_instance(connection, instance, (), [("instance", metric) for metric in metrics])
+    means = histories.means(connection, keys, begin_s, end_s, window_s)
+    windows: dict[str, dict[float, float]] = {}
+    for (_, _, metric), (times, values) in means.items():  # of a window in which it moved, the last host's counts
+        windows.setdefault(metric, {}).update(zip(times, values, strict=True))
+    return windows
 
 
 def _summary(metric: str, unit: str, text: str, values: Sequence[float], *, worse: int) -> Obtained | None:

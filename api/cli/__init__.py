@@ -66,6 +66,21 @@ COMMANDS = (
     Listed("snapshot", "api.cli.snapshot:snapshot", "Write a cloud as one file that every command on files reads."),
     Listed("migrate", "api.cli.migrate:migrate", "Move instances in another system as a rebalancing plan says."),
     Listed(
+        "apply",
+        "api.cli.apply:apply",
+        "Carry out a plan, a tuning or an answer, measure what it brought, and take it back.",
+    ),
+    Listed(
+        "changes",
+        "api.cli.changes:changes",
+        "Changes that were carried out: the list with verdicts, one with its ledger, approvals.",
+    ),
+    Listed(
+        "freeze",
+        "api.cli.changes:freeze",
+        "Stop all changes: no controller applies any from now on; what was applied can be taken back.",
+    ),
+    Listed(
         "history",
         "api.cli.history:history",
         "Learn the demand of instances from the weeks that Gnocchi, a system itself, or a Prometheus has stored.",

@@ -13,6 +13,7 @@ from advisor.domain import Caller
 from advisor.errors import InvalidInput
 from advisor.service import (
     AccessService,
+    ChangeService,
     CloudService,
     InventoryService,
     ModelRegistry,
@@ -83,6 +84,7 @@ async def get_caller(request: Request) -> Caller:
 
 
 AccessDep = Annotated[AccessService, _service("access")]
+ChangeDep = Annotated[ChangeService, _service("changes")]
 CloudDep = Annotated[CloudService, _service("cloud")]
 InventoryDep = Annotated[InventoryService, _service("inventory")]
 ModelDep = Annotated[ModelRegistry, _service("models")]

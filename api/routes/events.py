@@ -1,4 +1,4 @@
-"""Events as a stream: alarms, plans, models and the inventory, as they happen."""
+"""Events as a stream: alarms, plans, changes, models and the inventory, as they happen."""
 
 from __future__ import annotations
 
@@ -35,6 +35,12 @@ EVENT: Mapping[str, Any] = {
                 "alarm.raised",
                 "alarm.ended",
                 "plan.made",
+                "change.planned",
+                "change.carried_out",
+                "change.measured",
+                "change.undo_begun",
+                "change.frozen",
+                "change.thawed",
                 "model.activated",
                 "model.rolled_back",
                 "inventory.changed",
@@ -44,7 +50,7 @@ EVENT: Mapping[str, Any] = {
         "retry": {"type": "integer", "description": "milliseconds after which to ask again, where the stream ended"},
     },
 }
-Kinds = Annotated[list[EventKind], Query(max_length=4, description="only events of this kind; may be repeated")]
+Kinds = Annotated[list[EventKind], Query(max_length=5, description="only events of this kind; may be repeated")]
 LastEventId = Annotated[
     str | None,
     Header(
@@ -62,7 +68,7 @@ async def stream(
     last_event_id: LastEventId = None,
     kind: Kinds = [],  # noqa: B006 - FastAPI copies it
 ) -> EventStream:
-    """What happens to alarms, plans, models and the inventory, as server-sent events.
+    """What happens to alarms, plans, changes, models and the inventory, as server-sent events.
 
     The stream goes on until the caller or the service ends it, or for as long as `X-Request-Timeout` says. An event has
     an id, a name and its data as JSON; a client that lost the connection sends the last id that it received. Events

@@ -5,17 +5,17 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from advisor.domain import SCORE_BUCKETS
+from advisor.domain import SCORE_BUCKETS, RolloutState
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
     from advisor.domain import ModelGroup
-    from advisor.service import CloudService, OutcomeService
+    from advisor.service import ChangeService, CloudService, OutcomeService
 
 _CAUSES = ("neighbour", "itself", "host")
 _QUALITY: tuple[tuple[str, str, Callable[[ModelGroup], float]], ...] = (
@@ -32,8 +32,8 @@ _QUALITY: tuple[tuple[str, str, Callable[[ModelGroup], float]], ...] = (
 class StateCollector(Collector):
     """One worker's view of the database; with several workers, that of the one that answers the scrape."""
 
-    def __init__(self, cloud: CloudService, outcomes: OutcomeService) -> None:
-        self._cloud, self._outcomes = cloud, outcomes
+    def __init__(self, cloud: CloudService, outcomes: OutcomeService, changes: ChangeService) -> None:
+        self._cloud, self._outcomes, self._changes = cloud, outcomes, changes
         self._version = version("cotenant")  # once: it lists all that is installed, in objects that refer to each other
 
     def describe(self) -> Iterable[Metric]:
@@ -84,6 +84,7 @@ class StateCollector(Collector):
         model = InfoMetricFamily("cotenant_model", "The model that answers")
         model.add_metric((), {"version": vitals.model, "origin": vitals.origin})
         yield model
+        yield from self._rollouts()
         yield from self._quality()
 
     def _scores(self) -> Iterator[Metric]:
@@ -106,6 +107,17 @@ class StateCollector(Collector):
         for host, of in now.hosts_lowest_first:
             of_hosts.add_metric((host,), of.mean or 0.0)
         yield of_hosts
+
+    def _rollouts(self) -> Iterator[Metric]:
+        try:
+            numbers, frozen = self._changes.numbers(), self._changes.frozen()
+        except AdvisorError:
+            return
+        gauge = GaugeMetricFamily("cotenant_rollouts", "Rollouts by how far they came", labels=("state",))
+        for state in get_args(RolloutState):
+            gauge.add_metric((state,), numbers.get(state, 0))
+        yield gauge
+        yield _gauge("cotenant_changes_frozen", "1 while no change may be applied", int(frozen is not None))
 
     def _quality(self) -> Iterator[Metric]:
         """Per platform, how the predictions of the active model held; no series where nothing was observed."""

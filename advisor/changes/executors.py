@@ -1,0 +1,125 @@
+"""What a package offers so that `cotenant apply` can change a system, and the executors that are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Protocol
+
+from advisor.domain import Change, ChangeKind, Command, Host
+from advisor.errors import AdvisorError, InvalidInput
+
+GROUP = "cotenant.executors"
+
+
+class ChangeFailed(AdvisorError):  # noqa: N818 - reads as what it says at the raise
+    """The system does not do what it was asked, or cannot be read."""
+
+
+class Gone(ChangeFailed):
+    """The instance or its control group is not on that host any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a command changes: the kind, what it addresses, and the settings before and after, as texts by name."""
+
+    kind: ChangeKind
+    target: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+class Executor(Protocol):
+    """Reads and changes one kind of system.
+
+    Texts are as the system shows them, so that what was read can be written back as it was. None of the methods runs
+    a shell; all that stands in a Change was checked by `meaning`, and is checked again, for a ledger may be edited.
+    """
+
+    def meaning(self, host: Host, command: Command) -> Meaning:
+        """What a rendered command changes; InvalidInput for one that this executor does not carry out."""
+        ...
+
+    def read(self, change: Change) -> Mapping[str, str]:
+        """The present texts of the settings in `change.after`; Gone, ChangeFailed."""
+        ...
+
+    def write(self, change: Change, values: Mapping[str, str]) -> None:
+        """Give settings of `change` these texts, in this order, and wait until they hold; Gone, ChangeFailed."""
+        ...
+
+    def same(self, setting: str, one: str, other: str) -> bool:
+        """Whether two texts of a setting mean the same."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which hosts this process reaches: `here` are the ids of the machine that it runs on, `uris` the libvirt
+    connections of hosts by id."""
+
+    here: frozenset[str] = frozenset()
+    uris: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorKind:
+    """An executor, offered as an entry point of the group `cotenant.executors` under its name:
+
+        [project.entry-points."cotenant.executors"]
+        example = "cotenant_example:EXECUTOR"
+
+    Args:
+        open: Makes it; nothing is read yet.
+        tools: The tools of rendered commands (`Command.tool`) that it carries out, by `Executor.meaning`.
+    """
+
+    open: Callable[[Reach], Executor]
+    tools: tuple[str, ...]
+
+
+class Executors:
+    """The executors of one process, each opened when it is first needed."""
+
+    def __init__(self, reach: Reach, kinds: Mapping[str, ExecutorKind] | None = None) -> None:
+        self._reach = reach
+        self._kinds = kinds
+        self._open: dict[str, Executor] = {}
+
+    @property
+    def kinds(self) -> Mapping[str, ExecutorKind]:
+        """All that are installed, by name."""
+        if self._kinds is None:
+            self._kinds = {entry.name: _loaded(entry) for entry in sorted(entry_points(group=GROUP))}
+        return self._kinds
+
+    def named(self, name: str) -> Executor:
+        """The executor of this name; InvalidInput where none is installed."""
+        if name not in self._open:
+            if name not in self.kinds:
+                raise InvalidInput(f"executor {name[:60]!r} is none of {_listed(self.kinds)}", field="executor")
+            self._open[name] = self.kinds[name].open(self._reach)
+        return self._open[name]
+
+    def meaning(self, host: Host, command: Command) -> tuple[str, Meaning]:
+        """Which executor carries a rendered command out, and what it changes; InvalidInput where none does."""
+        for name, kind in self.kinds.items():
+            if command.tool in kind.tools:
+                return name, self.named(name).meaning(host, command)
+        message = f"no executor carries out {command.tool}: run it by hand, or install one (entry point of {GROUP})"
+        raise InvalidInput(message, field="command")
+
+
+def _loaded(entry: EntryPoint) -> ExecutorKind:
+    try:
+        kind: ExecutorKind = entry.load()
+    except (ImportError, AttributeError) as error:
+        message = f"executor {entry.name} cannot be loaded from {entry.value[:200]}: {error}"
+        raise InvalidInput(message, field="executor") from error
+    return kind
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)) or "none, for none is installed"

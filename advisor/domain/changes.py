@@ -1,0 +1,164 @@
+"""Changes that Cotenant carries out: what is set where, how far it came, and what it brought."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_args
+
+from advisor.domain.answers import Band
+
+ChangeKind = Literal["weight", "cap", "pin", "tc", "disk", "move"]
+CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
+ApplyMode = Literal["advise", "ask", "act"]
+Verdict = Literal["as predicted", "more", "less", "harmful", "unknown"]
+# What a line of the ledger says. Those of one change come in pairs: one before it is done, one after.
+LedgerEvent = Literal[
+    "planned", "approved", "applying", "applied", "failed", "canary", "continued", "carried_out", "undo_begun",
+    "undoing", "undone", "left", "taken_back", "stopped", "measured",
+]  # fmt: skip
+ChangeState = Literal["planned", "applying", "applied", "failed", "undoing", "undone", "left"]
+RolloutState = Literal[
+    "planned", "approved", "applying", "canary", "carried_out", "undoing", "taken_back", "stopped"
+]  # fmt: skip
+OPEN_STATES: frozenset[RolloutState] = frozenset({"approved", "applying", "canary", "undoing"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Settings of one instance, or of the driver domain (""), on a host.
+
+    `executor` is the part that carries it out, `target` what that addresses: a control group below its hierarchy, a
+    domain, an interface. `before` and `after` are texts by setting, as the plan assumes them and as they are to be;
+    what really was there before is read and stands in the ledger. `command` and `undo` are the same for people.
+    """
+
+    number: int
+    host: str
+    instance: str
+    kind: ChangeKind
+    executor: str
+    target: str
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    command: tuple[str, ...] = ()
+    undo: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """What it is about, for people."""
+        return self.instance or "driver domain"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedEffect:
+    """The relative throughput of an instance without and with the changes, as the plan has it, and the instances that
+    it will be compared with: `controls` were chosen before anything was done; empty = the time before alone."""
+
+    instance: str
+    before: Band
+    after: Band
+    controls: tuple[str, ...] = ()
+
+    @property
+    def change(self) -> Band:
+        """The predicted difference. Errors of both sides count as independent, which makes the range wide, not
+        narrow: the same demand stands behind both."""
+        expected = self.after.expected - self.before.expected
+        down = _both(self.after.expected - self.after.lower, self.before.upper - self.before.expected)
+        up = _both(self.after.upper - self.after.expected, self.before.expected - self.before.lower)
+        return Band(expected, expected - down, expected + up)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredEffect:
+    """What became of an instance's CPU delivered (0-1): `effect` is the difference between after and before, less that
+    of its controls, with its 90 % interval; None where too few windows are there, and `why` says so."""
+
+    instance: str
+    predicted: Band
+    verdict: Verdict
+    effect: Band | None = None
+    before: float | None = None
+    after: float | None = None
+    windows_before: int = 0
+    windows_after: int = 0
+    controls: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """Changes that belong together, in their order; `source` is the plan or answer that they come from."""
+
+    id: str
+    created_at: datetime
+    actor: str
+    source: str
+    changes: tuple[Change, ...]
+    predicted: tuple[PredictedEffect, ...] = ()
+    canary: int = 0  # so many changes come first and are measured before the rest; 0 = all at once
+    notes: tuple[str, ...] = ()
+
+    @property
+    def instances(self) -> frozenset[str]:
+        """The instances that it changes."""
+        return frozenset(change.instance for change in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerLine:
+    """One line: `change` is the number of the change that it is about, None = the whole rollout."""
+
+    line: int
+    at: datetime
+    actor: str
+    event: LedgerEvent
+    change: int | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeStanding:
+    """How far one change came: `before` as it was read from the system just before it was applied."""
+
+    state: ChangeState = "planned"
+    before: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutStanding:
+    """How far a rollout came, by its lines alone."""
+
+    rollout: Rollout
+    state: RolloutState
+    changes: tuple[ChangeStanding, ...]
+    why: str = ""
+    approved_by: str = ""
+    applied_from: datetime | None = None  # when the first change began
+    applied_at: datetime | None = None  # when the last one was there
+    continued: bool = False  # the changes after the canary may be carried out
+    effects: tuple[MeasuredEffect, ...] = ()
+    lines: tuple[LedgerLine, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of what was measured: harmful, less, unknown, more, as predicted."""
+        said = {effect.verdict for effect in self.effects}
+        order: tuple[Verdict, ...] = ("harmful", "less", "unknown", "as predicted", "more")
+        return next((verdict for verdict in order if verdict in said), "unknown")
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """While it stands, nothing is applied; what was applied can be taken back."""
+
+    at: datetime
+    actor: str
+    reason: str = ""
+
+
+def _both(one: float, other: float) -> float:
+    return float((one * one + other * other) ** 0.5)

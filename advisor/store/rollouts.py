@@ -1,0 +1,153 @@
+"""Rollouts, the ledger of what was done, and who may act; lines are added and never changed. The only SQL on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+import sqlalchemy as sa
+
+from advisor.domain import LedgerLine, Page, Rollout, RolloutState, codec
+from advisor.store import locks
+from advisor.store.schema import ID, VALUE, UtcTime, metadata
+from advisor.store.statements import page, upsert
+
+Control = Literal["lease", "freeze"]
+
+rollouts = sa.Table(
+    "rollouts",
+    metadata,
+    sa.Column("id", ID, primary_key=True),  # sorts by time
+    sa.Column("created_at", UtcTime, nullable=False, index=True),
+    sa.Column("source", ID, nullable=False, index=True),
+    sa.Column("state", sa.String(16), nullable=False, index=True),  # as the lines have it, to find those under way
+    sa.Column("body", VALUE, nullable=False),  # the whole Rollout
+)
+lines = sa.Table(
+    "rollout_lines",
+    metadata,
+    sa.Column("rollout", ID, sa.ForeignKey(rollouts.c.id, ondelete="CASCADE"), primary_key=True),
+    sa.Column("line", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("actor", ID, nullable=False),
+    sa.Column("event", sa.String(32), nullable=False),
+    sa.Column("change", sa.Integer),  # NULL = about the whole rollout
+    sa.Column("detail", VALUE, nullable=False),
+    sa.Index("ix_rollout_lines_event_at", "event", "at"),
+)
+controls = sa.Table(
+    "controls",
+    metadata,
+    sa.Column("name", sa.String(16), primary_key=True),  # a Control
+    sa.Column("holder", ID, nullable=False),
+    sa.Column("until_s", sa.Double, nullable=False),
+    sa.Column("detail", VALUE, nullable=False),
+)
+
+
+def add(connection: sa.Connection, rollout: Rollout) -> None:
+    """Store a rollout; Conflict where one of this id is there."""
+    row = {"id": rollout.id, "created_at": rollout.created_at, "source": rollout.source, "state": "planned"}
+    connection.execute(sa.insert(rollouts), {**row, "body": rollout})
+
+
+def get(connection: sa.Connection, rollout_id: str) -> Rollout | None:
+    """A rollout, None = there is none such."""
+    body = connection.scalar(sa.select(rollouts.c.body).where(rollouts.c.id == rollout_id))
+    return None if body is None else codec.decode(Rollout, body)
+
+
+def append(connection: sa.Connection, rollout_id: str, line: LedgerLine, state: RolloutState) -> None:
+    """Add a line, and keep the state that the rollout has with it; Conflict where another writer was faster."""
+    connection.execute(sa.insert(lines), {"rollout": rollout_id, **codec.columns(line)})
+    connection.execute(sa.update(rollouts).where(rollouts.c.id == rollout_id).values(state=state))
+
+
+def of(connection: sa.Connection, rollout_id: str) -> tuple[LedgerLine, ...]:
+    """The lines of a rollout, the oldest first."""
+    rows = connection.execute(sa.select(lines).where(lines.c.rollout == rollout_id).order_by(lines.c.line)).mappings()
+    return tuple(_line(row) for row in rows)
+
+
+def list_page(
+    connection: sa.Connection, *, state: RolloutState | None, cursor: str | None, limit: int
+) -> Page[Rollout]:
+    """Newest first; those of one state."""
+    query = sa.select(rollouts.c.id, rollouts.c.body)
+    if state is not None:
+        query = query.where(rollouts.c.state == state)
+    return page(
+        connection, query, [rollouts.c.id], lambda row: codec.decode(Rollout, row["body"]), cursor=cursor, limit=limit,
+        newest_first=True,
+    )  # fmt: skip
+
+
+def in_states(connection: sa.Connection, states: frozenset[RolloutState], most: int) -> tuple[str, ...]:
+    """Ids of rollouts in these states, the oldest first, so many at most."""
+    query = sa.select(rollouts.c.id).where(rollouts.c.state.in_(sorted(states))).order_by(rollouts.c.id).limit(most)
+    return tuple(connection.scalars(query))
+
+
+def numbers(connection: sa.Connection) -> dict[str, int]:
+    """How many rollouts are in each state."""
+    query = sa.select(rollouts.c.state, sa.func.count().label("number")).group_by(rollouts.c.state)
+    return {row.state: row.number for row in connection.execute(query)}
+
+
+def applied_since(connection: sa.Connection, since: datetime) -> tuple[tuple[datetime, str, int], ...]:
+    """When which changes began to be applied since a time: (time, rollout, number of the change)."""
+    query = sa.select(lines.c.at, lines.c.rollout, lines.c.change)
+    query = query.where(lines.c.event == "applying", lines.c.at >= since).order_by(lines.c.at)
+    return tuple((row.at, row.rollout, row.change) for row in connection.execute(query))
+
+
+def take_lease(connection: sa.Connection, holder: str, now_s: float, lasts_s: float) -> str:
+    """Take or extend the one lease; who else holds it, empty = it is the caller's."""
+    locks.alone(connection, "controls")
+    row = connection.execute(sa.select(controls).where(controls.c.name == "lease")).one_or_none()
+    # Held for longer than anybody holds it: by a clock that was ahead.
+    held = row is not None and row.holder and now_s < row.until_s <= now_s + 2 * lasts_s
+    if row is not None and held and row.holder != holder:
+        return str(row.holder)
+    _put(connection, "lease", holder, now_s + lasts_s, {})
+    return ""
+
+
+def drop_lease(connection: sa.Connection, holder: str) -> None:
+    """Let another controller act at once."""
+    here = sa.and_(controls.c.name == "lease", controls.c.holder == holder)
+    connection.execute(sa.delete(controls).where(here))
+
+
+def control(connection: sa.Connection, name: Control) -> Mapping[str, Any] | None:
+    """The row of a control as `holder`, `until_s` and `detail`; None = there is none."""
+    row = connection.execute(sa.select(controls).where(controls.c.name == name)).mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def freeze(connection: sa.Connection, actor: str, at: datetime, reason: str) -> None:
+    """Let nothing be applied from now on."""
+    _put(connection, "freeze", actor, at.timestamp(), {"reason": reason})
+
+
+def thaw(connection: sa.Connection) -> bool:
+    """Let changes be applied again; False = they could be."""
+    return connection.execute(sa.delete(controls).where(controls.c.name == "freeze")).rowcount > 0
+
+
+def expire(connection: sa.Connection, before: datetime, most: int) -> int:
+    """Delete rollouts at their end from before a time, the oldest first and so many at most; returns how many went."""
+    ended = rollouts.c.state.in_(["planned", "carried_out", "taken_back"])
+    expired = sa.select(rollouts.c.id).where(rollouts.c.created_at < before, ended).order_by(rollouts.c.created_at)
+    ids = list(connection.scalars(expired.limit(most)))
+    connection.execute(sa.delete(lines).where(lines.c.rollout.in_(ids)))
+    return connection.execute(sa.delete(rollouts).where(rollouts.c.id.in_(ids))).rowcount
+
+
+def _put(connection: sa.Connection, name: Control, holder: str, until_s: float, detail: Mapping[str, Any]) -> None:
+    upsert(connection, controls, [{"name": name, "holder": holder, "until_s": until_s, "detail": dict(detail)}])
+
+
+def _line(row: sa.RowMapping) -> LedgerLine:
+    return LedgerLine(**{name: value for name, value in row.items() if name != "rollout"})

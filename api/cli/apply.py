@@ -1,0 +1,177 @@
+"""`cotenant apply`: a plan, a tuning or an answer carried out, watched, and taken back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from advisor.domain import Plan, PlanRequest, Recommendation, Rollout, RolloutStanding, plan_from_json
+from advisor.errors import InvalidInput, NotFound
+from advisor.service import Advisor, ChangeService
+from advisor.service import standing_of as planned
+from api.cli.endings import FAILED, stop_event
+from api.cli.options import AsJson, Database, settings
+from api.cli.output import print_json, print_table, say
+from api.schemas.changes import PreviewOut, RolloutOut
+
+MOST_BYTES = 64 * 2**20  # of a plan's file
+POLL_S = 5.0
+
+
+def apply(
+    source: Annotated[
+        str, typer.Argument(help="Id of a plan, answer or rollout, or a file that `--json` of a plan wrote.")
+    ],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Carry it out without asking.", show_default="show it, and ask on a terminal")
+    ] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Only show what would be done.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a rollout that was interrupted.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take a rollout back.")] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Wait for the windows after it, and take it back where it did harm."),
+    ] = False,
+    here: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Ids of the hosts that are this machine.", show_default="its host name"),
+    ] = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Carry out a plan, a tuning or an answer, measure what it brought, and take it back.
+
+    Without --yes it shows each change beside what the system has now, and what it would run; on a terminal it asks. The
+    setting apply_mode must be ask or act. Each step is a line of the ledger before it is done and one after. A failed
+    step takes back what was done before. Exit code 1 where it was refused, failed or taken back.
+    """
+    if undo and (resume or yes or preview):
+        raise InvalidInput("--undo goes with none of --resume, --yes and --preview", field="undo")
+    options: dict[str, Any] = {"database": database, "apply_here": here}
+    stop = stop_event()
+    with Advisor(settings(**options)) as advisor:
+        changes = advisor.changes
+        if undo:
+            standing = changes.undo(source, "by hand")
+        elif resume:
+            standing = changes.carry_out(source, stop=stop.is_set)
+        else:
+            begun = _begun(advisor, source, yes=yes, only_preview=preview, as_json=as_json)
+            if begun is None:
+                return
+            standing = changes.carry_out(begun, stop=stop.is_set)
+        if watch:
+            standing = _watched(changes, standing, stop, as_json=as_json)
+    if as_json:
+        print_json(RolloutOut.of(standing))
+    else:
+        show(standing)
+    if standing.state not in ("carried_out", "canary", "taken_back" if undo else "carried_out"):
+        raise typer.Exit(FAILED)
+
+
+def _begun(advisor: Advisor, source: str, *, yes: bool, only_preview: bool, as_json: bool) -> str | None:
+    """The id of a rollout that may be carried out; None where it is only shown."""
+    rollout, stored = _found(advisor, source)
+    previewed, refused = advisor.changes.preview(rollout)
+    reasons = [*(one.why_not for one in previewed if one.why_not), *refused]
+    asks = not yes and not only_preview and not as_json and not reasons and sys.stdin.isatty()
+    if as_json and (only_preview or not yes or reasons):
+        print_json(PreviewOut.preview(planned(rollout, ()), previewed, refused))
+    elif not as_json:
+        _show_preview(rollout, [dict(one.now) for one in previewed], reasons)
+    if only_preview:
+        return None
+    if reasons:
+        raise typer.Exit(FAILED)
+    if not yes and not (asks and typer.confirm("Carry this out?")):
+        return None
+    if not stored:
+        advisor.changes.store(rollout)
+        advisor.changes.approve(rollout.id)
+    elif advisor.changes.get(rollout.id).state == "planned":
+        advisor.changes.approve(rollout.id)
+    return rollout.id
+
+
+def _found(advisor: Advisor, source: str) -> tuple[Rollout, bool]:
+    """The rollout, and whether it is stored already."""
+    path = Path(source)
+    if path.suffix == ".json" or path.is_file():
+        return _of(advisor.changes, _read(path)), False
+    for get in (advisor.changes.get, advisor.plans.get, advisor.placements.get):
+        try:
+            found = get(source)
+        except NotFound:
+            continue
+        if isinstance(found, RolloutStanding):
+            return found.rollout, True
+        return _of(advisor.changes, found), False
+    raise NotFound(f"there is no plan, answer or rollout {source}, and no such file")
+
+
+def _of(changes: ChangeService, found: Plan | Recommendation) -> Rollout:
+    return changes.of_plan(found) if isinstance(found, Plan) else changes.of_answer(found)
+
+
+def _read(path: Path) -> Plan:
+    try:
+        with path.open("rb") as file:
+            text = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}", field="source") from error
+    if len(text) > MOST_BYTES:
+        raise InvalidInput(f"{path} is larger than {MOST_BYTES // 2**20} MiB", field="source")
+    try:
+        return plan_from_json(json.loads(text), PlanRequest())
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        message = f"{path} is no plan as `cotenant plan --json` or `tune --json` writes it"
+        raise InvalidInput(message, field="source") from error
+
+
+def _watched(changes: ChangeService, standing: RolloutStanding, stop: Any, *, as_json: bool) -> RolloutStanding:
+    if not as_json:
+        say("Waiting for the windows after it; Ctrl-C ends the waiting, and nothing else.")
+    while standing.state in ("carried_out", "canary") and (not standing.effects or standing.state == "canary"):
+        if stop.wait(POLL_S):
+            break
+        standing = changes.watch(standing.rollout.id)
+    return standing
+
+
+def _show_preview(rollout: Rollout, now: list[dict[str, str]], reasons: list[str]) -> None:
+    rows = []
+    for change, texts in zip(rollout.changes, now, strict=True):
+        for name, text in change.after.items():
+            rows.append((change.number + 1, change.host, change.subject, change.kind, name, texts.get(name, "?"), text))
+    print_table(("step", "host", "instance", "kind", "setting", "now", "then"), rows, right=(0,))
+    for one in rollout.predicted:
+        expected = one.change
+        beside = f"beside {len(one.controls)} alike" if one.controls else "beside the time before"
+        spread = f"{expected.expected:+.2f} [{expected.lower:+.2f}, {expected.upper:+.2f}]"
+        say(f"  {one.instance}: predicted {spread}, {beside}")
+    for reason in reasons:
+        say(f"Refused: {reason}.")
+
+
+def show(standing: RolloutStanding) -> None:
+    """What became of a rollout."""
+    made = standing.rollout
+    say(f"Rollout {made.id} of {made.source}: {standing.state.replace('_', ' ')}.")
+    if standing.why:
+        say(f"  why: {standing.why}")
+    rows = [
+        (change.number + 1, change.host, change.subject, change.kind, one.state, one.why)
+        for change, one in zip(made.changes, standing.changes, strict=True)
+    ]
+    print_table(("step", "host", "instance", "kind", "state", "why"), rows, right=(0,))
+    for effect in standing.effects:
+        say(f"  {effect.instance}: {effect.verdict}: {effect.why}")
+    if standing.state in ("carried_out", "canary"):
+        say(f"Take it back with: cotenant apply {made.id} --undo")
+    if standing.state in ("applying", "undoing"):
+        say(f"Go on with: cotenant apply {made.id} --resume")

@@ -1,0 +1,70 @@
+"""Changes that are carried out: rollouts with their ledger, approvals, and the freeze switch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from pydantic import Field
+
+from advisor.domain import RolloutState
+from advisor.errors import NotFound
+from api.routes.common import ChangeDep, Cursor, Limit, PathId, PlacementDep, PlanDep
+from api.schemas.base import Id, Schema, examples
+from api.schemas.changes import FreezeBody, FreezeOut, RolloutOut
+from api.schemas.pages import PageOut
+
+OnlyState = Annotated[RolloutState | None, Query(description="only rollouts in this state")]
+
+
+class RolloutBody(Schema):
+    """What is to be carried out."""
+
+    model_config = examples({"source": "0199d1c2a3b4-0123456789"})
+
+    source: Id = Field(description="the id of a stored plan or answer")
+
+
+def make(body: RolloutBody, changes: ChangeDep, plans: PlanDep, placements: PlacementDep) -> RolloutOut:
+    """The changes that carry out a stored plan or answer, for the cloud as it is now.
+
+    Nothing is carried out: the rollout waits for an approval, and for `cotenant apply`.
+    """
+    try:
+        rollout = changes.of_plan(plans.get(body.source))
+    except NotFound:
+        rollout = changes.of_answer(placements.get(body.source))
+    return RolloutOut.of(changes.store(rollout))
+
+
+def get(rollout: PathId, changes: ChangeDep) -> RolloutOut:
+    """A rollout: its changes, how far they came, what they brought, and every line of its ledger."""
+    return RolloutOut.of(changes.get(rollout))
+
+
+def listing(
+    changes: ChangeDep, state: OnlyState = None, cursor: Cursor = None, limit: Limit = 100
+) -> PageOut[RolloutOut]:
+    """Rollouts, newest first; of one state."""
+    page = changes.page(state=state, cursor=cursor, limit=limit)
+    return PageOut(items=[RolloutOut.of(one) for one in page.items], next_cursor=page.next_cursor)
+
+
+def approve(rollout: PathId, changes: ChangeDep) -> RolloutOut:
+    """Approve a rollout that is planned; `cotenant apply` carries it out."""
+    return RolloutOut.of(changes.approve(rollout))
+
+
+def frozen(changes: ChangeDep) -> FreezeOut:
+    """Whether changes are frozen, by which user and why."""
+    return FreezeOut.of(changes.frozen())
+
+
+def freeze(body: FreezeBody, changes: ChangeDep) -> FreezeOut:
+    """Freeze changes: no controller applies any from now on; what was applied can be taken back."""
+    return FreezeOut.of(changes.freeze(body.reason))
+
+
+def thaw(changes: ChangeDep) -> None:
+    """Let changes be applied again."""
+    changes.thaw()

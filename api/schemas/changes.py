@@ -1,0 +1,177 @@
+"""Schemas of changes that are carried out: rollouts, their steps, what they brought, and the lines of the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from advisor.domain import Freeze, MeasuredEffect, PredictedEffect, RolloutStanding
+from advisor.service import PreviewedChange
+from api.schemas.base import AnswerBody, Figure, Schema, Text, Time, examples
+
+
+class RangeOut(AnswerBody):
+    """A figure with its range."""
+
+    expected: Figure = Field(description="the figure")
+    lower: Figure = Field(description="lower end of its range")
+    upper: Figure = Field(description="upper end of its range")
+
+
+class StepOut(AnswerBody):
+    """One change of a rollout."""
+
+    number: int = Field(description="its place in the order, from 0")
+    host: str = Field(description="the host on which it is made")
+    instance: str = Field(description="the instance that is changed; empty = the driver domain")
+    kind: str = Field(description="weight, cap, pin, tc, disk or move")
+    executor: str = Field(description="the executor that carries it out")
+    target: str = Field(description="what that addresses, such as a control group or a domain")
+    after: dict[str, str] = Field(description="texts that are set, by setting")
+    before: dict[str, str] = Field(description="texts that were read before; as planned where nothing was read yet")
+    state: str = Field(description="planned, applying, applied, failed, undoing, undone or left (as another set it)")
+    why: str = Field(description="why it failed or was left; empty = it did not")
+    command: list[str] = Field(description="the same as a command, for people")
+    undo: list[str] = Field(description="the command back")
+
+
+class ForecastOut(AnswerBody):
+    """What is predicted of an instance: relative throughput (T/B) without and with the changes."""
+
+    instance: str = Field(description="the instance")
+    before: RangeOut = Field(description="without them")
+    after: RangeOut = Field(description="with them")
+    controls: list[str] = Field(description="instances that it is compared with, chosen before; empty = none is alike")
+
+    @classmethod
+    def of(cls, one: PredictedEffect) -> ForecastOut:
+        return cls.like(one)
+
+
+class BroughtOut(AnswerBody):
+    """What became of an instance's CPU delivered."""
+
+    instance: str = Field(description="the instance")
+    verdict: str = Field(description="as predicted, more, less, harmful or unknown")
+    predicted: RangeOut = Field(description="the predicted difference")
+    effect: RangeOut | None = Field(description="the measured difference, less that of its controls; its 90 % interval")
+    before: Figure = Field(description="mean CPU delivered before")
+    after: Figure = Field(description="mean CPU delivered after")
+    windows_before: int = Field(description="windows before that count")
+    windows_after: int = Field(description="windows after that count")
+    controls: list[str] = Field(description="instances that were compared with; empty = the time before alone")
+    why: str = Field(description="the figures in a sentence, or why there are none")
+
+    @classmethod
+    def of(cls, one: MeasuredEffect) -> BroughtOut:
+        return cls.like(one)
+
+
+class LineOut(AnswerBody):
+    """A line of the ledger."""
+
+    line: int = Field(description="its number, from 0")
+    at: Time = Field(description="when it was written")
+    actor: str = Field(description="`local`, `token:ID`, `keystone:USER` or `service`")
+    event: str = Field(description="what happened; docs/apply.md lists them")
+    change: int | None = Field(description="the change that it is about; null = the rollout")
+    detail: dict[str, Any] = Field(description="what was read, set or measured")
+
+
+class RolloutOut(AnswerBody):
+    """Changes that belong together, how far they came, and what they brought."""
+
+    id: str = Field(description="its id, which sorts by time")
+    created_at: Time = Field(description="when it was made")
+    actor: str = Field(description="who made it")
+    source: str = Field(description="the plan or answer that it carries out")
+    state: str = Field(
+        description="planned, approved, applying, canary, carried_out, undoing, taken_back or stopped (needs a person)"
+    )
+    verdict: str = Field(description="the worst of what was measured; unknown = nothing yet")
+    why: str = Field(description="why it is taken back, or stopped; empty = it is not")
+    approved_by: str = Field(description="who approved it; empty = nobody yet")
+    canary: int = Field(description="so many changes come first and are measured before the rest; 0 = all at once")
+    steps: list[StepOut] = Field(description="its changes in order")
+    predicted: list[ForecastOut] = Field(description="what was predicted of each instance")
+    effects: list[BroughtOut] = Field(description="what was measured of each instance; empty = nothing yet")
+    lines: list[LineOut] = Field(description="the ledger")
+
+    @classmethod
+    def of(cls, standing: RolloutStanding) -> RolloutOut:
+        made = standing.rollout
+        return cls(
+            id=made.id,
+            created_at=made.created_at,
+            actor=made.actor,
+            source=made.source,
+            state=standing.state,
+            verdict=standing.verdict,
+            why=standing.why,
+            approved_by=standing.approved_by,
+            canary=made.canary,
+            steps=[_step(standing, number) for number in range(len(made.changes))],
+            predicted=[ForecastOut.of(one) for one in made.predicted],
+            effects=[BroughtOut.of(one) for one in standing.effects],
+            lines=[LineOut.like(line) for line in standing.lines],
+        )
+
+
+class PreviewOut(AnswerBody):
+    """What `cotenant apply` would do."""
+
+    rollout: RolloutOut = Field(description="the changes; nothing is stored")
+    now: list[dict[str, str]] = Field(description="what the system shows of each change now, in their order")
+    refused: list[str] = Field(description="why it may not be carried out now, a sentence each")
+
+    @classmethod
+    def preview(
+        cls, standing: RolloutStanding, previewed: tuple[PreviewedChange, ...], refused: tuple[str, ...]
+    ) -> PreviewOut:
+        return cls(
+            rollout=RolloutOut.of(standing),
+            now=[dict(one.now) for one in previewed],
+            refused=[*(one.why_not for one in previewed if one.why_not), *refused],
+        )
+
+
+class FreezeBody(Schema):
+    """Freeze changes: nothing is applied until they are thawed."""
+
+    model_config = examples({"reason": "release week"})
+
+    reason: Text = Field(default="", description="why, for other people")
+
+
+class FreezeOut(AnswerBody):
+    """Whether changes are frozen."""
+
+    frozen: bool = Field(description="true = nothing is applied")
+    at: Time | None = Field(description="since when; null = they are not frozen")
+    actor: str = Field(description="who froze them")
+    reason: str = Field(description="why")
+
+    @classmethod
+    def of(cls, freeze: Freeze | None) -> FreezeOut:
+        if freeze is None:
+            return cls(frozen=False, at=None, actor="", reason="")
+        return cls(frozen=True, at=freeze.at, actor=freeze.actor, reason=freeze.reason)
+
+
+def _step(standing: RolloutStanding, number: int) -> StepOut:
+    change, one = standing.rollout.changes[number], standing.changes[number]
+    return StepOut(
+        number=number,
+        host=change.host,
+        instance=change.instance,
+        kind=change.kind,
+        executor=change.executor,
+        target=change.target,
+        after=dict(change.after),
+        before=dict(one.before or change.before),
+        state=one.state,
+        why=one.why,
+        command=list(change.command),
+        undo=list(change.undo),
+    )
