@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from advisor.domain import Recommendation, SceneEffects
-    from advisor.service import CloudService, OutcomeService
+    from advisor.service import ChangeService, CloudService, OutcomeService
 
 access_log = logging.getLogger("cotenant.access")
 _QUIET = ("/static/", "/healthz", "/readyz")  # paths that are asked for again and again, and say nothing when they work
@@ -51,10 +51,10 @@ class Telemetry:
     Labels are bounded: routes are templates, methods, codes and results come from tables of this program.
     """
 
-    def __init__(self, cloud: CloudService, outcomes: OutcomeService) -> None:
+    def __init__(self, cloud: CloudService, outcomes: OutcomeService, changes: ChangeService) -> None:
         self._cloud = cloud
         self._folder = workers.folder()
-        self._state = StateCollector(cloud, outcomes)
+        self._state = StateCollector(cloud, outcomes, changes)
         self._remembering = threading.Lock()
         self._remembered = (0, 0)
         self._lanes: tuple[LaneState, ...] = ()
