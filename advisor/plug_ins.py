@@ -18,6 +18,7 @@ from advisor.errors import InvalidInput
 from advisor.extras import LIBRARIES, how_to_install, require
 
 INVENTORIES = "cotenant.inventories"  # advisor.inventories.systems.InventorySystem: what `sync` and `history` read
+EXECUTORS = "cotenant.executors"  # advisor.changes.executors.ExecutorKind: what `apply` changes
 RENDERERS = "cotenant.renderers"  # advisor.render.cloud_tools.CloudTool: commands of a cloud
 SCHEDULERS = "cotenant.schedulers"  # a sequence of api.routing.Route: the protocol of a scheduler
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
+from advisor import plug_ins
 from advisor.domain import Change, ChangeKind, Command, Host
 from advisor.errors import AdvisorError, InvalidInput
-
-GROUP = "cotenant.executors"
 
 
 class ChangeFailed(AdvisorError):  # noqa: N818 - reads as what it says at the raise
@@ -92,7 +90,10 @@ class Executors:
     def kinds(self) -> Mapping[str, ExecutorKind]:
         """All that are installed, by name."""
         if self._kinds is None:
-            self._kinds = {entry.name: _loaded(entry) for entry in sorted(entry_points(group=GROUP))}
+            self._kinds = {
+                name: plug_ins.load(plug_ins.EXECUTORS, name, "executor", "executor")
+                for name in plug_ins.names(plug_ins.EXECUTORS)
+            }
         return self._kinds
 
     def named(self, name: str) -> Executor:
@@ -108,17 +109,8 @@ class Executors:
         for name, kind in self.kinds.items():
             if command.tool in kind.tools:
                 return name, self.named(name).meaning(host, command)
-        message = f"no executor carries out {command.tool}: run it by hand, or install one (entry point of {GROUP})"
+        message = f"no executor carries out {command.tool}: run it by hand, or install one ({plug_ins.EXECUTORS})"
         raise InvalidInput(message, field="command")
-
-
-def _loaded(entry: EntryPoint) -> ExecutorKind:
-    try:
-        kind: ExecutorKind = entry.load()
-    except (ImportError, AttributeError) as error:
-        message = f"executor {entry.name} cannot be loaded from {entry.value[:200]}: {error}"
-        raise InvalidInput(message, field="executor") from error
-    return kind
 
 
 def _listed(names: Iterable[str]) -> str:
