@@ -1,4 +1,4 @@
-"""Guard rails: what may be carried out now, by whom, and how much of it. Each refusal is one sentence."""
+"""Guard rails: what may be carried out now, by which user, and how much of it. Each refusal is one sentence."""
 
 from __future__ import annotations
 

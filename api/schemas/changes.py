@@ -87,11 +87,12 @@ class RolloutOut(AnswerBody):
     actor: str = Field(description="who made it")
     source: str = Field(description="the plan or answer that it carries out")
     state: str = Field(
-        description="planned, approved, applying, canary, carried_out, undoing, taken_back or stopped (needs a person)"
+        description="planned, approved, applying, canary, carried_out, undoing, taken_back, or stopped until the "
+        "operator has looked"
     )
     verdict: str = Field(description="the worst of what was measured; unknown = nothing yet")
     why: str = Field(description="why it is taken back, or stopped; empty = it is not")
-    approved_by: str = Field(description="who approved it; empty = nobody yet")
+    approved_by: str = Field(description="the user that approved it; empty = no user yet")
     canary: int = Field(description="so many changes come first and are measured before the rest; 0 = all at once")
     steps: list[StepOut] = Field(description="its changes in order")
     predicted: list[ForecastOut] = Field(description="what was predicted of each instance")

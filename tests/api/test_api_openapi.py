@@ -159,7 +159,7 @@ def test_what_has_an_id_is_called_by_it_and_only_workloads_are_keyed_by_a_name(d
 
 def test_a_path_names_a_thing_by_its_kind_and_a_model_by_its_version(document: dict[str, Any]) -> None:
     found = {name for path in document["paths"] if path.startswith("/v1/") for name in re.findall(r"{(\w+)}", path)}
-    assert found == {"host", "instance", "workload", "placement", "plan", "version"}
+    assert found == {"host", "instance", "workload", "placement", "plan", "rollout", "version"}
 
 
 def test_no_field_or_parameter_has_a_second_word_for_what_another_one_names(document: dict[str, Any]) -> None:

@@ -48,6 +48,8 @@ PRINTED = (
     ("sync", (CLOUD, "--dry-run")),
     ("doctor", ()),
     ("audit", ()),
+    ("changes list", ()),
+    ("freeze", ("night",)),
     ("plans list", ()),
     ("models list", ()),
     ("models show", ("prior",)),
@@ -64,6 +66,9 @@ PRINTED = (
 )
 # What else `run` holds against its schema: these need agents, a registered model, a plan or another system.
 ELSEWHERE = {
+    "apply": "test_cli_apply.py",
+    "changes approve": "test_cli_apply.py",
+    "changes show": "test_cli_apply.py",
     "db restore": "test_cli_database.py",
     "history": "../advisor/short_history.py",
     "migrate": "test_cli_migrate.py",

@@ -25,7 +25,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--hosts": ("only these hosts", {"where", "plan"}),
     "--instance": ("whose placement is asked about", {"where", "probe-plan"}),
     "--kind": ("a kind of plan", {"plan", "report", "plans list"}),
-    "--limit": ("most rows of an answer", {"where", "audit", "plans list"}),
+    "--limit": ("most rows of an answer", {"where", "audit", "plans list", "changes list"}),
     "--listen": ("address and port of a server of one's own", {"demo", "serve", "run", "probe serve"}),
     "--max-moves": ("most moves", {"plan", "migrate"}),
     "--out": ("where what is made goes", {"demo", "report"}),
@@ -36,6 +36,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--replay": ("a recording in place of this machine", {"demo", "once"}),
     "--push": ("the server that gets what is measured", {"run", "probe"}),
     "--report": ("a file for a report", {"plan", "tune", "evaluate", "replay", "worth", "lab show"}),
+    "--resume": ("go on with what was interrupted", {"apply", "lab run"}),
     "--rounds": ("rounds of a campaign", {"probe-plan", "lab run"}),
     "--seconds": ("how long is measured", {"run", "probe"}),
     "--seed": ("of what is drawn by lot", {"plan", "tune", "probe-plan", "replay", "probe"}),
@@ -45,6 +46,9 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
         {"plan", "tune", "predict", "report", "where", "migrate", "doctor", "slowing", "obtained", "snapshot"},
     ),
     "--size": ("bytes that are sent at a time", {"probe"}),
+    "--state": ("what is in a state, or the folder that keeps it", {"changes list", "lab clean", "lab run"}),
+    "--undo": ("the way back: shown, or taken", {"apply", "plan", "plans show", "tune"}),
+    "--watch": ("wait for what the other side reports", {"apply", "sync"}),
     "--token-file": (
         "a file with a token",
         {

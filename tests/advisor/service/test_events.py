@@ -164,7 +164,7 @@ def test_every_kind_of_entry_that_is_an_event_can_be_told_and_no_other_is(databa
             log.record(connection, operation, ["a", "h1"], **detail)
         clock.turn(5)
         found, _ = log.events(connection, mark)
-    assert len(found) == len(operations()) == 13
+    assert len(found) == len(operations()) == 19
     assert {one.kind for one in found} == {"alarm", "plan", "model", "inventory"}
 
 

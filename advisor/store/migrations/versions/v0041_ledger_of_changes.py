@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0039"
-down_revision = "0037"
+revision = "0041"
+down_revision = "0040"
 branch_labels = None
 depends_on = None
 
