@@ -144,13 +144,17 @@ class RunningContainer:
             self._cap = os.open(stat, os.O_RDONLY | os.O_CLOEXEC)
 
     def sample(self) -> None:
+        self._samples.append(self.counts())
+
+    def counts(self) -> tuple[int, int, int]:
+        """Run time, waiting, and waiting for its own cap until now, ns."""
         run = wait = throttled = 0
         for descriptor in self._tasks:
             ran, waited, _ = os.pread(descriptor, 80, 0).split()
             run, wait = run + int(ran), wait + int(waited)
         if self._cap is not None:
             throttled = parse_flat(os.pread(self._cap, 400, 0).decode("ascii"))["throttled_time"]
-        self._samples.append((run, wait, throttled))
+        return run, wait, throttled
 
     def count(self) -> None:
         """Read the pressure of the group, at the beginning and at the end."""
