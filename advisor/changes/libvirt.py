@@ -26,7 +26,7 @@ _SETTING = re.compile(
     r"(vcpupin \d{1,4}|emulatorpin|iothreadpin \d{1,2}|cpu_shares|vcpu_period|vcpu_quota"
     r"|total_bytes_sec [A-Za-z0-9_][A-Za-z0-9_.-]{0,31})\Z"
 )
-_TEXT = re.compile(r"[0-9,\-]{1,200}|r\Z")
+_TEXT = re.compile(r"(?:[0-9,\-]{1,200}|r)\Z")
 _ROW = re.compile(r"\s*(\S+?)\s*:?\s+(\S*)\s*\Z")
 _MOST_QUOTA = 17_592_186_044_415  # µs, 2**44 - 1: how libvirt shows no quota in version 2 of control groups
 _ABSENT = ("failed to get domain", "Domain not found", "domain is not running")
