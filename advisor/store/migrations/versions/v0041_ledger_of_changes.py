@@ -7,8 +7,6 @@ from alembic import op
 
 revision = "0041"
 down_revision = "0040"
-revision = "0041"
-down_revision = "0040"
 branch_labels = None
 depends_on = None
 
