@@ -31,7 +31,7 @@ _KEPT = frozenset({"rss_mb", "pages_per_execution", "cpi"})  # do not grow with 
 _UNSCALED = frozenset({  # say nothing about another load
     "waiting", "block", "throttled", "psi_cpu", "psi_io", "run_queue_p50_us", "run_queue_p99_us", "run_queue_p999_us",
     "waited_for_host", "disk_wait", "disk_request_ms", "disk_queue_full", "net_drops", "net_backlog_bytes", "llc_mb",
-    "ready_threads",
+    "ready_threads", "psi_memory", "swap_mb", "swap_in_mb_s", "major_faults", "balloon_mb",
 })  # fmt: skip
 
 
