@@ -13,7 +13,7 @@ from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import DEVICES, SceneBatch, stack
 from models.physics import htb
 from models.physics.clock import clock_speed, clock_spread
-from models.physics.contention import SURE, cpu_contention_of, doubted
+from models.physics.contention import SURE, CpuContention, cpu_contention_of, doubted
 from models.physics.demands import (
     DISK_IOPS,
     Demands,
@@ -124,10 +124,18 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     asked = np.minimum(cpu, scenes.cap)
     delivered = np.where(lasting, delivered_under_cap(scenes, want), held)
     own = np.where(lasting, shared.pressure.share, _reached(shared.fair, asked, want.cpu + threads))
-    # Instances whose demand over time is known yield to the driver domain while they wait for it; saturating ones ask
-    # on (N5: two servers and Dom0 hold a third of one CPU each).
-    sure, beside = (fill(part, driver, np.ones_like(driver)) for part in (shared.driver, shared.driver_run))
-    served = _reached(np.where(lasting, np.maximum(sure, beside), sure), driver, want.driver * price)
+    yields = np.where(lasting, 1.0, 1 - want.keen)
+    got = _by_driver(shared, driver, yields)
+    late = np.flatnonzero(apart & ((got < driver * (1 - 1e-9)) & waits & (yields > 0)).any(axis=1))
+    if len(late):  # both ask less of the CPUs then: who waits for its own asks less of the driver domain as well
+        yields = np.where(waits, yields, 0.0)
+        held_up = (cpu * (1 - yields * (1 - _share(got, driver))))[late]
+        behind = driver * (1 - yields * (1 - own))
+        domain = behind[late], np.minimum(behind.sum(axis=1), most)[late], _driver_weight(scenes, behind)[late]
+        further = np.broadcast_to(deviations, len(scenes))[late]
+        again = cpu_contention_of(scenes.take(late), held_up, domain, waits[late], further, fluid=fluid)
+        driver[late], got[late] = behind[late], _by_driver(again, behind[late], yields[late])
+    served = _reached(got, driver, want.driver * price)
     limits = np.stack(
         [np.minimum(np.minimum(own, delivered), flushed), np.where(apart[:, None], served, 1.0), *devices], axis=2
     )
@@ -135,6 +143,16 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     share = limits.min(axis=2)
     limits[:, :, 0] = np.clip(limits[:, :, 0] * sibling_speed(scenes, asked) * clock_speed(scenes, asked), 1e-3, 1.0)
     return PriorResult(limits.min(axis=2), limits, share, want, crowd(scenes, want), shared.pressure, pressures, scenes)
+
+
+def _by_driver(shared: CpuContention, driver: Floats, yields: Floats) -> Floats:
+    """The CPUs of the driver domain that work for each, (S, N).
+
+    Who waits for it leaves it its CPUs, but for what it keeps asking for: by `yields`, 0-1 (N5: two servers that never
+    block and Dom0 hold a third of one CPU each).
+    """
+    sure, beside = (fill(part, driver, np.ones_like(driver)) for part in (shared.driver, shared.driver_run))
+    return np.asarray(sure + yields * np.maximum(beside - sure, 0.0))
 
 
 def _own_limits(scenes: SceneBatch, want: Demands) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import CPU_DEMAND, SceneBatch
+from models.physics.contention import ALWAYS_BUSY
 from models.physics.demands import Demands, burst_ms, first_known, profile_column
 from models.physics.kinds import trait
 
@@ -43,10 +44,13 @@ def flush_speed(scenes: SceneBatch, want: Demands) -> Floats:
 
 def _neighbours(scenes: SceneBatch, want: Demands, rows: Ints, slots: Ints) -> tuple[Floats, Floats, Bools]:
     """Demand for CPUs and length of bursts in ms, (W, N + 1), and allowed CPUs, (W, N + 1, P), of all beside each
-    writer, its host's own work as the last one, whose bursts are not known and count as long."""
+    writer, its host's own work as the last one. Where bursts are not known, its own count as long, and so do those of
+    instances that always want their vCPUs: nothing ends them."""
     demand = np.where(scenes.present, np.minimum(want.cpu, scenes.cap), 0.0)[rows]
     demand[np.arange(len(rows)), slots] = 0.0
-    burst = first_known(scenes.cpu_demand[:, :, CPU_DEMAND.index("burst_ms")], burst_ms(scenes))[rows]
+    endless = np.isnan(profile_column(scenes, "execution")) & (want.cpu >= ALWAYS_BUSY * np.maximum(scenes.vcpus, 1.0))
+    assumed = np.where(endless, np.inf, burst_ms(scenes))
+    burst = first_known(scenes.cpu_demand[:, :, CPU_DEMAND.index("burst_ms")], assumed)[rows]
     return (
         np.concatenate([demand, scenes.own_cpus[rows, None]], axis=1),
         np.concatenate([burst, np.full((len(rows), 1), np.inf)], axis=1),

@@ -104,6 +104,13 @@ def test_short_bursts_are_waited_for_and_no_tick() -> None:
     assert kept(host("lxc"), log(), busy(0.5, 0.1))[0] == pytest.approx(1 - 0.5 * (1 - slow))
 
 
+def test_who_always_runs_has_long_bursts_also_where_nothing_counts_them() -> None:
+    table = TABLE.with_profile(WorkloadProfile("uncounted", {"cpu": 100.0}))
+    scenes = build_batch([(host("kvm"), [log(), instance("hog", "hog")])], table)
+    scenes.profile[0, 1] = len(table.values) - 1
+    assert solve(scenes).throughput[0, 0] == pytest.approx(1 / (1 + 6_800 * TICK_S), rel=0.02)
+
+
 def test_of_several_neighbours_the_longest_bursts_count_first() -> None:
     both = kept(host("lxc"), log(), busy(0.9, 100.0, "a"), busy(0.9, 0.1, "b"))[0]
     f = [6_800 * w / (1 + 6_800 * w) for w in (TICK_S, 0.0001)]
