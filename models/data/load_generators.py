@@ -37,10 +37,12 @@ def with_generators(
 ) -> tuple[Colocation, ...]:
     """The co-locations of the dataset at `path` with the load generators of their runs.
 
-    They stay as they are where dataset.yaml (`meta`) says that generators run outside of the host, and without a table
-    of runs. DatasetError names the cell that cannot be read.
+    They stay as they are where dataset.yaml (`meta`) says that generators run outside of the host, where its instances
+    have a cap together, which the generators are not under, and without a table of runs. DatasetError names the cell
+    that cannot be read.
     """
-    runs = {} if meta.get("generators") == OUTSIDE else _read(path)
+    outside = meta.get("generators") == OUTSIDE or bool((meta.get("circumstances") or {}).get("host_cap_percent"))
+    runs = {} if outside else _read(path)
     if not runs:
         return colocations
     alone = {

@@ -21,6 +21,7 @@ from profiler.observed import DEFAULT_WEIGHT
 # Bounds of the moments in probability: demand below its mean rarely hurts anybody, its last 5 % do most. The last two
 # make up the worst twentieth of the time. How many are enough was measured (decision 70).
 MOMENT_BOUNDS: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
+HOST_CAP = "host_cap_percent"  # of a platform: what its instances may use together, 100 = one CPU
 SERVED = 0.995  # of its work that an open loop is served as it arrives; with less it is overloaded at busy times
 ALWAYS_BUSY = 0.97  # of its vCPUs: who uses as much alone always wants them
 SURE = 1.645  # standard deviations of a 90 % interval
@@ -63,7 +64,7 @@ def cpu_contention_of(
     worst, crowded = np.ones(len(flat[0])), np.zeros(len(scenes))
     z, chance = moments()
     cpu_contention.fastest(
-        scenes.pcpus.astype(np.float64), there.sum(axis=1), everybody.size[there], everybody.demand[there],
+        together(scenes), there.sum(axis=1), everybody.size[there], everybody.demand[there],
         everybody.growth[there], everybody.day[there], everybody.most[there], everybody.loop[there],
         everybody.weight[there], everybody.brief[there], everybody.astray, everybody.allowed[there],
         everybody.places[there], z, chance, *flat, worst, crowded,
@@ -83,6 +84,12 @@ def cpu_contention_of(
     )
     held = _within_pins(scenes, cpu, everybody, pressure)
     return CpuContention(held, fair[:, :slots], fair[:, slots], run[:, slots])
+
+
+def together(scenes: SceneBatch) -> Floats:
+    """The CPUs that all instances of a host may use at a time, (S,): all that it has, or those of HOST_CAP."""
+    cap = scenes.platform_number(HOST_CAP) / 100
+    return np.where(cap > 0, np.minimum(cap, scenes.pcpus), scenes.pcpus).astype(np.float64)
 
 
 def _within_pins(scenes: SceneBatch, cpu: Floats, everybody: _Consumers, pressure: CpuPressure) -> CpuPressure:

@@ -57,7 +57,7 @@ class PriorResult:
     being the standard deviation of latency; `limits` (S, N, 5) how far each of RESOURCES alone would let an instance
     go; `share` (S, N) what each gets of the CPU time that it wants, however fast the cores are; `demands` what was
     asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `cpu` and `devices` what became of the demand for
-    CPUs and devices; `scenes` what it is about."""
+    CPUs and devices; `flushed` (S, N) how fast its flushes let each be; `scenes` what it is about."""
 
     throughput: Floats
     limits: Floats
@@ -66,6 +66,7 @@ class PriorResult:
     crowd: Floats
     cpu: CpuPressure
     devices: DevicePressure
+    flushed: Floats
     scenes: SceneBatch
 
     @property
@@ -142,7 +143,9 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
     share = limits.min(axis=2)
     limits[:, :, 0] = np.clip(limits[:, :, 0] * sibling_speed(scenes, asked) * clock_speed(scenes, asked), 1e-3, 1.0)
-    return PriorResult(limits.min(axis=2), limits, share, want, crowd(scenes, want), shared.pressure, pressures, scenes)
+    return PriorResult(
+        limits.min(axis=2), limits, share, want, crowd(scenes, want), shared.pressure, pressures, flushed, scenes
+    )
 
 
 def _by_driver(shared: CpuContention, driver: Floats, yields: Floats) -> Floats:
@@ -272,6 +275,7 @@ def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
         both.crowd[first],
         rows_of(both.cpu, first),
         rows_of(both.devices, first),
+        both.flushed[first],
         scenes,
     )
     return expected, both.throughput[count:]
@@ -287,7 +291,7 @@ def _around(
     is added to the half width.
     """
     throughput = np.where(scenes.present, result.throughput, np.nan)
-    left_out = UnmodelledWaits.of(scenes, result.demands, result.crowd)
+    left_out = UnmodelledWaits.of(scenes, result.demands, result.crowd, result.flushed)
 
     def least(values: Floats) -> Floats:
         return band(values, left_out.down(values, prior_spread(values, unknown), further), ceiling=CEILING).lower

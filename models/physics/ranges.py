@@ -3,7 +3,8 @@
 The model shares CPU time, packets and bytes. It does not count how long an instance waits each time it wakes up while
 others are at work on its CPUs, however little time it wants; what busy CPUs elsewhere on the host take from caches,
 memory and the clock; nor in which order a full NIC or disk serves. The first two only slow down, so they widen the
-range downwards. All are about how fast a program gets on, so they apply where its profile is known and not its demand
+range downwards. Nor does it know how evenly a scheduler spreads tasks over CPUs, or when exactly it lets in a writer
+that syncs. All are about how fast a program gets on, so they apply where its profile is known and not its demand
 over time: where that is, T/B is the share of CPU time that comes of it. Constants: docs/decisions/0152.
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 from models.arrays import Floats
 from models.data.scene import SceneBatch
 from models.physics.clock import CLOCK
+from models.physics.contention import together
 from models.physics.demands import Demands, crowd, link
 from models.physics.htb import shaped
 
@@ -24,8 +26,13 @@ WAKING = 1.0  # half a width on the log scale where no CPU of an instance is eve
 SLOWED, FREE = 0.3, 0.9  # T/B at which waking up counts nothing (it always runs or waits), and wholly
 # The same of those who share a NIC (without a class of their own) or a disk that is asked for more than it has: these
 # serve packets and requests by round trips and queues, not by bytes. Small ones lose, large ones gain.
-QUEUED_DOWN, QUEUED_UP = 1.3, 0.6
+QUEUED_DOWN, QUEUED_UP = 1.6, 0.8
 FROM, UP_TO = 0.6, 1.0  # of the rate asked for, between which this begins to count
+FLUSHING = 1.0  # the same of those who wait for the scheduler's clock with each flush, and hardly get on otherwise
+# The same of those who share full CPUs, TWO of them: tasks are whole, and a scheduler with a queue for each CPU leaves
+# more of them on one than on the other. More CPUs even out; how much of it is left there was not measured. And of those
+# who share a cap, of which the kernel hands out 5 ms at a time.
+UNEVEN, TWO = 0.35, 2.0
 SELDOM = 0.001  # a chance that is none
 STEADY = 0.05  # of a vCPU: the least deviation of what others keep busy
 
@@ -33,31 +40,38 @@ STEADY = 0.05  # of a vCPU: the least deviation of what others keep busy
 @dataclass(frozen=True, slots=True)
 class UnmodelledWaits:
     """Half widths on the log scale, (S, N) each, 0 where T/B is a share: of `waking` for an instance that keeps all of
-    its speed, and of the host's other work (`company`). `queued` is the part of a full NIC's or disk's width, 0-1."""
+    its speed, of the host's other work (`company`), of a scheduler that spreads tasks unevenly (`uneven`), and of
+    flushes that wait (`flushing`). `queued` is the part of a full NIC's or disk's width, 0-1."""
 
     waking: Floats
     company: Floats
     queued: Floats
+    uneven: Floats
+    flushing: Floats
 
     @classmethod
-    def of(cls, scenes: SceneBatch, want: Demands, crowded: Floats) -> Self:
-        """`crowded` (S, N) is CPU demand per CPU on the CPUs that each may use, its own included."""
+    def of(cls, scenes: SceneBatch, want: Demands, crowded: Floats, flushed: Floats) -> Self:
+        """`crowded` (S, N) is CPU demand per CPU on the CPUs that each may use, its own included, and `flushed` (S, N)
+        how fast its flushes let it be."""
         known = scenes.present & (scenes.profile > 0) & np.isnan(scenes.cpu_demand[:, :, 0])
         classless = np.where(shaped(scenes), 0.0, want.net / link(scenes)[:, None])
         queued = np.maximum(_queued(scenes, classless), _queued(scenes, want.disk))
-        parts = (_waking(scenes, want, crowded), _company(scenes, want), queued)
+        waking = _waking(scenes, want, crowded)
+        parts = (waking, _company(scenes, want), queued, _uneven(scenes, want, waking), FLUSHING * (1 - flushed))
         return cls(*(np.where(known, part, 0.0) for part in parts))
 
     def down(self, throughput: Floats, own: Floats, further: Floats | float = 0.0) -> Floats:
         """The whole half width below `throughput`, (S, N), with the prior's `own`; `further` is that of the clock, of
         which company is a part."""
         free = np.clip((throughput - SLOWED) / (FREE - SLOWED), 0.0, 1.0)
-        queued = QUEUED_DOWN * self.queued
-        return np.asarray(np.hypot(own + np.maximum(self.company, further), np.hypot(self.waking * free, queued)))
+        parts = (self.waking * free, QUEUED_DOWN * self.queued, self.uneven, self.flushing)
+        return np.asarray(np.hypot(own + np.maximum(self.company, further), np.hypot.reduce(parts)))
 
     def up(self, own: Floats, further: Floats | float = 0.0) -> Floats:
         """The whole half width above, (S, N)."""
-        return np.asarray(np.hypot(own + further, QUEUED_UP * self.queued))
+        return np.asarray(
+            np.hypot(own + further, np.hypot.reduce((QUEUED_UP * self.queued, self.uneven, self.flushing)))
+        )
 
 
 def _waking(scenes: SceneBatch, want: Demands, crowded: Floats) -> Floats:
@@ -69,6 +83,17 @@ def _waking(scenes: SceneBatch, want: Demands, crowded: Floats) -> Floats:
     spread = np.sqrt(np.maximum(crowd(scenes, replace(want, cpu=switching)) * allowed - switching - want.driver, 0.0))
     none_idle = 1 / (1 + np.exp(np.clip(1.7 * (allowed - 0.5 - others) / np.maximum(spread, STEADY), -50.0, 50.0)))
     return np.asarray(WAKING * np.sqrt(np.where(others > 0, np.maximum(none_idle - SELDOM, 0.0), 0.0)))
+
+
+def _uneven(scenes: SceneBatch, want: Demands, waking: Floats) -> Floats:
+    """Where tasks may choose among CPUs, and where a cap of all together is handed out to whoever asks first."""
+    several = np.where(scenes.allowed > 1, waking / WAKING * np.sqrt(TWO / np.maximum(scenes.allowed, 1)), 0.0)
+    most = together(scenes)
+    mine = np.where(scenes.present, want.cpu + want.driver, 0.0)
+    asked = mine.sum(axis=1, keepdims=True)
+    full = np.clip((asked / most[:, None] - FROM) / (UP_TO - FROM), 0.0, 1.0)
+    handed_out = np.where((most < scenes.pcpus)[:, None] & (asked > mine), full, 0.0)
+    return np.asarray(UNEVEN * np.maximum(several, handed_out))
 
 
 def _company(scenes: SceneBatch, want: Demands) -> Floats:

@@ -82,9 +82,10 @@ def test_a_state_of_an_on_off_run_has_the_generators_of_its_run(tmp_path: Path) 
     assert state == pytest.approx(whole)
 
 
-def test_generators_outside_of_the_host_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("description", ["generators: outside\n", "circumstances: {host_cap_percent: 120.0}\n"])
+def test_generators_outside_of_the_host_or_of_its_cap_do_not_count(tmp_path: Path, description: str) -> None:
     runs = "pair,1,group,server.1,1,20\n"
-    outside = examples(write(tmp_path / "outside", runs, description="generators: outside\n"))
+    outside = examples(write(tmp_path / "outside", runs, description=description))
     without = examples(write(tmp_path / "without", None))
     assert base(outside) == base(without) == {"server": pytest.approx(1.0), "spin": pytest.approx(1.0)}
 

@@ -1,4 +1,5 @@
-"""What widens the analytic model's range: waits at wake-ups, the host's other work, a full NIC; and what does not."""
+"""What widens the analytic model's range: waits at wake-ups, the host's other work, a full NIC, tasks spread unevenly,
+a cap of all, flushes that wait; and what does not."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
 from models.physics.clock import CLOCK
 from models.physics.prior import PriorPredictor, prior_spread, solve
-from models.physics.ranges import QUEUED_DOWN, QUEUED_UP, WAKING, UnmodelledWaits
+from models.physics.ranges import FLUSHING, QUEUED_DOWN, QUEUED_UP, UNEVEN, WAKING, UnmodelledWaits
 from models.prediction import BandArrays
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
@@ -47,7 +48,7 @@ def one(number: int, workload: str | None, pins: str = "", **more: Any) -> Insta
 def left_out(*instances: Instance, on: Host | None = None) -> UnmodelledWaits:
     scenes = build_batch([(on or host(), instances)], TABLE)
     found = solve(scenes)
-    return UnmodelledWaits.of(scenes, found.demands, found.crowd)
+    return UnmodelledWaits.of(scenes, found.demands, found.crowd, found.flushed)
 
 
 def band(*instances: Instance, on: Host | None = None) -> BandArrays:
@@ -56,7 +57,7 @@ def band(*instances: Instance, on: Host | None = None) -> BandArrays:
 
 def test_alone_on_a_host_nothing_is_left_out() -> None:
     found = left_out(one(0, "half", "0:0"))
-    for part in (found.waking, found.company, found.queued):
+    for part in (found.waking, found.company, found.queued, found.uneven, found.flushing):
         np.testing.assert_array_equal(part, [[0.0]])
 
 
@@ -83,7 +84,7 @@ def test_while_one_cpu_is_always_idle_nobody_waits_for_one() -> None:
 
 
 def test_who_always_runs_or_waits_loses_nothing_more_at_wake_ups() -> None:
-    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (WAKING, 0.0, 0.0)))
+    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (WAKING, 0.0, 0.0, 0.0, 0.0)))
     widths = [lone.down(np.array([[ratio]]), np.array([[0.2]]))[0, 0] for ratio in (0.2, 0.3, 0.6, 0.9, 1.0)]
     assert widths[0] == widths[1] == 0.2
     assert widths[2] == pytest.approx(np.hypot(0.2, WAKING / 2))
@@ -91,7 +92,7 @@ def test_who_always_runs_or_waits_loses_nothing_more_at_wake_ups() -> None:
 
 
 def test_the_clock_and_the_hosts_other_work_count_once() -> None:
-    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (0.0, 0.1, 0.0)))
+    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (0.0, 0.1, 0.0, 0.0, 0.0)))
     own, ratio = np.array([[0.2]]), np.array([[1.0]])
     assert [lone.down(ratio, own, clock)[0, 0] for clock in (0.0, 0.05, 0.3)] == pytest.approx([0.3, 0.3, 0.5])
 
@@ -102,7 +103,7 @@ def test_of_whom_only_demand_is_known_the_range_is_of_its_share_of_cpu_time() ->
     assert found.waking[0, 0] == found.company[0, 0] == 0.0
     assert found.company[0, 1] > 0
     both = left_out(one(0, "light", "0:0", demand=demand), one(1, "hog", "0:0"))
-    assert both.waking[0, 0] == both.company[0, 0] == 0.0
+    assert both.waking[0, 0] == both.company[0, 0] == both.uneven[0, 0] == 0.0
 
 
 def test_a_full_nic_widens_both_sides_but_not_of_who_has_a_class_of_its_own() -> None:
@@ -125,6 +126,45 @@ def test_a_full_disk_widens_the_ranges_of_those_who_use_it() -> None:
     assert left_out(one(0, "reader"), one(2, "hog"), on=disk).queued[0, 0] == 0.0
 
 
+def test_where_tasks_may_choose_among_full_cpus_some_share_one_with_more_than_others() -> None:
+    free, full = left_out(*(one(at, "hog") for at in range(2))), left_out(*(one(at, "hog") for at in range(3)))
+    assert free.uneven.max() < 0.01
+    np.testing.assert_allclose(full.uneven, UNEVEN, rtol=0.01)
+    on_one = left_out(*(one(at, "hog", "0:0") for at in range(3)))
+    np.testing.assert_array_equal(on_one.uneven, 0.0)
+    many = left_out(*(one(at, "hog") for at in range(40)), on=host(32))
+    np.testing.assert_allclose(many.uneven, UNEVEN / 4, rtol=0.01)
+    wide = np.full((1, 3), 0.2)
+    assert full.up(wide) == pytest.approx(np.hypot(0.2, full.uneven))
+    assert full.down(np.full((1, 3), 0.2), wide)[0, 0] > np.hypot(0.2, UNEVEN) - 0.01
+
+
+def test_a_cap_of_all_instances_together_is_shared_and_widens_the_range_of_those_who_share_it() -> None:
+    capped = replace(host(), platform="capped")
+    table = ProfileTable.build([WorkloadProfile("hog", {"cpu": 100.0})], {"capped": {"host_cap_percent": 120.0}})
+    pair = [one(0, "hog", "0:0"), one(1, "hog", "0:1")]
+    lone, both = (solve(build_batch([(capped, there)], table)) for there in (pair[:1], pair))
+    assert lone.throughput[0, 0] == pytest.approx(1.0)
+    np.testing.assert_allclose(both.throughput, 0.6, rtol=1e-3)
+    widths = [UnmodelledWaits.of(one.scenes, one.demands, one.crowd, one.flushed).uneven for one in (lone, both)]
+    assert widths[0].max() == 0.0
+    np.testing.assert_allclose(widths[1], UNEVEN)
+
+
+def test_when_a_flush_is_done_beside_a_busy_neighbour_is_uncertain_in_both_directions() -> None:
+    table = ProfileTable.build(
+        [WorkloadProfile("hog", {"cpu": 100.0}), WorkloadProfile("log", {"cpu": 30.0, "disk_flushes": 1000.0})]
+    )
+    scenes = build_batch([(host(1), [one(0, "log"), one(1, "hog")])], table)
+    found = solve(scenes)
+    widths = UnmodelledWaits.of(scenes, found.demands, found.crowd, found.flushed).flushing[0]
+    assert widths == pytest.approx([FLUSHING * (1 - 1 / (1 + 1000 * 0.004)), 0.0], rel=0.02)
+    own = np.full((1, 2), 0.1)
+    assert UnmodelledWaits.of(scenes, found.demands, found.crowd, found.flushed).up(own)[0] == pytest.approx(
+        np.hypot(0.1, widths)
+    )
+
+
 @settings(max_examples=examples(40), deadline=None)
 @given(PINS)
 def test_the_range_is_never_narrower_than_the_priors_own_and_never_says_anything_goes(
@@ -142,5 +182,5 @@ def test_the_range_is_never_narrower_than_the_priors_own_and_never_says_anything
 def test_one_more_neighbour_leaves_out_no_less(members: list[tuple[str, str]], name: str, pins: str) -> None:
     fewer = [one(at, *member) for at, member in enumerate(members)]
     before, after = left_out(*fewer), left_out(*fewer, one(9, name, pins))
-    for part in ("company", "waking"):
+    for part in ("company", "waking", "uneven"):
         assert (getattr(after, part)[0, : len(fewer)] >= getattr(before, part)[0] - 0.02).all()
