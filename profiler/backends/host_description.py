@@ -169,11 +169,10 @@ class _HostFiles:
 
     def mhz(self, model: str, cpus: tuple[int, ...]) -> float | None:
         """The nominal rate: the momentary one would change the description each time."""
-        frequency = f"{_CPUS}/cpu{min(cpus, default=0)}/cpufreq"
-        khz = self.number(f"{frequency}/base_frequency") or self.number(f"{frequency}/cpuinfo_max_freq")
+        nominal = self._nominal_mhz(cpus) or self._highest_mhz(cpus)
         match = _GHZ.search(model)
-        if khz:
-            return khz / 1000
+        if nominal:
+            return nominal
         if match:
             return float(match[1]) * 1000
         now = self._cpuinfo("cpu MHz")
@@ -182,13 +181,21 @@ class _HostFiles:
     def turbo_mhz(self, cpus: tuple[int, ...]) -> float | None:
         """The highest rate, where the kernel reports the nominal one beside it and turbo is not switched off.
 
-        Without `base_frequency` the highest rate may be the nominal one, as with acpi-cpufreq. Virtual machines have
-        neither file.
+        Without the nominal one the highest rate may be that, as with acpi-cpufreq, whose highest one may be the nominal
+        rate though there is turbo. Virtual machines have neither.
         """
-        frequency = f"{_CPUS}/cpu{min(cpus, default=0)}/cpufreq"
-        if self.text(f"{_CPUS}/intel_pstate/no_turbo") == "1" or not self.number(f"{frequency}/base_frequency"):
-            return None
-        return self.number(f"{frequency}/cpuinfo_max_freq") / 1000 or None
+        off = self.text(f"{_CPUS}/intel_pstate/no_turbo") == "1" or self.text(f"{_CPUS}/cpufreq/boost") == "0"
+        nominal, highest = self._nominal_mhz(cpus), self._highest_mhz(cpus)
+        return highest if nominal and not off and highest > nominal else None
+
+    def _nominal_mhz(self, cpus: tuple[int, ...]) -> float:
+        """As Intel's driver reports it in kHz, else the firmware in MHz (acpi_cppc), as on AMD's servers; 0 = not."""
+        cpu = f"{_CPUS}/cpu{min(cpus, default=0)}"
+        return self.number(f"{cpu}/cpufreq/base_frequency") / 1000 or self.number(f"{cpu}/acpi_cppc/nominal_freq")
+
+    def _highest_mhz(self, cpus: tuple[int, ...]) -> float:
+        """0 = the kernel does not report it."""
+        return self.number(f"{_CPUS}/cpu{min(cpus, default=0)}/cpufreq/cpuinfo_max_freq") / 1000
 
     def caches(self, cpus: tuple[int, ...]) -> tuple[float | None, float | None]:
         """MB of one second-level cache, and of all last-level ones together."""

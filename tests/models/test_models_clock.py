@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.physics.clock import CLOCK
+from models.physics.clock import CLOCK, UNKNOWN, USUALLY
 from models.physics.prior import PriorPredictor, solve
 from tests.examples import examples
 from tests.models.synthetic import TABLE, host, instance
@@ -57,6 +57,19 @@ def test_the_range_is_wider_by_what_the_clock_may_lose_besides(count: int) -> No
     own = 0.35 * (0.15 + 0.85 * min(2 * (1 - clock(count) / clock(1)), 1.0))
     further = np.log(band.expected / band.lower) - own
     np.testing.assert_allclose(further, CLOCK * math.sqrt(count / 16))
+
+
+@pytest.mark.parametrize("clocks", [{}, {"turbo_mhz": None}, {"cpu_mhz": None}])
+def test_a_machine_with_hyperthreads_of_unknown_clocks_loses_what_servers_usually_do(clocks: dict[str, Any]) -> None:
+    """16 CPUs of 8 cores, one instance on each core."""
+    unknown = {"cpu_mhz": None, "turbo_mhz": None} if not clocks else {**CLOCKS, **clocks}
+    scenes = busy(8, threads_per_core=2, **unknown)
+    found = solve(scenes)
+    np.testing.assert_allclose(found.throughput, (1 - USUALLY) / (1 - USUALLY * math.sqrt(1 / 8)))
+    np.testing.assert_array_equal(found.share, 1.0)
+    unsure, sure = (PriorPredictor().predict(one).throughput for one in (scenes, busy(8, threads_per_core=2)))
+    width = [np.log(band.expected / band.lower) for band in (unsure, sure)]
+    assert (width[0] - width[1]).min() > 0.9 * (UNKNOWN - CLOCK)
 
 
 def test_hosts_whose_clocks_are_unknown_are_as_fast_beside_those_whose_clocks_are_known() -> None:

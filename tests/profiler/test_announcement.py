@@ -284,6 +284,9 @@ def test_cpus_that_are_offline_or_isolated_are_described_by_their_numbers() -> N
     assert (described.threads_per_core, described.cpu_mhz) == (2, 2100.0)
 
 
+_OF_FIRMWARE = {"cpu0/cpufreq/base_frequency": "", "cpu0/acpi_cppc/nominal_freq": "2000"}
+
+
 @pytest.mark.parametrize(
     ("files", "clocks"),
     [
@@ -293,8 +296,21 @@ def test_cpus_that_are_offline_or_isolated_are_described_by_their_numbers() -> N
         ({"cpu0/cpufreq/cpuinfo_max_freq": "3700000", "cpu0/cpufreq/base_frequency": ""}, (3700.0, None)),
         ({"cpu0/cpufreq/cpuinfo_max_freq": "fast"}, (2600.0, None)),
         ({"cpu0/cpufreq/base_frequency": ""}, (2500.0, None)),
+        (_OF_FIRMWARE | {"cpu0/cpufreq/cpuinfo_max_freq": "3675000"}, (2000.0, 3675.0)),
+        (_OF_FIRMWARE | {"cpu0/cpufreq/cpuinfo_max_freq": "3675000", "cpufreq/boost": "0"}, (2000.0, None)),
+        (_OF_FIRMWARE | {"cpu0/cpufreq/cpuinfo_max_freq": "2000000"}, (2000.0, None)),
     ],
-    ids=["both", "turbo on", "turbo off", "no nominal clock", "no number", "a virtual machine"],
+    ids=[
+        "both",
+        "turbo on",
+        "turbo off",
+        "no nominal clock",
+        "no number",
+        "a virtual machine",
+        "of firmware",
+        "boost off",
+        "boost not told",
+    ],
 )
 def test_the_highest_clock_is_reported_beside_the_nominal_one_or_not_at_all(
     files: Mapping[str, str], clocks: tuple[float, float | None]

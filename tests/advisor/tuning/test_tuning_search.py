@@ -55,7 +55,7 @@ def test_an_instance_between_two_on_one_cpu_gives_up_its_pins_and_nothing_else_c
 
 def test_ten_of_thirteen_on_one_node_of_two_are_spread() -> None:
     node = (tuple(range(16)) + tuple(range(32, 48)), tuple(range(16, 32)) + tuple(range(48, 64)))
-    host = Host("h", "kvm", 64, 65536, threads_per_core=2, numa=node)
+    host = Host("h", "kvm", 64, 65536, threads_per_core=2, cpu_mhz=2000.0, turbo_mhz=2000.0, numa=node)
     residents = tuple(vm(f"v{at:02}", 2.2, node[0] if at < 10 else (), vcpus=8) for at in range(13))
     found = tuned(host, *residents)
     last = carried_out(found, residents)[-1]
