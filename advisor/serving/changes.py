@@ -298,7 +298,8 @@ class ChangeService:
         predicted = standing.rollout.predicted
         names: Collection[str] = {one.instance for one in predicted}.union(*(one.controls for one in predicted))
         with self._read() as connection:
-            series = obtained.delivered(connection, names, span.begin, span.end, span.window_s)
+            capped = {change.instance for change in standing.rollout.changes if change.kind == "cap"}
+            series = obtained.delivered(connection, names, span.begin, span.end, span.window_s, capped)
         return tuple(
             measure(one, series[one.instance], {name: series[name] for name in one.controls}, span, self._fewest)
             for one in predicted

@@ -21,6 +21,7 @@ from advisor.store import (
     plans,
     probes,
     recommendations,
+    rollouts,
     rollups,
     scores,
     sessions,
@@ -39,6 +40,7 @@ EVERY = timedelta(minutes=10)
 LEASE = timedelta(minutes=10)  # after the last renewal of a pass whose process was killed another one may go on
 RENEWED = timedelta(minutes=1)  # not after each step: all who store samples let who renews it pass first
 KEEP_STAYS = timedelta(days=90)
+KEEP_ROLLOUTS = timedelta(days=365)  # at their end: what was changed a year ago is history
 KEEP_PROBES = timedelta(days=90)  # a host or guest that was not probed since may be another one by now
 _FIRST_S = 60.0  # after the start
 
@@ -109,6 +111,7 @@ class Retention(BackgroundPass):
             lambda connection: scores.expire(connection, cut_s, cut_s - self._keep_rollups.total_seconds()),
             lambda connection: idempotency.expire(connection, now - idempotency.KEPT),
             lambda connection: sessions.purge(connection, now),
+            lambda connection: rollouts.expire(connection, now - KEEP_ROLLOUTS, ANSWERS_AT_ONCE),
         )
         for step in steps:
             with self._resting(pausing=pausing), self._database.write() as connection:

@@ -78,12 +78,20 @@ def shares_at(windows: Windows) -> dict[float, float]:
 
 
 def delivered(
-    connection: Connection, instance_ids: Collection[str], begin_s: float, end_s: float, window_s: float
+    connection: Connection,
+    instance_ids: Collection[str],
+    begin_s: float,
+    end_s: float,
+    window_s: float,
+    capped: Collection[str] = (),
 ) -> dict[str, dict[float, float]]:
-    """CPU delivered of each instance by the end of its windows of this length, wherever it was."""
-    return {
-        name: shares_at(_windows(connection, name, begin_s, end_s, window_s, _OF_CPU)) for name in sorted(instance_ids)
-    }
+    """CPU delivered of each instance by the end of its windows of this length, wherever it was; of those that are
+    `capped`, waiting for their own cap counts as well."""
+    found = {}
+    for name in sorted(instance_ids):
+        metrics = _OF_CPU[:2] if name in capped else _OF_CPU
+        found[name] = shares_at(_windows(connection, name, begin_s, end_s, window_s, metrics))
+    return found
 
 
 def _windows(

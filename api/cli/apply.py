@@ -58,7 +58,9 @@ def apply(
         if undo:
             standing = changes.undo(source, "by hand")
         elif resume:
-            standing = changes.carry_out(source, stop=stop.is_set)
+            standing = changes.get(source)
+            if standing.state != "carried_out":  # else it is only watched
+                standing = changes.carry_out(source, stop=stop.is_set)
         else:
             begun = _begun(advisor, source, yes=yes, only_preview=preview, as_json=as_json)
             if begun is None:
