@@ -336,9 +336,13 @@ def searched(plan: Plan) -> list[str]:
     search = plan.search
     if search is None:
         return []
-    gap = f"It reaches {search.value:.4g} ({search.aim}); no plan can surpass " + (
-        f"{search.bound:.4g}, which is {search.away} away." if search.gap > 0 else "that."
-    )
+    gap = f"It reaches {search.value:.4g} ({search.aim}); "
+    if search.gap <= 0:
+        gap += "no plan can surpass that."
+    elif search.aim == "hosts in use":  # the bound counts no limits of groups of three and more
+        gap += f"sizes, and pairs that cannot share a host, alone would allow {search.bound:.4g}."
+    else:
+        gap += f"no plan can surpass {search.bound:.4g}, which is {search.away} away."
     return [
         *([_ENDS[search.ended]] if search.ended in _ENDS else []),
         *([gap] if search.ended != "already fine" else []),

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from advisor.planning.assignment.configuration_lp import min_hosts, min_unplaced
-from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.objectives import Level
 from advisor.planning.assignment.packing_problem import SIZES, Kinds
 from advisor.planning.assignment.search_state import SearchState
@@ -17,7 +15,7 @@ from advisor.rounding import with_slack
 MAX_PAIRS = 100_000  # pairs of kinds times host classes that a bound predicts: a few seconds
 
 
-def relaxation_bound(level: Level, state: SearchState, unplaced: int, clock: SearchClock) -> float:
+def relaxation_bound(level: Level, state: SearchState, unplaced: int) -> float:
     """The lowest possible cost of a level, by sizes, incompatible pairs and each instance on its own best host.
 
     The bound assumes that no instance runs faster beside others than alone. Where one was measured or predicted to, a
@@ -26,12 +24,12 @@ def relaxation_bound(level: Level, state: SearchState, unplaced: int, clock: Sea
     problem = state.problem
     if level == "unplaced":
         without_host = sum(max(0, many - problem.hosts) for many in _incompatible(state, Counter(problem.waiting)))
-        return float(max(_without_room(state), without_host, min_unplaced(state, Counter(problem.waiting), clock)))
+        return float(max(_without_room(state), without_host))
     if level == "used":
         everybody = Counter(kind for there in (problem.waiting, *problem.initial) for kind in there)
         if unplaced:
             return float(_fewest_hosts(state))
-        return float(min_hosts(state, everybody, max([_fewest_hosts(state), *_incompatible(state, everybody)]), clock))
+        return float(max([_fewest_hosts(state), *_incompatible(state, everybody)]))
     if level in {"below", "moves"}:
         return 0.0
     kinds = sorted({*problem.waiting, *(kind for there in problem.initial for kind in there)})

@@ -10,7 +10,6 @@ from advisor.domain import Instance, Rejection
 from advisor.domain.plans import PlanEnd, Search
 from advisor.planning.assignment.bounds import relaxation_bound
 from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.move_value import moves_made
 from advisor.planning.assignment.objectives import Level, levels
 from advisor.planning.assignment.packing_problem import SIZES, PackingProblem
@@ -36,7 +35,6 @@ def summarize(
     values: Sequence[float],
     ended: PlanEnd,
     solved: SolverResult | None,
-    clock: SearchClock,
     bound: float | None = None,
 ) -> Search:
     """The deciding level's value and bound: the first level, or the second where every instance was placed.
@@ -47,7 +45,7 @@ def summarize(
     index = 1 if names[0] == "unplaced" and values[0] == 0 else 0
     level, value = names[index], values[index]
     unplaced = round(values[0]) if names[0] == "unplaced" else 0
-    best_possible = relaxation_bound(level, state, unplaced, clock) if bound is None else bound
+    best_possible = relaxation_bound(level, state, unplaced) if bound is None else bound
     if solved is not None and math.isfinite(solved.bounds[index]):
         best_possible = max(best_possible, solved.bounds[index]) if level == "unplaced" else solved.bounds[index]
     if abs(best_possible - value) < (problem.hosts + 1) / UNITS_PER_RATIO:  # the precision of the solver

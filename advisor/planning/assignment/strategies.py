@@ -53,7 +53,7 @@ def _placed(state: SearchState, goal: Goal, random: np.random.Generator, clock: 
     """Place waiting instances in turn in several orders, packed where some have no host, then search and solve."""
     problem = state.problem
     if not problem.waiting:
-        return summarize(goal, state, objective_values(goal, state, 0), "already fine", None, clock)
+        return summarize(goal, state, objective_values(goal, state, 0), "already fine", None)
     orders = [problem.waiting]
     if problem.hosts * len(problem.waiting) <= FEW_PLACEMENTS:
         orders.append(tuple(sorted(problem.waiting, key=lambda kind: (-dominant_share(state, kind), kind))))
@@ -81,7 +81,7 @@ def _placed(state: SearchState, goal: Goal, random: np.random.Generator, clock: 
     solved = _solved(state, goal, clock, None)
     unplaced = _unplaced(state)
     solved = None if advised else solved  # it proves nothing for other settings
-    return summarize(goal, state, objective_values(goal, state, unplaced), _end(unplaced, solved, ended), solved, clock)
+    return summarize(goal, state, objective_values(goal, state, unplaced), _end(unplaced, solved, ended), solved)
 
 
 def _seated(state: SearchState, goal: Goal) -> tuple[tuple[int, ...], tuple[Kinds, ...]]:
@@ -105,16 +105,16 @@ def _seated(state: SearchState, goal: Goal) -> tuple[tuple[int, ...], tuple[Kind
 
 def _consolidated(state: SearchState, goal: Goal, clock: SearchClock) -> Search:
     """Empty hosts, repack, then run the solver: fewest hosts, then fewest moves."""
-    least = round(relaxation_bound("used", state, 0, clock))
+    least = round(relaxation_bound("used", state, 0))
     if hosts_in_use(state) <= least:
-        return summarize(goal, state, objective_values(goal, state, 0), _unchanged_end(state), None, clock, bound=least)
+        return summarize(goal, state, objective_values(goal, state, 0), _unchanged_end(state), None, bound=least)
     ended = empty_hosts(state, clock, goal.max_moves, least)
     if hosts_in_use(state) > least and not clock.over:
         ended = packing.repack(state, clock, goal.max_moves, least) and ended
     solved = _solved(state, goal, clock, goal.max_moves)
     unchanged = state.movers == list(state.problem.initial) and ended
     ended_as = _unchanged_end(state) if unchanged else _end(0, solved, ended)
-    return summarize(goal, state, objective_values(goal, state, 0), ended_as, solved, clock, bound=least)
+    return summarize(goal, state, objective_values(goal, state, 0), ended_as, solved, bound=least)
 
 
 def _unchanged_end(state: SearchState) -> PlanEnd:
@@ -136,9 +136,7 @@ def _rebalanced(state: SearchState, goal: Goal, clock: SearchClock) -> tuple[Sea
         ended = "in the way"
     elif result.ended and not result.gains:
         ended = "already fine"
-    return summarize(
-        goal, state, objective_values(goal, state, 0), ended, None, clock, bound=result.bound
-    ), result.gains
+    return summarize(goal, state, objective_values(goal, state, 0), ended, None, bound=result.bound), result.gains
 
 
 def _solved(state: SearchState, goal: Goal, clock: SearchClock, most_moves: int | None) -> solver.SolverResult | None:

@@ -31,6 +31,7 @@ from tests.examples import examples
 
 KEEP = 0.7
 HOSTS = 66  # more than are all asked about for each instance, and more than the solver takes
+PROVEN = 19  # hosts that half empty clouds need at least: a configuration LP over eight levels of load, solved once
 SMALL_CLOUD = settings(
     max_examples=examples(8, least=4), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -83,8 +84,8 @@ def test_a_half_empty_cloud_is_closed_nearly_to_the_bound_and_nobody_gets_lost(
     cloud, found = closed
     assert in_use(cloud) == HOSTS
     assert in_use(found.after) == found.search.value
-    assert found.search.bound > 2 * HOSTS / 16  # by vCPUs, those of 16 may be promised on a host, fewer would do
-    assert found.search.value <= 1.15 * found.search.bound
+    assert found.search.bound >= 2 * HOSTS / 16  # vCPUs, of which 16 may be promised on a host
+    assert PROVEN <= found.search.value <= 1.15 * PROVEN
     assert not below(found.after)
     ids = [Counter(one.id for there in one.residents for one in there) for one in (cloud, found.after)]
     assert ids[0] == ids[1]
@@ -168,7 +169,7 @@ def test_no_bound_is_beyond_what_the_solver_proves(loads: list[tuple[str, float]
     ):
         found = assign(cloud, ActivePredictor(PriorPredictor()), goal, now=NOW, fresh_s=math.inf)
         state = SearchState.of(PatternEvaluator.of(build_problem(cloud, goal, math.inf), PriorPredictor()), "pack")
-        least = relaxation_bound(level, state, 0, SearchClock.of(60.0))  # type: ignore[arg-type]
+        least = relaxation_bound(level, state, 0)  # type: ignore[arg-type]
         best = found.search.value if level == "used" else sum(target is None for target in found.where.values())
         assert least <= best
 
