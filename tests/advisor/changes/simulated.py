@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from advisor.changes.controller import Controller
-from advisor.changes.executors import ChangeFailed, Gone
+from advisor.changes.executors import ChangeFailed, Gone, Meaning
 from advisor.changes.ledger import StoredLedger
-from advisor.domain import Change, LedgerEvent, Rollout, RolloutStanding
+from advisor.domain import Change, Command, Host, LedgerEvent, Rollout, RolloutStanding
 from advisor.store import rollouts
 from advisor.store.engine import Database
 from advisor.store.transactions import Transactions
@@ -57,7 +57,10 @@ class System:
         self.steps = steps
         self.writes: Counter[tuple[str, str, str]] = Counter()
         self.refuses: set[tuple[str, str]] = set()  # target and text
-        self.on_write: Callable[[str], None] = lambda target: None
+        self.on_write: Callable[[str], object] = lambda target: None
+
+    def meaning(self, host: Host, command: Command) -> Meaning:
+        raise AssertionError("changes are given here")
 
     def read(self, change: Change) -> Mapping[str, str]:
         self.steps()

@@ -152,7 +152,7 @@ def test_what_is_as_wanted_already_is_not_set(bench: Bench) -> None:
 
 
 def test_an_instance_that_vanishes_while_applied_leaves_nothing_to_take_back(bench: Bench) -> None:
-    bench.system.on_write = lambda target: bench.system.texts.pop("g4", None) and None
+    bench.system.on_write = lambda target: bench.system.texts.pop("g4", None)
     standing = bench.act("carry_out")
     assert standing.state == "taken_back"
     assert bench.system.texts == {target: texts for target, texts in BEFORE.items() if target != "g4"}
@@ -187,7 +187,7 @@ def test_two_controllers_do_not_act_at_once(bench: Bench) -> None:
 def test_a_controller_that_slept_beyond_its_lease_stops_before_it_does_anything_more(bench: Bench) -> None:
     sleeper = bench.ledger()
     with sleeper.held():
-        slept = []
+        slept: list[str] = []
 
         def sleep(target: str) -> None:
             if target == "g2" and not slept:

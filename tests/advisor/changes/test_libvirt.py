@@ -64,7 +64,7 @@ class Virsh:
 
 def changes(executor: Libvirt, wanted: IsolationSettings) -> list[Change]:
     instance = Instance("shop", vcpus=2, host="kvm01", labels={"disk": "vda"})
-    found = []
+    found: list[Change] = []
     for command in commands(HOST, instance, IsolationSettings(), wanted):
         meaning = executor.meaning(HOST, command)
         found.append(
