@@ -367,6 +367,7 @@ class HostItem(TypedDict):
     disk_mb_s: NotRequired[float | None]
     mem_bw_mb_s: NotRequired[float | None]
     numa: NotRequired[list[list[int]]]
+    siblings: NotRequired[list[list[int]]]
     driver_cpus: NotRequired[list[int]]
     cpu_ids: NotRequired[list[int]]
     isolated_cpus: NotRequired[list[int]]

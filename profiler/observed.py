@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from profiler.cores import Groups, as_said, first_of_core
 from profiler.demand import Demand, Resource
 from profiler.host_kinds import HOST_KINDS, HostKind
 
@@ -178,9 +179,10 @@ class Host:
     A pCPU is named by the number that the host gives it. `cpu_ids` are the numbers of its `pcpus` pCPUs, in ascending
     order, where they have gaps (siblings switched off, CPUs offline); empty = 0 to pcpus - 1. On `isolated_cpus` runs
     nothing that is not pinned there; `dedicated_cpus` serve dedicated vCPUs only, one each. `numa[n]` are the pCPUs of
-    node n; empty = one node. `driver_cpus` are the pCPUs of the driver domain (Dom0, or vhost and emulator threads);
-    empty = it may run anywhere, and then it has as many vCPUs (dom0_max_vcpus of xen-command-line). `driver_weight` is
-    its scheduler weight; xl gives Dom0 256 as every instance (xl(1)). `*_overcommit` is how much may be promised per
+    node n; empty = one node. `siblings` are the pCPUs of each core that has several, where their numbers do not say so
+    (profiler.cores). `driver_cpus` are those of the driver domain (Dom0, or vhost and emulator threads); empty = it may
+    run anywhere, and then it has as many vCPUs (dom0_max_vcpus of xen-command-line). `driver_weight` is its scheduler
+    weight; xl gives Dom0 256 as every instance (xl(1)). `*_overcommit` is how much may be promised per
     unit there; `driver_overcommit` how much work guests may ask of the driver domain per unit of what its pCPUs can do.
     `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its disk and its memory for all instances together, in
     MB/s. `probed` are values that probes found, by name (some of PROBED_VALUES). `own_cpus` are the CPUs that its own
@@ -220,6 +222,7 @@ class Host:
     turbo_mhz: float | None = None
     dedicated_cpus: tuple[int, ...] = ()
     disk_iops: float | None = None
+    siblings: Groups = ()
 
     def __post_init__(self) -> None:
         check_id(self.id, "host")
@@ -245,6 +248,10 @@ class Host:
             absent = self.lacks(getattr(self, name))
             if absent:
                 raise ValueError(f"host {self.id}: {name} name CPU {format_cpus(absent)}; it has {self.shown_cpus}")
+        if self.siblings:
+            threads, siblings = as_said(f"host {self.id}: ", self.pcpus, self.cpu_ids, self.numa, self.siblings)
+            object.__setattr__(self, "threads_per_core", threads)
+            object.__setattr__(self, "siblings", siblings)
 
     @property
     def cpus(self) -> Sequence[int]:
@@ -261,6 +268,11 @@ class Host:
         """The pCPUs of who is not pinned: all but isolated and dedicated ones."""
         kept = {*self.isolated_cpus, *self.dedicated_cpus}
         return tuple(cpu for cpu in self.cpus if cpu not in kept) if kept else tuple(self.cpus)
+
+    @property
+    def cores(self) -> tuple[int, ...]:
+        """The place of the first pCPU on the core of each pCPU, by places among `cpus`."""
+        return first_of_core(self.pcpus, self.threads_per_core, self.cpu_ids, self.numa, self.siblings)
 
     @property
     def cpu_key(self) -> CpuKey:

@@ -91,10 +91,9 @@ def _reach(instance: Instance, shared: frozenset[int]) -> frozenset[int]:
 
 def _nodes(host: Host, cpus: dict[int, MappedCpu]) -> Iterator[MappedNode]:
     from models.data.scene import ProfileTable, build_batch
-    from models.data.topology import cores_of
 
     scene = build_batch([(host, ())], ProfileTable.build(()))
-    core, node = cores_of(scene)[0].tolist(), scene.node[0].tolist()
+    core, node = list(host.cores), scene.node[0].tolist()
     places = sorted(range(host.pcpus), key=lambda place: (node[place], core[place], place))
     for number, of_node in groupby(places, key=lambda place: node[place]):
         cores = [tuple(of_core) for _, of_core in groupby(of_node, key=lambda place: core[place])]

@@ -32,6 +32,7 @@ from advisor.inventories.reading import STOPPED_LOAD, Facts
 from advisor.inventories.sync import AGENT, DOMAIN, SOURCE, SyncDiff, fitting
 from advisor.render import check_labels
 from advisor.validation import check_value, fitted
+from profiler.cores import as_said
 from profiler.observed import format_cpus
 
 T = TypeVar("T", Host, Instance)
@@ -45,7 +46,7 @@ _ALWAYS_SAID = ("kind", "pcpus", "vcpus")  # no source leaves them open …
 _COMPARED = (*_ALWAYS_SAID, "memory_mb")  # … and a difference of these is reported
 # Labels that the service sets itself, or that say who may change what; no agent may.
 _RESERVED = frozenset({SOURCE, STOPPED_AT, MACHINE, DISAGREEMENT, LEFT_OUT, DOMAIN})
-_OF_CPUS = ("cpu_ids", "isolated_cpus", "numa")  # what is said of single CPUs of a host
+_OF_CPUS = ("cpu_ids", "isolated_cpus", "numa", "siblings")  # what is said of single CPUs of a host
 _OWN_HOST_LABELS = frozenset(
     {"kernel", "cpu_model", "sockets", "links", "disks", "xen", "scheduler", "cgroup_version", "agent", MACHINE}
 )
@@ -270,11 +271,19 @@ def _cpus(facts: Facts, former: Host | None, name: str, notes: _Notes) -> Facts:
     if former is not None and former.driver_cpus and is_agents("driver_cpus"):
         known["driver_cpus"] = tuple(cpu for cpu in former.driver_cpus if cpu in there)
     isolated, numa = tuple(facts.get("isolated_cpus", ())), tuple(facts.get("numa", ()))
-    absent = {cpu for cpus in (isolated, *numa) for cpu in cpus} - there
+    siblings = tuple(facts.get("siblings", ()))
+    absent = {cpu for cpus in (isolated, *numa, *siblings) for cpu in cpus} - there
     if absent:
         notes.left_out.append(f"{name} has no CPU {format_cpus(frozenset(absent))}, which its agent names")
     known["isolated_cpus"] = tuple(cpu for cpu in isolated if cpu in there)
-    known["numa"] = tuple(tuple(cpu for cpu in node if cpu in there) for node in numa)
+    known["numa"], siblings = (
+        tuple(tuple(cpu for cpu in group if cpu in there) for group in groups) for groups in (numa, siblings)
+    )
+    try:
+        _, known["siblings"] = as_said("", pcpus, cpu_ids, known["numa"], siblings)
+    except ValueError as error:
+        notes.left_out.append(f"which CPUs of {name} share a core: {error}")
+        known["siblings"] = ()
     return {field: value for field, value in known.items() if value or is_agents(field)}
 
 

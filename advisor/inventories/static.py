@@ -190,6 +190,7 @@ HOST: Mapping[str, Reader] = {
     "disk_mb_s": _up_to(MAX_MB_S),
     "mem_bw_mb_s": _up_to(MAX_MB_S),
     "numa": lambda item: tuple(map(_cpus, item.items())),
+    "siblings": lambda item: tuple(map(_cpus, item.items())),
     "driver_cpus": _cpus,
     "cpu_ids": _cpus,
     "isolated_cpus": _cpus,
@@ -285,7 +286,7 @@ INSTANCE: Mapping[str, Reader] = {
 def _host(item: Item, *, default_id: str | None = None) -> Host:
     values = _read(item, HOST, needed=NEEDED if default_id else ("id", *NEEDED))
     host = built(item, lambda: Host(**{"id": default_id, **values}))
-    absent = host.lacks(cpu for node in host.numa for cpu in node)
+    absent = host.lacks(cpu for node in host.numa for cpu in node)  # siblings are checked by the host itself
     if absent:
         item.mapping()["numa"].fail(f"names CPU {format_cpus(absent)}; the host has {host.shown_cpus}")
     _check_labels(item, host)

@@ -18,6 +18,7 @@ from profiler.demand import Demand
 from profiler.observed import NEVER_MOVE_LABEL, REQUIRE_LABEL, format_cpus
 
 CPU_LISTS = ("driver_cpus", "cpu_ids", "isolated_cpus", "dedicated_cpus")
+CPU_GROUPS = ("numa", "siblings")
 DIGITS = 6  # of numbers that were estimated
 # Labels whose values say how a host works or what a rule is, and not what anything is called.
 TECHNICAL = frozenset({"source", "render", "cgroup_version", "assumed", "anti_affinity_most", NEVER_MOVE_LABEL})
@@ -54,9 +55,9 @@ def written(inventory: Inventory) -> str:
 
 def _host(host: Host) -> dict[str, Any]:
     lists = {name: format_cpus(getattr(host, name)) for name in CPU_LISTS if getattr(host, name)}
-    numa = {"numa": [format_cpus(node) for node in host.numa]} if host.numa else {}
+    groups = {name: [format_cpus(cpus) for cpus in each] for name in CPU_GROUPS if (each := getattr(host, name))}
     mappings = {name: dict(getattr(host, name)) for name in ("labels", "probed") if getattr(host, name)}
-    return {**_plain(host, {*CPU_LISTS, "numa", "labels", "probed"}), **lists, **numa, **mappings}
+    return {**_plain(host, {*CPU_LISTS, *CPU_GROUPS, "labels", "probed"}), **lists, **groups, **mappings}
 
 
 def _instance(instance: Instance) -> dict[str, Any]:

@@ -200,7 +200,8 @@ def _cpus_left(former: Host, facts: Facts) -> Facts:
     kept = {
         name: tuple(cpu for cpu in getattr(former, name) if cpu in now) for name in ("driver_cpus", "isolated_cpus")
     }
-    return {**kept, "cpu_ids": cpu_ids}
+    siblings = tuple(tuple(cpu for cpu in core if cpu in now) for core in former.siblings)
+    return {**kept, "cpu_ids": cpu_ids, "siblings": siblings}
 
 
 def _instance(

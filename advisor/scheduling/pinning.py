@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from models.arrays import Bools, Floats, Hashes, Ints
 from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import SceneBatch
-from models.data.topology import cores_of
 from models.physics.demands import cpu_spread
 from profiler.observed import Host, Instance, Pinning
 
@@ -49,8 +48,7 @@ def options(scenes: SceneBatch, newcomer: Instance, hosts: Sequence[Host]) -> tu
     kept free for is not known. An instance with dedicated vCPUs is not pinned here: whoever runs the host gives it
     pCPUs of its own. Of options that differ only in equivalent pCPUs the first is kept.
 
-    pCPUs c and c + pCPUs / threads are siblings, as Linux numbers them. Only where these are on different nodes and
-    adjacent numbers on the same, adjacent numbers are siblings.
+    Which pCPUs are siblings is as the host says, else by their numbers (profiler.cores).
     """
     count = len(scenes)
     pinning = newcomer.settings.pinning
@@ -124,7 +122,7 @@ class _PcpuPlaces:
         driver = scenes.driver_cpus & scenes.driver_pinned[:, None]
         pinned = scenes.present & scenes.pinned & (scenes.allowed <= scenes.vcpus)
         reserved = (scenes.affinity & pinned[:, :, None]).any(axis=1)
-        core = cores_of(scenes)
+        core = scenes.core
         # pCPUs are distinguished by who may run on them and on their siblings.
         users = np.concatenate(
             [scenes.affinity & scenes.present[:, :, None], driver[:, None], scenes.shared[:, None]], axis=1

@@ -58,6 +58,7 @@ hosts = sa.Table(
     sa.Column("second_thread", sa.Double),
     sa.Column("turbo_mhz", sa.Double),
     sa.Column("disk_iops", sa.Double),
+    sa.Column("siblings", VALUE, nullable=False, server_default=sa.text("'[]'")),
 )
 
 

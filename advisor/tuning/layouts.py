@@ -15,7 +15,6 @@ from advisor.scheduling import scoring
 from models.arrays import Bools, Floats, Ints
 from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import SceneBatch
-from models.data.topology import cores_of
 from models.physics.demands import Demands, demands
 from models.physics.prior import solve
 from profiler.host_kinds import HOST_KINDS, TRAITS
@@ -121,7 +120,7 @@ class Oracle:
 
     def __post_init__(self) -> None:
         self.want = demands(given_own_cpus(self.scene))
-        self.core = cores_of(self.scene)[0]
+        self.core = self.scene.core[0]
         self.apart_only = not TRAITS[HOST_KINDS[int(self.scene.kind[0])]].driver_apart
 
     @property

@@ -25,7 +25,7 @@ from api.schemas.base import (
     as_input,
     examples,
 )
-from api.schemas.inventory import CpuList
+from api.schemas.inventory import CPU_GROUPS, SIBLINGS, CpuList
 from api.schemas.settings import Isolation, PinningMap, to_settings
 from profiler.host_kinds import HostKind
 from profiler.observed import MAX_CPUS, NO_CAP_PERCENT, DiskKind, real_limit
@@ -51,6 +51,7 @@ class AnnouncedHost(Schema):
     nic_mbit: Positive | None = Field(default=None, description="rate of the fastest link that is up, in Mbit/s")
     disk_kind: DiskKind = Field(default="", description="what the largest disk is")
     numa: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description="pCPUs of each node; empty = one node")
+    siblings: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description=SIBLINGS)
     cpu_ids: CpuList = Field(default=[], description="numbers of its pCPUs where they have gaps; empty = from 0 on")
     isolated_cpus: CpuList = Field(default=[], description="pCPUs on which only what is pinned there runs")
     labels: Labels = Field(default={}, description="kernel, cpu_model, sockets, links, disks, agent")
@@ -156,8 +157,9 @@ class AnnouncementBody(Schema):
                 malformed.append(replace(one, field=field))
             else:
                 instances.append(one)
-        if "numa" in host:
-            host["numa"] = tuple(tuple(sorted(set(cpus))) for cpus in self.host.numa)
+        for name in CPU_GROUPS:
+            if name in host:
+                host[name] = tuple(tuple(sorted(set(cpus))) for cpus in host[name])
         host |= {name: tuple(sorted(set(host[name]))) for name in ("cpu_ids", "isolated_cpus") if name in host}
         return Announcement(
             host=host,

@@ -40,11 +40,13 @@ from profiler.host_kinds import HostKind
 from profiler.observed import DEFAULT_WEIGHT, MAX_CPUS, MAX_WEIGHT, DiskKind
 
 CPU_LISTS = ("driver_cpus", "cpu_ids", "isolated_cpus", "dedicated_cpus")
+CPU_GROUPS = ("numa", "siblings")
 CpuList = Annotated[list[Cpu], Field(max_length=MAX_CPUS)]
 Service = Literal["latency", "throughput"]
 T = TypeVar("T")
 D = TypeVar("D")
 CUT_PINS = "what is left of pins of stored instances to pCPUs that their host no longer has, a sentence each"
+SIBLINGS = "pCPUs of each core that has several; empty = as threads_per_core and their numbers say"
 SAME = "in a PUT it may be left out, else it must be that of the path"
 
 
@@ -71,6 +73,7 @@ class HostBody(Schema):
     disk_mb_s: Positive | None = Field(default=None, description="what its disk does for all together, measured")
     mem_bw_mb_s: Positive | None = Field(default=None, description="what its memory does for all together, measured")
     numa: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description="pCPUs of each node; empty = one node")
+    siblings: list[CpuList] = Field(default=[], max_length=MAX_CPUS, description=SIBLINGS)
     driver_cpus: CpuList = Field(default=[], description="pCPUs of the driver domain; empty = it may run anywhere")
     cpu_ids: CpuList = Field(default=[], description="numbers of its pCPUs where they have gaps; empty = from 0 on")
     isolated_cpus: CpuList = Field(default=[], description="pCPUs on which only what is pinned there runs")
@@ -102,7 +105,7 @@ class HostBody(Schema):
     def to_domain(self, host_id: str) -> Host:
         """The domain's Host of that id."""
         fields = {name: getattr(self, name) for name in HostBody.model_fields if name != "id"}
-        fields["numa"] = tuple(tuple(sorted(set(cpus))) for cpus in self.numa)
+        fields |= {name: tuple(tuple(sorted(set(cpus))) for cpus in getattr(self, name)) for name in CPU_GROUPS}
         fields |= {name: tuple(sorted(set(getattr(self, name)))) for name in CPU_LISTS}
         return Host(id=same_name(self.id, host_id), **fields)
 
@@ -121,9 +124,8 @@ class HostItem(HostBody):
         """From the domain, unchecked: what is stored was checked when it came in."""
         fields = {name: getattr(host, name) for name in cls.model_fields}
         lists = {name: list(getattr(host, name)) for name in CPU_LISTS}
-        return cls.model_construct(
-            **{**fields, **lists, "numa": [list(cpus) for cpus in host.numa], "labels": dict(host.labels)}
-        )
+        groups = {name: [list(cpus) for cpus in getattr(host, name)] for name in CPU_GROUPS}
+        return cls.model_construct(**{**fields, **lists, **groups, "labels": dict(host.labels)})
 
 
 class HostStored(HostItem):

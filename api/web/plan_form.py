@@ -13,6 +13,7 @@ from api.web import typed
 from api.web.plan_fields import DECLARED, FIELDS, KINDS, MIX_ROWS, PATHS, FormField
 
 Choice = TypeVar("Choice", bound=str)
+_OF_SINGLE_CPUS = ("numa", "siblings", "cpu_ids", "isolated_cpus")  # of a host; unknown where it gets another number
 _LONGEST = 20_000  # characters in one field: a thousand hosts by name
 # The form's names of what the advisor names otherwise than by a field of the form.
 _FORM_NAMES = {"instances": "count_1", "what_if": "like", "what_if.hosts": "like", "growth": "instances_per_month"}
@@ -125,7 +126,7 @@ class PlanForm:
             if former:
                 pcpus = int(numbers["pcpus"] or former.pcpus)
                 memory = numbers["host_memory_mb"] or former.memory_mb
-                anew: dict[str, Any] = {} if pcpus == former.pcpus else {"numa": (), "cpu_ids": (), "isolated_cpus": ()}
+                anew: dict[str, Any] = {} if pcpus == former.pcpus else dict.fromkeys(_OF_SINGLE_CPUS, ())
                 hosts.append(self._changed("pcpus", former, pcpus=pcpus, memory_mb=memory, **anew))
         return tuple(hosts)
 

@@ -62,6 +62,12 @@ HOST: Mapping[str, Row] = {
         "what the memory was measured to do for all instances together",
     ),
     "numa": ("list of CPU lists", "CPUs of the host", "the CPUs of each NUMA node; left out = one node"),
+    "siblings": (
+        "list of CPU lists",
+        "CPUs of the host",
+        "the CPUs of each core with several, such as `[0-1, 2-3]`; left out = `threads_per_core` as Linux numbers them "
+        "on most servers",
+    ),
     "driver_cpus": (
         "CPU list",
         "CPUs of the host",

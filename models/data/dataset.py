@@ -65,6 +65,7 @@ PLATFORM_COLUMNS = frozenset(
         "disk_kind",
         "numa_nodes",
         "numa_cpus",
+        "siblings",
     ]
 )
 _NUMBER, _COUNT, _NAME = CellRule(number=True), CellRule(whole=True, low=1), CellRule(required=True)
@@ -81,6 +82,7 @@ _PLATFORM_RULES = {
     "nic_mbit": _NUMBER,
     "numa_nodes": _COUNT,
     "numa_cpus": CellRule(),
+    "siblings": CellRule(),
 }
 _PROFILE_RULES = {
     "platform": CellRule(),
@@ -251,9 +253,12 @@ def _read_platforms(path: Path) -> tuple[dict[str, Host], dict[str, dict[str, fl
         except ValueError as error:
             raise row.error("platform", str(error)) from None
         numa = (
-            _listed_nodes(row, host.pcpus) if cells["numa_cpus"] else _nodes(row, host.pcpus, cells["numa_nodes"] or 1)
+            _listed(row, "numa_cpus", host.pcpus)
+            if cells["numa_cpus"]
+            else _nodes(row, host.pcpus, cells["numa_nodes"] or 1)
         )
-        platforms[name] = replace(host, numa=numa)
+        siblings = _listed(row, "siblings", host.pcpus) if cells["siblings"] else ()
+        platforms[name] = replace(host, numa=numa if len(numa) > 1 else (), siblings=siblings)
     return platforms, numbers
 
 
@@ -265,16 +270,16 @@ def _nodes(row: TableRow, pcpus: int, nodes: int) -> tuple[tuple[int, ...], ...]
     return tuple(tuple(range(first, first + size)) for first in range(0, pcpus, size)) if nodes > 1 else ()
 
 
-def _listed_nodes(row: TableRow, pcpus: int) -> tuple[tuple[int, ...], ...]:
-    """The pCPUs of each NUMA node as the table lists them: `0-3,8-11; 4-7,12-15`."""
+def _listed(row: TableRow, column: str, pcpus: int) -> tuple[tuple[int, ...], ...]:
+    """The pCPUs of each NUMA node, or of each core, as the table lists them: `0-3,8-11; 4-7,12-15`."""
     try:
-        nodes = tuple(parse_cpus(text) for text in row.text("numa_cpus").split(";"))
+        groups = tuple(parse_cpus(text) for text in row.text(column).split(";"))
     except ValueError as error:
-        raise row.error("numa_cpus", str(error)) from None
-    named = [cpu for node in nodes for cpu in node]
+        raise row.error(column, str(error)) from None
+    named = [cpu for group in groups for cpu in group]
     if len(set(named)) < len(named) or max(named) >= pcpus:
-        raise row.error("numa_cpus", f"names a pCPU twice, or one beyond 0-{pcpus - 1}")
-    return nodes if len(nodes) > 1 else ()
+        raise row.error(column, f"names a pCPU twice, or one beyond 0-{pcpus - 1}")
+    return groups
 
 
 def _further(row: TableRow, described: dict[str, bool]) -> dict[str, float]:

@@ -8,7 +8,6 @@ import numpy as np
 
 from models.arrays import Bools, Ints
 from models.data.scene import SceneBatch
-from models.data.topology import cores_of
 
 
 def given_own_cpus(scenes: SceneBatch) -> SceneBatch:
@@ -21,10 +20,9 @@ def given_own_cpus(scenes: SceneBatch) -> SceneBatch:
     at = np.flatnonzero((scenes.present & (scenes.own > 0) & ~scenes.pinned).any(axis=1))
     if not at.size:
         return scenes
-    cores = cores_of(scenes)
     affinity, shared = scenes.affinity.copy(), scenes.shared.copy()
     for scene in at.tolist():
-        affinity[scene], shared[scene] = _apart(scenes, scene, cores[scene])
+        affinity[scene], shared[scene] = _apart(scenes, scene, scenes.core[scene])
     return replace(scenes, affinity=affinity, shared=shared)
 
 

@@ -29,7 +29,6 @@ DEVICE_DEMAND = ("mean", "spread", "common", "doubt")
 INSTANCE = "instance "  # before an id among subjects; no workload's name begins so, for names have no blanks
 _NO_DEVICE = np.full((len(DEVICES), len(DEVICE_DEMAND)), np.nan)
 PROBED = "probe."  # before a probed value among the numbers of a platform, and among metrics
-MIN_THREADS = 2  # of a core on which two instances can meet
 DISK_KINDS = ("", "hdd", "ssd", "nvme", "network")
 
 
@@ -146,8 +145,8 @@ class SceneBatch:
     unknown; `shared` (S, P) where unpinned instances run: on all pCPUs but isolated and dedicated ones, or on all where
     there are no others; `dedicated` (S, P) pCPUs for dedicated vCPUs alone; `driver_cpus` (S, P) where the driver
     domain may run and `driver_weight` (S,) its scheduler weight; `node` (S, P) the NUMA node of each pCPU, which is one
-    more than the last where no node names it; `adjacent` (S,) whether the host numbers the threads of a core side by
-    side, with a gap before the next core, as ppc64 does; `own_cpus` (S,) the CPUs that the host's own work uses;
+    more than the last where no node names it; `core` (S, P) the first pCPU on the core of each (`Host.cores`);
+    `own_cpus` (S,) the CPUs that the host's own work uses;
     `own_numbers` (S, 3) how fast its cores and its disk are in the order of OWN_NUMBERS, nan = unknown. Per
     slot, (S, N): `profile` row of the table, `subject` its number among those of which results were posted, `load`,
     `vcpus`, `cap` in CPUs (inf = none), `weight`, `own` how many of its vCPUs have a pCPU each
@@ -177,7 +176,7 @@ class SceneBatch:
     driver_weight: Floats = field(metadata=over("scene"))
     dedicated: Bools = field(metadata=over("scene"))
     node: Ints = field(metadata=over("scene"))
-    adjacent: Bools = field(metadata=over("scene"))
+    core: Ints = field(metadata=over("scene"))
     own_cpus: Floats = field(metadata=over("scene"))
     own_numbers: Floats = field(metadata=over("scene"))
     present: Bools = field(metadata=over("slot", empty=False))
@@ -327,15 +326,6 @@ def shared_on(host: Host, width: int) -> Bools:
     return shared
 
 
-def threads_adjacent(host: Host) -> bool:
-    """Whether the numbers of a host's CPUs come in runs as long as a core has threads, with gaps between them."""
-    threads, numbers = host.threads_per_core, host.cpu_ids
-    if threads < MIN_THREADS or not numbers or len(numbers) % threads:
-        return False
-    known, runs = set(numbers), [numbers[at : at + threads] for at in range(0, len(numbers), threads)]
-    return all(run[-1] - run[0] == threads - 1 and run[0] - 1 not in known for run in runs)
-
-
 def affinity_on(host: Host, instance: Instance, width: int) -> Bools:
     """The pCPUs of a host that any vCPU of an instance may use, in a batch of `width` pCPUs; (P,).
 
@@ -459,10 +449,12 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
     columns = empty_slots((count, slots), width)
     shared, dedicated, driver = (np.zeros((count, width), dtype=bool) for _ in range(3))
     node = np.zeros((count, width), dtype=np.int64)
+    core = np.tile(np.arange(width), (count, 1))
     for scene, (host, instances) in enumerate(scenes):
         shared[scene] = shared_on(host, width)
         driver[scene, host.places(host.driver_cpus) if host.driver_cpus else shared[scene]] = True
         dedicated[scene, host.places(host.dedicated_cpus)] = True
+        core[scene, : host.pcpus] = host.cores
         node[scene] = len(host.numa)
         for number, cpus in enumerate(host.numa):
             node[scene, host.places(cpus)] = number
@@ -485,7 +477,7 @@ def build_batch(scenes: Sequence[tuple[Host, Sequence[Instance]]], table: Profil
         driver_weight=np.array([float(host.driver_weight) for host, _ in scenes]),
         dedicated=dedicated,
         node=node,
-        adjacent=np.array([threads_adjacent(host) for host, _ in scenes], dtype=bool),
+        core=core,
         own_cpus=np.array([min(host.own_cpus, host.pcpus) for host, _ in scenes], dtype=np.float64),
         own_numbers=host_numbers([host for host, _ in scenes], OWN_NUMBERS),
         **columns,

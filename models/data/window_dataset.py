@@ -213,7 +213,9 @@ def _write(path: Path, columns: Sequence[str], rows: Iterator[Mapping[str, objec
 
 def _platform(host: Host) -> dict[str, object]:
     plain = {name: getattr(host, name) for name in PLATFORM_COLUMNS if hasattr(host, name)}
-    return {**plain, "platform": host.id, "numa_cpus": ";".join(_placed(host, cpus) for cpus in host.numa)}
+    groups = {"numa_cpus": host.numa, "siblings": host.siblings}
+    listed = {column: ";".join(_placed(host, cpus) for cpus in each) for column, each in groups.items()}
+    return {**plain, "platform": host.id, **listed}
 
 
 def _rows(chosen: Sequence[ChosenWindow]) -> Iterator[dict[str, object]]:

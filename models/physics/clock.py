@@ -9,7 +9,7 @@ import numpy as np
 
 from models.arrays import Bools, Floats
 from models.data.scene import HOST_NUMBERS, SceneBatch
-from models.physics.hyperthreads import cores, threads
+from models.physics.hyperthreads import cores, has_siblings
 
 TURBO_MHZ = "turbo_mhz"
 MHZ = HOST_NUMBERS.index("cpu_mhz")
@@ -63,7 +63,7 @@ def clock_lost(scenes: SceneBatch) -> Floats:
 def _unknown(scenes: SceneBatch) -> Bools:
     """Hosts with hyperthreads of which one of both clocks is unknown, (S,)."""
     clocks = scenes.host_numbers[:, MHZ] + scenes.platform_number(TURBO_MHZ)
-    return np.asarray(np.isnan(clocks) & (threads(scenes) > 1))
+    return np.asarray(np.isnan(clocks) & has_siblings(scenes))
 
 
 def clock(lost: Floats, busy: Floats, every: Floats) -> Floats:

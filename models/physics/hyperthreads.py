@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.arrays import Bools, Floats, Ints
+from models.arrays import Bools, Floats
 from models.data.scene import SceneBatch
-from models.data.topology import THREADS, cores_of, overlap_of, pcpus_in
+from models.data.topology import overlap_of, pcpus_in
 
 SECOND_THREAD = "second_thread"
 # Servers gain 0.16-0.28 by a second thread (Marr et al., Intel Technology Journal 6(1), 2002).
@@ -27,7 +27,7 @@ def sibling_speed(scenes: SceneBatch, cpu: Floats) -> Floats:
     pCPUs, as many on each.
     """
     speed = np.ones(cpu.shape)
-    several = threads(scenes) > 1
+    several = has_siblings(scenes)
     if not several.any():
         return speed
     lost = core_lost(scenes)[:, None]
@@ -37,32 +37,36 @@ def sibling_speed(scenes: SceneBatch, cpu: Floats) -> Floats:
     pinned = np.flatnonzero(several & _any_pinned(scenes))
     if len(pinned):
         some = scenes.take(pinned)
-        core = cores_of(some)
-        on = pcpus_in(core, some.affinity)
+        on = pcpus_in(some.core, some.affinity)
         there = on > 0
         count[pinned] = np.maximum(there.sum(axis=2), 1)
         busy[pinned] = (overlap_of(some, on) @ wanted[pinned][:, :, None])[:, :, 0]
-        busy[pinned] += (there @ _own_work(some, core)[:, :, None])[:, :, 0]
+        busy[pinned] += (there @ _own_work(some)[:, :, None])[:, :, 0]
     together = 1 - lost * shares_a_core(busy, count)
     alone = 1 - lost * shares_a_core(wanted, np.broadcast_to(cores(scenes)[:, None], wanted.shape))
     return np.where(scenes.present & several[:, None], together / alone, speed)
 
 
-def threads(scenes: SceneBatch) -> Floats:
-    """Threads of each core of the hosts, 1 where they are unknown; (S,)."""
-    return np.asarray(np.maximum(np.nan_to_num(scenes.host_numbers[:, THREADS], nan=1.0), 1.0))
+def has_siblings(scenes: SceneBatch) -> Bools:
+    """Whether any core of the hosts has several pCPUs; (S,)."""
+    return cores(scenes) < scenes.pcpus
 
 
 def cores(scenes: SceneBatch) -> Floats:
-    """The cores of the hosts, at least 1; (S,)."""
-    return np.asarray(np.maximum(scenes.pcpus / threads(scenes), 1.0))
+    """How many cores the hosts have; (S,)."""
+
+    def count() -> Floats:
+        place = np.arange(scenes.core.shape[1])
+        return ((scenes.core == place) & (place < scenes.pcpus[:, None])).sum(axis=1).astype(np.float64)
+
+    return scenes.once("cores", count)
 
 
 def core_lost(scenes: SceneBatch) -> Floats:
     """What part of its speed a vCPU loses while another one runs on its core, 0 = nothing is shared; (S,)."""
     adds = scenes.platform_number(SECOND_THREAD)
     adds = np.clip(np.where(np.isnan(adds), ADDS, adds), 0.0, 1.0)
-    return np.where(threads(scenes) > 1, (1 - adds) / 2, 0.0)
+    return np.where(has_siblings(scenes), (1 - adds) / 2, 0.0)
 
 
 def shares_a_core(busy: Floats, cores: Floats) -> Floats:
@@ -70,9 +74,9 @@ def shares_a_core(busy: Floats, cores: Floats) -> Floats:
     return np.clip(2 * (busy - cores) / np.maximum(busy, 1e-9), 0.0, 1.0)
 
 
-def _own_work(scenes: SceneBatch, core: Ints) -> Floats:
+def _own_work(scenes: SceneBatch) -> Floats:
     """The CPUs that the hosts use themselves on each core (S, P); (S, K)."""
-    shared = pcpus_in(core, scenes.shared[:, None, :])[:, 0]
+    shared = pcpus_in(scenes.core, scenes.shared[:, None, :])[:, 0]
     return np.asarray(shared * (scenes.own_cpus / np.maximum(scenes.shared.sum(axis=1), 1))[:, None])
 
 

@@ -10,11 +10,12 @@ from profiler.backends.commands import run_tool
 from profiler.backends.linux import or_none, read_interfaces
 from profiler.backends.lxc.control_groups import cgroup_version
 from profiler.backends.source import HostSource
+from profiler.cores import Groups
 from profiler.host_kinds import TRAITS, HostKind
 from profiler.instance_ids import name_label
 from profiler.observed import DiskKind, parse_cpus
 from profiler.parse.text import ParseError
-from profiler.parse.xl_host import XlInfo, parse_xl_info, parse_xl_nodes
+from profiler.parse.xl_host import XlInfo, parse_xl_info, parse_xl_topology
 
 _KINDS: Mapping[str, HostKind] = {traits.backend: kind for kind, traits in TRAITS.items()}
 _CPUS = "/sys/devices/system/cpu"
@@ -44,7 +45,8 @@ class HostDescription:
     l3_mb: float | None = None
     nic_mbit: float | None = None
     disk_kind: DiskKind = ""
-    numa: tuple[tuple[int, ...], ...] = ()
+    numa: Groups = ()
+    siblings: Groups = ()
     cpu_ids: tuple[int, ...] = ()
     isolated_cpus: tuple[int, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -67,11 +69,12 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
         "disks": " ".join(f"{name}:{kind or 'unknown'}:{gb:.0f}" for name, (gb, kind) in sorted(disks.items())),
     }
     l2, l3 = files.caches(cpus)
+    siblings = files.siblings(cpus)
     described = HostDescription(
         kind=_KINDS[backend],
         pcpus=len(cpus) or None,
         memory_mb=files.memory_mb(),
-        threads_per_core=files.threads(cpus),
+        threads_per_core=max(map(len, siblings), default=0) or files.threads(cpus),
         cpu_mhz=files.mhz(model, cpus),
         turbo_mhz=files.turbo_mhz(cpus),
         l2_mb=l2,
@@ -79,6 +82,7 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
         nic_mbit=max(links.values(), default=0.0) or None,
         disk_kind=disk_kind,
         numa=files.numa(cpus),
+        siblings=siblings,
         cpu_ids=_with_gaps(cpus),
         isolated_cpus=files.isolated(cpus),
         labels={name: _printable(text) for name, text in labels.items() if text},
@@ -92,23 +96,26 @@ def _as_xen_says(seen: HostDescription, source: HostSource) -> HostDescription:
         info = parse_xl_info(str(source.value("xl info", lambda: run_tool(("xl", "info")))), "xl info")
     except (OSError, ParseError):
         return HostDescription(seen.kind, nic_mbit=seen.nic_mbit, disk_kind=seen.disk_kind, labels=seen.labels)
-    numa = _xen_nodes(source, info)
+    numa, siblings = _xen_topology(source, info)
     cpus = tuple(sorted(cpu for node in numa for cpu in node))
     if len(cpus) != info.pcpus:
-        cpus, numa = (), ()
+        cpus, numa, siblings = (), (), ()
     return replace(
         seen, pcpus=info.pcpus, memory_mb=float(info.memory_mb), threads_per_core=info.threads_per_core,
-        cpu_mhz=info.cpu_mhz, turbo_mhz=None, l3_mb=None, numa=numa, cpu_ids=_with_gaps(cpus), isolated_cpus=(),
+        cpu_mhz=info.cpu_mhz, turbo_mhz=None, l3_mb=None, numa=numa if len(numa) > 1 else (), siblings=siblings,
+        cpu_ids=_with_gaps(cpus), isolated_cpus=(),
         labels={**seen.labels, "xen": info.version, "scheduler": info.scheduler},
     )  # fmt: skip
 
 
-def _xen_nodes(source: HostSource, info: XlInfo) -> tuple[tuple[int, ...], ...]:
-    """The CPUs of each node as Xen numbers them; asked where their numbers may have gaps, else empty."""
-    if info.max_cpu_id < info.pcpus:
-        return ()
+def _xen_topology(source: HostSource, info: XlInfo) -> tuple[Groups, Groups]:
+    """The CPUs of each node, and of each core with several, as Xen numbers them; empty where neither their numbers may
+    have gaps nor cores have threads."""
+    if info.max_cpu_id < info.pcpus and info.threads_per_core == 1:
+        return (), ()
     text = or_none(source.value, "xl info -n", lambda: run_tool(("xl", "info", "-n")))
-    return (or_none(parse_xl_nodes, text, "xl info -n") or ()) if isinstance(text, str) else ()
+    found = or_none(parse_xl_topology, text, "xl info -n") if isinstance(text, str) else None
+    return found or ((), ())
 
 
 def _with_gaps(cpus: tuple[int, ...]) -> tuple[int, ...]:
@@ -142,8 +149,17 @@ class _HostFiles:
         isolated = {*self._list(f"{_CPUS}/isolated"), *self._list(_ISOLATED_PARTITIONS)}
         return tuple(cpu for cpu in cpus if cpu in isolated)
 
+    def siblings(self, cpus: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        """The CPUs of each core that has several: of a hybrid processor not all have. Empty unless each CPU says it."""
+        lists = {self._siblings_of(cpu) for cpu in cpus}
+        online = (tuple(cpu for cpu in core if cpu in cpus) for core in lists)
+        return tuple(sorted(core for core in online if len(core) > 1)) if all(lists) else ()
+
     def threads(self, cpus: tuple[int, ...]) -> int | None:
-        return len(self._list(f"{_CPUS}/cpu{min(cpus, default=0)}/topology/thread_siblings_list")) or None
+        return len(self._siblings_of(min(cpus, default=0))) or None
+
+    def _siblings_of(self, cpu: int) -> tuple[int, ...]:
+        return self._list(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list")
 
     def sockets(self, cpus: tuple[int, ...]) -> str:
         packages = {self.text(f"{_CPUS}/cpu{cpu}/topology/physical_package_id") for cpu in cpus} - {""}

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from profiler.cores import Groups
 from profiler.observed import MAX_CPUS, NO_DISK_LIMIT_BYTES, format_cpus, parse_cpus, real_limit
 from profiler.parse.proc import DiskTimes, InterfaceBytes
 from profiler.parse.text import COUNT_DIGITS, ParseError, count
@@ -323,6 +324,16 @@ def parse_cells(text: str, where: str = "virsh capabilities") -> tuple[tuple[int
         for cell in cells
     }
     return tuple(by_node[node] for node in sorted(by_node))
+
+
+def parse_siblings(text: str, where: str = "virsh capabilities") -> Groups:
+    """The CPUs of each core that has several (libvirt: formatcaps, `siblings`)."""
+    cpus = _root(text, where, "capabilities").findall("host/topology/cells/cell/cpus/cpu")
+    try:
+        cores = {parse_cpus(each) for cpu in cpus if (each := cpu.get("siblings"))}
+    except ValueError as error:
+        raise ParseError("host capabilities", where, 1, str(error)) from None
+    return tuple(sorted(core for core in cores if len(core) > 1))
 
 
 def parse_huge_pages_mb(text: str, where: str = "virsh capabilities") -> float:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from profiler.cores import Groups
 from profiler.observed import MAX_CPUS
 from profiler.parse.text import ParseError, count, decimal, lines
 from profiler.parse.xl import add, domid_of, row
 
 _WEIGHT = re.compile(r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<weight>\d{1,5})\Z")
 _WEIGHT_CAP = re.compile(r"(?a)(?P<name>.*) +(?P<domid>\d{1,5}) +(?P<weight>\d{1,5}) +(?P<cap>\d{1,6})\Z")
-_CPU = re.compile(r"(?a) *(?P<cpu>\d{1,5}): +\d{1,10} +\d{1,10} +(?P<node>\d{1,5}) *\Z")
+_CPU = re.compile(r"(?a) *(?P<cpu>\d{1,5}): +(?P<core>\d{1,10}) +(?P<socket>\d{1,10}) +(?P<node>\d{1,5}) *\Z")
 _INFO = re.compile(r"(?a)([A-Za-z_][A-Za-z0-9_]{0,40}) *: ?(.*)\Z")
 
 
@@ -77,10 +78,12 @@ def parse_xl_fields(text: str, where: str = "") -> dict[str, str]:
     return fields
 
 
-def parse_xl_nodes(text: str, where: str = "") -> tuple[tuple[int, ...], ...]:
-    """Read the CPUs that are online from the table `cpu_topology` of `xl info -n`, node by node."""
+def parse_xl_topology(text: str, where: str = "") -> tuple[Groups, Groups]:
+    """Read the table `cpu_topology` of `xl info -n`: the CPUs of each node that are online, and of each core that has
+    several."""
     what = "xl info -n"
     by_node: dict[int, set[int]] = {}
+    by_core: dict[tuple[str, str, int], set[int]] = {}
     inside = False
     for number, line in lines(text):
         if line.startswith("cpu:"):
@@ -94,9 +97,11 @@ def parse_xl_nodes(text: str, where: str = "") -> tuple[tuple[int, ...], ...]:
         if cpu >= MAX_CPUS:
             raise ParseError(what, where, number, f"CPU {cpu} is beyond {MAX_CPUS - 1}")
         by_node.setdefault(node, set()).add(cpu)
+        by_core.setdefault((match["core"], match["socket"], node), set()).add(cpu)
     if not by_node:
         raise ParseError(what, where, 1, "there is no table of CPUs")
-    return tuple(tuple(sorted(by_node[node])) for node in sorted(by_node))
+    nodes = tuple(tuple(sorted(by_node[node])) for node in sorted(by_node))
+    return nodes, tuple(sorted(tuple(sorted(cpus)) for cpus in by_core.values() if len(cpus) > 1))
 
 
 def parse_xl_info(text: str, where: str = "") -> XlInfo:

@@ -51,6 +51,7 @@ HOST = Host(
     driver_cpus=(0, 1),
     cpu_ids=(0, 1, 2, 3, 4, 5, 6, 7, 16, 17),
     isolated_cpus=(16, 17),
+    siblings=((0, 1), (16, 17)),
     labels={"zone": "a"},
     enabled=False,
     cpu_overcommit=2.0,

@@ -174,6 +174,14 @@ def test_nodes_may_be_listed_in_any_numbering(tmp_path: Path) -> None:
         assert "platforms.csv, line 2, column numa_cpus" in said
 
 
+def test_cores_with_several_threads_may_be_listed(tmp_path: Path) -> None:
+    table = 'platform,kind,pcpus,memory_mb,siblings\np,kvm,6,4096,"0,1;2,3"\nq,kvm,4,8192,\n'
+    data = load_dataset(write(tmp_path / "d", platforms=table))
+    assert {name: one.siblings for name, one in data.platforms.items()} == {"p": ((0, 1), (2, 3)), "q": ()}
+    said = refusal(tmp_path / "bad", platforms=table.replace("2,3", "1,3"))
+    assert "platforms.csv, line 2, column siblings" in said
+
+
 def test_a_word_in_a_column_of_numbers_is_named_by_line_and_column(tmp_path: Path) -> None:
     table = "platform,kind,pcpus,memory_mb,tlb_mb\np,xen,2,4096,8\nq,kvm,4,8192,many\n"
     said = refusal(tmp_path / "d", platforms=table)

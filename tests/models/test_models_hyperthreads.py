@@ -43,6 +43,23 @@ def test_an_unknown_second_thread_adds_what_servers_were_measured_to_gain() -> N
     np.testing.assert_array_equal(siblings.share, 1.0)
 
 
+def test_on_a_hybrid_processor_only_cores_with_two_threads_are_shared() -> None:
+    there = host("lxc", 6, platform="smt", siblings=((0, 1), (2, 3)))
+    pairs = {"0:0|0:1": 0.65, "0:0|0:2": 1.0, "0:4|0:5": 1.0, "0:3|0:4": 1.0}
+    found = solve(
+        build_batch(
+            [
+                (there, [instance(f"i{at}", "spin", pins=pin) for at, pin in enumerate(pins.split("|"))])
+                for pins in pairs
+            ],
+            SAID,
+        )
+    )
+    np.testing.assert_allclose(found.throughput, [[speed, speed] for speed in pairs.values()])
+    all_busy = solve(build_batch([(there, [instance(f"i{at}", "spin") for at in range(6)])], SAID))
+    np.testing.assert_allclose(all_busy.throughput, 1 - 0.35 * 4 / 6)
+
+
 @pytest.mark.parametrize("own", [0.0, 0.6, 1.0])
 def test_what_is_known_of_the_host_stands_before_its_platform(own: float) -> None:
     there = host("lxc", 4, **STEADY, threads_per_core=2, platform="smt", second_thread=own)

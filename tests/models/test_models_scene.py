@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ARRAYS, HOST_NUMBERS, ProfileTable, SceneBatch, affinity_on, slot_values, stack
-from models.data.topology import cores_of
 from profiler.observed import NET_MODES, Host, IsolationSettings, NetworkSettings, Pinning
 from tests.examples import examples
 from tests.models.synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
@@ -141,7 +140,38 @@ def test_a_pin_beyond_the_host_is_refused_with_the_hosts_cpus() -> None:
 )
 def test_cores_are_found_by_the_numbers_of_cpus(numbers: tuple[int, ...], threads: int, first: list[int]) -> None:
     there = Host("h", "kvm", len(numbers), 1024.0, threads_per_core=threads, cpu_ids=numbers)
-    assert cores_of(batch((there, []))).tolist() == [first]
+    assert batch((there, [])).core.tolist() == [first]
+
+
+HYBRID = ((0, 1), (2, 3))  # two cores with two threads each, and four with one
+
+
+@pytest.mark.parametrize(
+    ("numbers", "siblings", "first"),
+    [
+        ((), HYBRID, [0, 0, 2, 2, 4, 5, 6, 7]),
+        ((0, 1, 8, 9, 16, 17, 24, 25), ((0, 1), (24, 25)), [0, 0, 2, 3, 4, 5, 6, 6]),
+        ((), ((0, 4), (1, 5), (2, 6), (3, 7)), [0, 1, 2, 3, 0, 1, 2, 3]),
+    ],
+)
+def test_a_host_says_which_cpus_share_a_core(
+    numbers: tuple[int, ...], siblings: tuple[tuple[int, ...], ...], first: list[int]
+) -> None:
+    there = Host("h", "kvm", 8, 1024.0, cpu_ids=numbers, siblings=siblings)
+    assert there.threads_per_core == 2
+    assert batch((there, []), (host("kvm", 2), [])).core.tolist() == [first, list(range(8))]
+
+
+@pytest.mark.parametrize("siblings", [((0, 1), (1, 2)), ((0, 8),)])
+def test_a_cpu_on_two_cores_and_one_that_is_not_there_are_refused(siblings: tuple[tuple[int, ...], ...]) -> None:
+    with pytest.raises(ValueError, match="siblings"):
+        Host("h", "kvm", 8, 1024.0, siblings=siblings)
+
+
+def test_hosts_of_which_the_same_is_said_in_two_ways_are_equal() -> None:
+    said = Host("h", "kvm", 4, 1024.0, siblings=((3, 1), (0, 2)))
+    assert said == Host("h", "kvm", 4, 1024.0, threads_per_core=2)
+    assert said != Host("h", "kvm", 4, 1024.0, siblings=((0, 1), (2, 3)))
 
 
 def test_unknown_host_numbers_are_nan() -> None:

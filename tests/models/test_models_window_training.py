@@ -108,6 +108,13 @@ def test_a_dataset_of_windows_says_what_was_measured(windows: list[SharedWindow]
     assert found[0].ends_s == first.ends_s
 
 
+def test_a_dataset_of_windows_keeps_which_cpus_share_a_core(tmp_path: Path) -> None:
+    host = Host("h", "kvm", 6, 1024.0, cpu_ids=(0, 1, 2, 3, 8, 9), siblings=((0, 1), (8, 9)))
+    made = SharedWindow(host, (wanting("a", 1.0), wanting("b", 1.0)), {"a": 1.0, "b": 1.0}, 300.0)
+    found = load_dataset(dataset_of([made], tmp_path / "one")).platforms["h"]
+    assert found.cores == host.cores == (0, 0, 2, 3, 4, 4)
+
+
 def test_steady_company_counts_once_and_a_change_of_it_thrice() -> None:
     host = Host("h", "kvm", pcpus=2, memory_mb=1.0)
     steady = [SharedWindow(host, (wanting("a", 1.0), wanting("b", 1.0)), {}, 300.0 * at) for at in range(4)]

@@ -284,6 +284,21 @@ def test_cpus_that_are_offline_or_isolated_are_described_by_their_numbers() -> N
     assert (described.threads_per_core, described.cpu_mhz) == (2, 2100.0)
 
 
+def _siblings(host: FakeHost, *lists: str) -> FakeHost:
+    cpus = "/sys/devices/system/cpu"
+    host.files |= {f"{cpus}/cpu{cpu}/topology/thread_siblings_list": f"{said}\n" for cpu, said in enumerate(lists)}
+    host.files[f"{cpus}/online"] = f"0-{len(lists) - 1}\n"
+    return host
+
+
+def test_a_host_says_which_cpus_share_a_core_where_each_of_them_does() -> None:
+    described = describe_host("libvirt", _siblings(FakeHost(), "0", "1-2", "1-2", "3", "4-5", "4-5"))
+    assert (described.siblings, described.threads_per_core) == (((1, 2), (4, 5)), 2)
+    described = describe_host("libvirt", _siblings(FakeHost(), "0-1", "0-1", "", "2-3"))
+    assert (described.siblings, described.threads_per_core) == ((), 2)
+    assert describe_host("libvirt", _siblings(FakeHost(), "0", "1")).threads_per_core == 1
+
+
 _OF_FIRMWARE = {"cpu0/cpufreq/base_frequency": "", "cpu0/acpi_cppc/nominal_freq": "2000"}
 
 
@@ -376,6 +391,23 @@ def test_dom0_asks_xen_for_the_numbers_of_cpus_where_they_may_have_gaps() -> Non
     assert (described.pcpus, described.cpu_ids, described.numa) == (4, (0, 2, 4, 6), ((0, 2), (4, 6)))
     host.values["xl info -n"] = f"{info}{TOPOLOGY}".replace("  2:", "  x:")
     assert describe_host("xen", host).cpu_ids == ()
+
+
+def test_dom0_asks_xen_which_cpus_share_a_core() -> None:
+    host = _server()
+    info = (
+        "nr_cpus                : 4\nmax_cpu_id             : 3\nthreads_per_core       : 2\n"
+        "cpu_mhz                : 2394.454\ntotal_memory           : 262143\nxen_version            : 4.17.3\n"
+        "xen_scheduler          : credit2\n"
+    )
+    table = "".join(
+        f"  {cpu}:       {core}        {socket}        0\n"
+        for cpu, (core, socket) in enumerate([(0, 0), (0, 0), (0, 1), (0, 1)])
+    )
+    topology = f"cpu_topology           :\ncpu:    core    socket     node\n{table}"
+    host.values |= {"xl info": info, "xl info -n": f"{info}{topology}"}
+    described = describe_host("xen", host)
+    assert (described.siblings, described.numa, described.cpu_ids) == (((0, 1), (2, 3)), (), ())
 
 
 def test_docker_and_podman_say_what_a_container_is() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from profiler.backends.libvirt.isolation import cap_percent, disk_limit_mb_s, network, pinning
+from profiler.cores import Groups, as_said
 from profiler.host_kinds import HostKind
 from profiler.instance_ids import instance_id, name_label
-from profiler.parse.libvirt import parse_cells, parse_domain, parse_huge_pages_mb, parse_nodeinfo
+from profiler.parse.libvirt import parse_cells, parse_domain, parse_huge_pages_mb, parse_nodeinfo, parse_siblings
 from profiler.parse.text import ParseError
 
 KINDS: Mapping[str, HostKind] = {"qemu": "kvm", "lxc": "lxc"}  # by the scheme of a URI, without its transport
@@ -47,7 +48,16 @@ def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source
         facts["cpu_ids"] = () if cpus == list(range(node.cpus)) else tuple(cpus)
         if len(cells) > 1:
             facts["numa"] = cells
+        with suppress(ValueError):  # of a host whose answers contradict themselves the numbers say which are siblings
+            facts["siblings"] = _siblings(capabilities, cpus, cells)
     return facts
+
+
+def _siblings(capabilities: str, cpus: Sequence[int], cells: Groups) -> Groups:
+    """The CPUs of each core that has several, without those that are not there."""
+    there = frozenset(cpus)
+    cores = (tuple(cpu for cpu in core if cpu in there) for core in parse_siblings(capabilities))
+    return as_said("", len(cpus), tuple(cpus), cells, cores)[1]
 
 
 def without_unused_pages(host: Facts, capabilities: str, definitions: Iterable[str]) -> Facts:

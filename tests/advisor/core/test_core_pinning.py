@@ -86,6 +86,12 @@ def test_cpus_are_named_by_the_numbers_of_the_host() -> None:
     assert pinning.as_pinning(found, 0, 2, snapshot.hosts[0]) == asked.settings.pinning
 
 
+def test_quiet_cpus_are_on_cores_of_their_own_as_the_host_says_which_share_one() -> None:
+    snapshot = cloud([host(pcpus=6, siblings=((0, 1), (2, 3)))], [vm("r", on="h1", pins="0:0")])
+    assert set(cpus(snapshot, vm(vcpus=4))["quiet CPUs"]) == {1, 2, 4, 5} - {1} | {3}
+    assert cpus(snapshot, vm(vcpus=3))["quiet CPUs"] == [2, 4, 5]
+
+
 def test_a_pin_counts_where_each_host_has_that_cpu() -> None:
     hosts = [host("a", pcpus=3, cpu_ids=(0, 2, 4)), host("b", pcpus=3, cpu_ids=(2, 3, 4))]
     snapshot = cloud(hosts)

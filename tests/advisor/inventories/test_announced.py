@@ -278,6 +278,18 @@ def test_what_names_a_cpu_that_the_host_lacks_is_said_and_the_rest_is_taken() ->
     assert len(found.notes) == 3
 
 
+def test_which_cpus_share_a_core_is_taken_as_far_as_it_makes_sense() -> None:
+    world = World()
+    hybrid: dict[str, Any] = {"pcpus": 6, "threads_per_core": 2, "siblings": ((0, 1), (2, 3))}
+    assert world.hear(announcement("h1", vm("web"), **hybrid)).notes == ()
+    assert world.hosts["h1"].siblings == ((0, 1), (2, 3))
+    assert world.hear(announcement("h1", vm("web"), **hybrid | {"siblings": ((0, 1), (1, 2), (4, 9))})).notes
+    assert (world.hosts["h1"].siblings, world.instances.keys()) == ((), {"web"})
+    world.hear(announcement("h1", vm("web"), **hybrid))
+    assert world.hear(announcement("h1", vm("web"), pcpus=4, threads_per_core=1)).notes == ()
+    assert (world.hosts["h1"].siblings, world.hosts["h1"].threads_per_core) == ((), 1)
+
+
 def test_an_agent_says_the_cpu_numbers_of_a_host_that_was_written_down_where_they_fit() -> None:
     for pcpus, ids, notes in ((4, (0, 2, 4, 6), 1), (8, (), 2)):
         own = Instance("own", host="h1", settings=IsolationSettings(pinning=Pinning(((3,),))))

@@ -188,6 +188,24 @@ def test_cpus_that_are_offline_are_none_of_the_hosts(advisor: Advisor) -> None:
     assert str(_there(advisor)["web"].settings.pinning) == "0:14"
 
 
+def test_cores_with_several_threads_are_read_where_numbers_do_not_say_them(advisor: Advisor) -> None:
+    def cells(*siblings: str) -> str:
+        cpus = "".join(f"<cpu id='{cpu}' siblings='{said}'/>" for cpu, said in enumerate(siblings))
+        inside = f"<topology><cells><cell id='0'><cpus>{cpus}</cpus></cell></cells></topology>"
+        return f"<capabilities><host>{inside}</host></capabilities>"
+
+    machine = Machine("desk")
+    for said, siblings in (
+        (("0-1", "0-1", "2-3", "2-3", "4", "5", "6", "7"), ((0, 1), (2, 3))),
+        (("0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7"), ()),  # as Linux numbers them
+        (("0-1", "1-2", "2", "3", "4", "5", "6", "7"), ()),  # contradicts itself
+    ):
+        machine.capabilities = cells(*said)
+        assert advisor.inventory.follow(Machines(a=machine).read()).left_out == ()
+        host = advisor.inventory.host("desk")
+        assert (host.siblings, host.threads_per_core) == (siblings, 2)
+
+
 def test_a_pin_to_a_cpu_that_the_host_lacks_ends_with_a_sentence_and_all_else_is_taken(advisor: Advisor) -> None:
     small = Machine("small", {A: _pinned("gone", "9", "9"), B: _pinned("part", "7-9", "3")})
     news = advisor.inventory.follow(Machines(a=small, b=Machine("other", {C: _pinned("web", "6")})).read())

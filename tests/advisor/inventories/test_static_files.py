@@ -121,6 +121,18 @@ def test_pins_are_to_the_numbers_of_the_cpus(tmp_path: Path) -> None:
     assert cloud.instances[0].settings.pinning == Pinning(((41,),))
 
 
+def test_cores_with_several_threads_are_lists_of_cpus(tmp_path: Path) -> None:
+    path = tmp_path / "cloud.yaml"
+    text = "hosts:\n  - {id: p, kind: kvm, pcpus: 6, memory_mb: 1024, siblings: %s}\n"
+    path.write_text(text % "['0-1', '2,3']")
+    (host,) = load_inventory(path).hosts
+    assert (host.siblings, host.threads_per_core) == (((0, 1), (2, 3)), 2)
+    path.write_text(text % "['0-1', '1-2']")
+    with pytest.raises(InvalidInput, match="two cores") as refused:
+        load_inventory(path)
+    assert "line 2" in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "line", "field", "reason"),
     [

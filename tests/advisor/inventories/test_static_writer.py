@@ -47,6 +47,7 @@ def inventories(draw: st.DrawFn) -> Inventory:
         Host(
             f"h{at}", draw(st.sampled_from(["kvm", "xen", "lxc"])), pcpus=4, memory_mb=draw(NUMBERS),
             nic_mbit=draw(st.none() | NUMBERS), numa=draw(st.sampled_from([(), ((0, 1), (2, 3))])),
+            siblings=draw(st.sampled_from([(), ((0, 1), (2, 3)), ((1, 2),)])),
             driver_cpus=draw(st.sampled_from([(), (0,), (1, 2)])), labels=draw(LABELS),
             enabled=draw(st.booleans()), platform=draw(st.sampled_from(["", "lab-2cpu"])),
         )

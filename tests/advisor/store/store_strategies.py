@@ -91,6 +91,7 @@ plain_hosts = every(
     numa=st.lists(cpu_sets, max_size=2).map(tuple),
     driver_cpus=cpu_sets,
     cpu_ids=st.just(()),
+    siblings=st.sampled_from([(), ((0, 1), (2, 3)), ((1, 62),)]),
     isolated_cpus=cpu_sets,
     dedicated_cpus=cpu_sets,
     cpu_overcommit=positive,
