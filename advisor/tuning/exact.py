@@ -8,7 +8,6 @@ from itertools import combinations_with_replacement, product
 from math import comb, prod
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from advisor.tuning.layouts import Layout
 from advisor.tuning.moves import Moves
@@ -49,6 +48,8 @@ def every(moves: Moves, layout: Layout) -> Iterator[Layout]:
 
 def like_now(moves: Moves, layout: Layout, found: Layout) -> Layout:
     """A layout with interchangeable cores named so that as many pins as possible stay as they are in `layout`."""
+    from scipy.optimize import linear_sum_assignment  # half a second, which questions do without
+
     affinity, driver = found.affinity.copy(), found.driver.copy()
     both = np.concatenate([layout.affinity, layout.driver[None]]), np.concatenate([found.affinity, found.driver[None]])
     for units in _classes(moves, layout):

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.evaluation.bootstrap import resampled_means
 from models.evaluation.drift import Alarm, alarms
 from models.evaluation.prediction_checks import (
     FEW,
@@ -20,7 +19,6 @@ from models.evaluation.prediction_checks import (
     figures,
     widening,
 )
-from models.evaluation.row_groups import codes
 from models.evaluation.window_figures import ENOUGH_SCENES, WindowGroup
 
 SCOPES = ("all", "platform", "workload")
@@ -174,6 +172,9 @@ def compare(
 def _beside(version: str, target: str, pairs: Sequence[tuple[CheckedPrediction, CheckedPrediction]]) -> ModelComparison:
     less = np.array([_error(one) - _error(other) for one, other in pairs])
     difference = float(less.mean())
+    from models.evaluation.bootstrap import resampled_means  # and datasets with it, which questions do without
+    from models.evaluation.row_groups import codes
+
     scene = codes(one.source for one, _ in pairs)
     resampled = resampled_means(scene, less[:, None])
     lower, upper = (None, None) if resampled is None else np.quantile(resampled, [0.025, 0.975]).tolist()
