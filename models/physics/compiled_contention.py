@@ -1,4 +1,4 @@
-"""`share_hosts` of `cpu_contention` as a compiled library: cpu_contention.c says the same in C.
+"""`share_hosts` of `cpu_contention`, and `below` of `normal`, as a compiled library: cpu_contention.c has both in C.
 
 The library is built with the wheel (pyproject.toml). Where there was no compiler the functions run as they are.
 """
@@ -9,6 +9,7 @@ import ctypes
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +22,38 @@ _SIZES, _ARRAYS = 4, 22  # arguments of the function in C
 
 def load(folder: Path) -> Callable[..., None] | None:
     """The compiled function, called as `cpu_contention.share_hosts` is; None where this folder has no library."""
+    found = _function(folder, "share_hosts")
+    if found is None:
+        return None
+    found.argtypes = [*[ctypes.c_int64] * _SIZES, *[ctypes.c_void_p] * _ARRAYS]
+    found.restype = ctypes.c_int
+    return _Compiled(found)
+
+
+def load_normal(folder: Path) -> Callable[[Floats], Floats] | None:
+    """The distribution function of the standard normal distribution; None where this folder has no library."""
+    found = _function(folder, "normal_below")
+    if found is None:
+        return None
+    found.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+    found.restype = None
+
+    def below(values: Floats) -> Floats:
+        given = np.ascontiguousarray(values, dtype=np.float64)
+        chances = np.empty_like(given)
+        found(given.ctypes.data, chances.ctypes.data, given.size)
+        return chances
+
+    return below
+
+
+def _function(folder: Path, name: str) -> Any:
+    """The function of the library, None where there is none that can be used."""
     for path in sorted(folder.glob("_cpu_contention*.so")):
         try:
-            found = ctypes.CDLL(str(path)).share_hosts
+            return getattr(ctypes.CDLL(str(path)), name)
         except (OSError, AttributeError) as error:
             log.warning("predictions are slower: %s cannot be used: %s", path.name, error)
-            continue
-        found.argtypes = [*[ctypes.c_int64] * _SIZES, *[ctypes.c_void_p] * _ARRAYS]
-        found.restype = ctypes.c_int
-        return _Compiled(found)
     return None
 
 

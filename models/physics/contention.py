@@ -15,6 +15,7 @@ from models.physics import cpu_contention
 from models.physics.cpu_contention import CLOSED, HOG, OPEN
 from models.physics.demands import ASSUMED, guessed, mean_only, open_loop, over_time, weights
 from models.physics.kinds import trait
+from models.physics.normal import density_at
 from models.prediction import CpuPressure
 from profiler.observed import DEFAULT_WEIGHT
 
@@ -131,13 +132,8 @@ def doubted(scenes: SceneBatch) -> bool:
 
 def moments() -> tuple[Floats, Floats]:
     """Standard normal moments, each the mean of its part of the distribution, and their parts of the time; (M,)."""
-    from scipy.special import ndtri
-
-    bounds = np.array(MOMENT_BOUNDS)
-    chance = np.diff(bounds)
-    with np.errstate(divide="ignore"):
-        density = np.exp(-(ndtri(bounds) ** 2) / 2) / np.sqrt(2 * np.pi)
-    return np.asarray(-np.diff(density) / chance), chance
+    chance = np.diff(np.array(MOMENT_BOUNDS))
+    return np.asarray(-np.diff(density_at(MOMENT_BOUNDS)) / chance), chance
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 /* What models/physics/cpu_contention.py says in Python, function by function and in the same order of operations, for
  * predictions of many hosts. Its comments and sources hold here, too; tests compare both. Sets of CPUs are kept as lists
- * of who may not leave them. Only `share_hosts` is called from outside; it returns 0, or -1 without memory. */
+ * of who may not leave them. Only `share_hosts` is called from outside; it returns 0, or -1 without memory. Beside it
+ * `normal_below` is the distribution function of the standard normal distribution. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -657,4 +658,10 @@ int share_hosts(int64_t hosts, int64_t pcpus, int64_t parts, int64_t count, cons
     free(keyed);
     free(memory);
     return failed ? -1 : 0;
+}
+
+void normal_below(const double *values, double *chances, int64_t count)
+{
+    for (int64_t at = 0; at < count; at++)
+        chances[at] = 0.5 * erfc(-values[at] * 0.70710678118654752440);
 }

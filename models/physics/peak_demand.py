@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtr
 
 from models.arrays import Floats
 from models.data.scene import DAY_PARTS, DEVICES, SceneBatch
 from models.physics.contention import beside_the_day, day_factors, moments, variation
 from models.physics.demands import Demands, capacity, link
 from models.physics.device_contention import device_variation
+from models.physics.normal import below
 
 FIGURES = 4  # of the sums, before those of DAY_PARTS
 P95 = 1.645  # standard deviations above the mean, of a normal distribution
@@ -79,7 +79,7 @@ def p95(sums: Floats) -> Floats:
         low, high = mean[vary], (parts + P95 * wide).max(axis=1)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            enough = ndtr((middle[:, None] - parts) / wide).mean(axis=1) >= 0.95
+            enough = below((middle[:, None] - parts) / wide).mean(axis=1) >= 0.95
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
         level[vary] = high
     return level
@@ -124,6 +124,6 @@ def _share(sums: Floats, room: Floats) -> Floats:
         more, there = bursts[full, None, None] / mean[full, None, None], room[full, None, None]
         deviation = np.sqrt(np.maximum(more * wanted, 1e-12))
         over = (wanted - there) / deviation
-        lacking = deviation * np.exp(-(over**2) / 2) / np.sqrt(2 * np.pi) + (wanted - there) * ndtr(over)
+        lacking = deviation * np.exp(-(over**2) / 2) / np.sqrt(2 * np.pi) + (wanted - there) * below(over)
         share[full] = 1 - (lacking @ chance).mean(axis=1) / mean[full]
     return np.asarray(np.clip(share, 1e-3, 1.0))
