@@ -24,8 +24,8 @@ HOW: Mapping[HostKind, str] = {
 def core_scheduling_note(host: Host, residents: Sequence[Instance]) -> Iterator[str]:
     """A note where cores of several threads are shared by several instances and CPUs are not short; else nothing."""
     busy = sum(one.demand["cpu"].mean for one in residents if "cpu" in one.demand) + host.own_cpus
-    cores = host.pcpus / max(host.threads_per_core, 1)
-    if len(residents) < 2 or not cores < busy <= CROWDED * host.pcpus or host.threads_per_core < 2:
+    cores = len(set(host.cores))
+    if len(residents) < 2 or not cores < busy <= CROWDED * host.pcpus or cores == host.pcpus:
         return
     yield (
         f"{host.id}: {busy:.0f} CPUs are busy on {cores:.0f} cores, so different instances share cores. Core "

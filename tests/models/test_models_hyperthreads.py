@@ -44,7 +44,7 @@ def test_an_unknown_second_thread_adds_what_servers_were_measured_to_gain() -> N
 
 
 def test_on_a_hybrid_processor_only_cores_with_two_threads_are_shared() -> None:
-    there = host("lxc", 6, platform="smt", siblings=((0, 1), (2, 3)))
+    there = host("lxc", 6, platform="smt", siblings=((0, 1), (2, 3)), **STEADY)
     pairs = {"0:0|0:1": 0.65, "0:0|0:2": 1.0, "0:4|0:5": 1.0, "0:3|0:4": 1.0}
     found = solve(
         build_batch(
