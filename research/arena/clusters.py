@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from advisor.domain import Host, Instance, Inventory
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.snapshot import ClusterSnapshot
-from models.arrays import Bools, Floats
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
-from research.arena.contest import NOW
+from research.arena.contest import NOW, Arriving
 from research.contention.host_spec import HostSpec, InstanceSpec
 from research.contention.simulator import Length, Simulated, draw_windows, simulate
 
@@ -148,7 +147,7 @@ class NewcomerCluster:
     cluster: SimulatedCluster
     newcomers: tuple[Instance, ...]
     never_known: bool
-    columns: ClassVar = ("chance", "instances", "free_vcpus", "free_memory_mb", "load")
+    columns: ClassVar = Arriving.columns
 
     @classmethod
     def draw(
@@ -173,9 +172,22 @@ class NewcomerCluster:
         came: Places = {one.id: names[at] for one, at in zip(self.newcomers, placed, strict=True)}
         return self.cluster.after({**self.cluster.places, **came}).judged()
 
-    def arriving(self) -> ClusterHosts:
-        """The hosts before the first one comes."""
-        return ClusterHosts(self)
+    def arriving(self) -> Arriving:
+        """The hosts as rules know them; an unknown demand counts as the mean of its kind, per vCPU."""
+        position = {host.id: at for at, host in enumerate(self.cluster.inventory.hosts)}
+        random, held = np.random.default_rng(self.cluster.seed), np.zeros((4, len(position)))
+        hosts = Arriving(self._coming, OVERCOMMIT * CPUS, MEMORY_MB, CPUS, random, held)
+        for one in self.residents:
+            hosts.add(position[str(one.host)], one.vcpus, one.memory_mb, one.demand["cpu"].mean)
+        return hosts
+
+    def _coming(self, number: int) -> tuple[float, float, float]:
+        one = self.newcomers[number]
+        return one.vcpus, one.memory_mb, self._usual(one) if self.never_known else one.demand["cpu"].mean
+
+    def _usual(self, newcomer: Instance) -> float:
+        alike = [one for one in self.residents if _kind(one) == _kind(newcomer)] or self.residents
+        return newcomer.vcpus * sum(one.demand["cpu"].mean for one in alike) / sum(one.vcpus for one in alike)
 
     def snapshot(self) -> ClusterSnapshot:
         """The cloud with its residents, as the advisor knows it."""
@@ -192,53 +204,6 @@ class NewcomerCluster:
         number = len(placed) - 1
         came = self.asked(number) if self.never_known else self.newcomers[number]
         return {came.id: replace(came, host=self.cluster.inventory.hosts[placed[-1]].id)}
-
-
-class ClusterHosts:
-    """The hosts of a cluster as rules know them; an unknown demand counts as the mean of its kind, per vCPU."""
-
-    def __init__(self, world: NewcomerCluster) -> None:
-        self._world, self._random = world, np.random.default_rng(world.cluster.seed)
-        position = {host.id: at for at, host in enumerate(world.cluster.inventory.hosts)}
-        self._instances, self._vcpus, self._memory_mb, self._load = np.zeros((4, len(position)))
-        for one in world.residents:
-            self._add(position[str(one.host)], one, one.demand["cpu"].mean)
-
-    def fits(self, number: int) -> Bools:
-        """Where it may go by what hosts promise."""
-        one = self._world.newcomers[number]
-        vcpus, memory_mb = self._vcpus + one.vcpus, self._memory_mb + one.memory_mb
-        return np.asarray((vcpus <= OVERCOMMIT * CPUS) & (memory_mb <= MEMORY_MB))
-
-    def column(self, name: str, _number: int) -> Floats:
-        """A column that rules may use."""
-        match name:
-            case "chance":
-                return self._random.random(len(self._load))
-            case "instances":
-                return self._instances.copy()
-            case "free_vcpus":
-                return np.asarray(OVERCOMMIT * CPUS - self._vcpus)
-            case "free_memory_mb":
-                return np.asarray(MEMORY_MB - self._memory_mb)
-            case _:
-                return self._load.copy()
-
-    def put(self, number: int, host: int) -> None:
-        """It goes to this host."""
-        one = self._world.newcomers[number]
-        self._add(host, one, self._usual(one) if self._world.never_known else one.demand["cpu"].mean)
-
-    def _add(self, host: int, one: Instance, load: float) -> None:
-        self._instances[host] += 1
-        self._vcpus[host] += one.vcpus
-        self._memory_mb[host] += one.memory_mb
-        self._load[host] += load
-
-    def _usual(self, newcomer: Instance) -> float:
-        residents = self._world.residents
-        alike = [one for one in residents if _kind(one) == _kind(newcomer)] or residents
-        return newcomer.vcpus * sum(one.demand["cpu"].mean for one in alike) / sum(one.vcpus for one in alike)
 
 
 def _kind(one: Instance) -> str:

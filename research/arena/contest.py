@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -32,35 +32,17 @@ Found = Mapping[str, Sequence[Figures]]
 """By policy the figures of each world, in one order of worlds."""
 
 
-class Arriving(Protocol):
-    """A world while VMs come: `fits` and `column` are of all H hosts, for the newcomer with this number."""
-
-    def fits(self, number: int) -> Bools:
-        """Where it may go, (H,)."""
-        ...
-
-    def column(self, name: str, number: int) -> Floats:
-        """A column of `advisor.scheduling.rules.COLUMNS`."""
-        ...
-
-    def put(self, number: int, host: int) -> None:
-        """It goes to this host."""
-        ...
-
-
 class World(Protocol):
-    """A cloud with newcomers, in the order of coming."""
+    """A cloud with newcomers, in the order of coming; `columns` is what rules may know of its hosts."""
 
     @property
     def newcomers(self) -> Sequence[object]: ...
 
     @property
-    def columns(self) -> Collection[str]:
-        """What rules may know of its hosts."""
-        ...
+    def columns(self) -> Collection[str]: ...
 
     def arriving(self) -> Arriving:
-        """The cloud before the first one comes."""
+        """The hosts before the first one comes."""
         ...
 
     def snapshot(self) -> ClusterSnapshot:
@@ -79,6 +61,46 @@ class World(Protocol):
     def judged(self, placed: Sequence[int]) -> Figures:
         """What comes of it when the newcomers go to these hosts."""
         ...
+
+
+@dataclass(slots=True)
+class Arriving:
+    """What each of H hosts that are alike holds while VMs come, (H,): numbers of VMs, vCPUs, MB and demanded CPUs.
+
+    `coming` gives vCPUs, MB and demand of the newcomer with a number.
+    """
+
+    coming: Callable[[int], tuple[float, float, float]]
+    room_vcpus: float
+    room_memory_mb: float
+    cpus: int
+    random: np.random.Generator
+    held: Floats  # (4, H)
+    columns: ClassVar = ("chance", "instances", "free_vcpus", "free_memory_mb", "cpus", "load", "load_after")
+
+    def fits(self, number: int) -> Bools:
+        """Where a newcomer has room by what hosts promise, (H,)."""
+        vcpus, memory_mb, _ = self.coming(number)
+        return np.asarray((self.held[1] + vcpus <= self.room_vcpus) & (self.held[2] + memory_mb <= self.room_memory_mb))
+
+    def column(self, name: str, number: int) -> Floats:
+        """A column of `advisor.scheduling.rules.COLUMNS`, for this newcomer."""
+        instances, vcpus, memory_mb, load = self.held
+        found: Mapping[str, Floats] = {
+            "instances": instances, "free_vcpus": self.room_vcpus - vcpus, "load": load,
+            "free_memory_mb": self.room_memory_mb - memory_mb, "cpus": np.full_like(load, self.cpus),
+        }  # fmt: skip
+        if name == "chance":
+            return self.random.random(len(load))
+        return load + self.coming(number)[2] if name == "load_after" else found[name].copy()
+
+    def put(self, number: int, host: int) -> None:
+        """A newcomer goes to this host."""
+        self.add(host, *self.coming(number))
+
+    def add(self, host: int, *sizes: float) -> None:
+        """A VM of so many vCPUs, MB and demanded CPUs is on this host."""
+        self.held[:, host] += (1.0, *sizes)
 
 
 Policy = Callable[[World], Sequence[int]]

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.snapshot import ClusterSnapshot
-from models.arrays import Bools, Floats
+from models.arrays import Floats
 from models.profiling.demand_estimation import from_trace
 from profiler.demand import Demand
-from research.arena.contest import NOW
+from research.arena.contest import NOW, Arriving
 
 HOSTS = 10
 HOST_CPUS = 16
@@ -83,13 +83,28 @@ class Evening:
     hours: bool = True
     newcomer_known: bool = False
     foresight: bool = False
-    columns: ClassVar = (
-        "chance", "instances", "free_vcpus", "free_memory_mb", "cpus", "load", "load_after", "day", "day_after",
-    )  # fmt: skip
+    columns: ClassVar = (*Arriving.columns, "day", "day_after")
 
     def arriving(self) -> EveningHosts:
         """The hosts before the first one comes."""
-        return EveningHosts(self)
+        begin_h = 48.0 if self.foresight else 0.0
+        days = [one.demand(begin_h, 24 / STEPS, STEPS) for one in self.residents]
+        of_kind: dict[str, list[Floats]] = {}
+        for one, day in zip(self.residents, days, strict=True):
+            of_kind.setdefault(one.kind, []).append(day)
+        expected = [
+            one.demand(begin_h, 24 / STEPS, STEPS) if self.foresight else np.asarray(np.mean(of_kind[one.kind], axis=0))
+            for one in self.newcomers
+        ]
+        hosts = EveningHosts(
+            lambda number: (VCPUS, self.newcomers[number].memory_mb, float(expected[number].mean())),
+            MOST * VCPUS, MEMORY_MB, HOST_CPUS, np.random.default_rng([one.seed for one in self.newcomers]),
+            np.zeros((4, HOSTS)), day=np.zeros((HOSTS, STEPS)), expected=expected,
+        )  # fmt: skip
+        for one, host, day in zip(self.residents, self.host_of, days, strict=True):
+            hosts.add(host, VCPUS, one.memory_mb, float(day.mean()))
+            hosts.day[host] += day
+        return hosts
 
     def judged(self, placed: Sequence[int]) -> Mapping[str, float]:
         """`short`: the part of the next day (%) in which an instance is on a host with work left over, mean of all."""
@@ -141,56 +156,23 @@ def _as_measured(windows: Floats) -> Demand:
     return replace(from_trace(windows.tolist(), vcpus=VCPUS), origin="measured")
 
 
-class EveningHosts:
-    """The hosts of an evening as rules know them: by the days of residents, and of newcomers by those of their kind."""
+@dataclass(slots=True)
+class EveningHosts(Arriving):
+    """The hosts of an evening as rules know them: with days (H, STEPS), of newcomers those of their kind."""
 
-    def __init__(self, evening: Evening) -> None:
-        self._evening, self._random = evening, np.random.default_rng([one.seed for one in evening.newcomers])
-        self._begin_h = 48.0 if evening.foresight else 0.0
-        self._day, self._count, self._used_mb = np.zeros((HOSTS, STEPS)), np.zeros(HOSTS), np.zeros(HOSTS)
-        days: dict[str, list[Floats]] = {}
-        for one, host in zip(evening.residents, evening.host_of, strict=True):
-            day = one.demand(self._begin_h, 24 / STEPS, STEPS)
-            days.setdefault(one.kind, []).append(day)
-            self._add(host, day, one.memory_mb)
-        self._usual = {kind: np.asarray(np.mean(some, axis=0)) for kind, some in days.items()}
-
-    def fits(self, _number: int) -> Bools:
-        """Hosts that may take one more."""
-        return np.asarray(self._count < MOST)
+    day: Floats = field(kw_only=True)
+    expected: Sequence[Floats] = field(kw_only=True)  # the day of each newcomer
 
     def column(self, name: str, number: int) -> Floats:
-        """A column that rules may use."""
-        match name:
-            case "chance":
-                return self._random.random(HOSTS)
-            case "instances":
-                return self._count.copy()
-            case "free_vcpus":
-                return np.asarray(VCPUS * (MOST - self._count))
-            case "free_memory_mb":
-                return np.asarray(MEMORY_MB - self._used_mb)
-            case "cpus":
-                return np.full(HOSTS, float(HOST_CPUS))
-            case "load" | "load_after":
-                return np.asarray(self.column(name.replace("load", "day"), number).mean(axis=1))
-            case "day":
-                return self._day.copy()
-            case _:
-                return np.asarray(self._day + self._coming(number))
+        """Days, too."""
+        if name in ("day", "day_after"):
+            return self.day + self.expected[number] if name == "day_after" else self.day.copy()
+        return Arriving.column(self, name, number)
 
     def put(self, number: int, host: int) -> None:
-        """It goes to this host, and its day counts as the question expected it."""
-        self._add(host, self._coming(number), self._evening.newcomers[number].memory_mb)
-
-    def _add(self, host: int, day: Floats, memory_mb: float) -> None:
-        self._day[host] += day
-        self._count[host] += 1
-        self._used_mb[host] += memory_mb
-
-    def _coming(self, number: int) -> Floats:
-        one = self._evening.newcomers[number]
-        return one.demand(self._begin_h, 24 / STEPS, STEPS) if self._evening.foresight else self._usual[one.kind]
+        """Its day counts as it was expected."""
+        Arriving.put(self, number, host)
+        self.day[host] += self.expected[number]
 
 
 def draw(world: int, newcomers: int) -> Evening:

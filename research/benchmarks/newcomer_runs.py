@@ -32,10 +32,9 @@ from advisor.scheduling.rules import NOVA, RULES
 from advisor.scheduling.rules import choose as choose_by
 from lab.errors import LabError, RunError, StopRequested
 from lab.signals import stoppable
-from models.arrays import Floats
 from research import markdown
-from research.arena.contest import interval
-from research.arena.evenings import HOSTS, MOST, VCPUS, Evening, draw
+from research.arena.contest import Arriving, interval
+from research.arena.evenings import HOST_CPUS, HOSTS, MEMORY_MB, MOST, VCPUS, Evening, draw
 from research.benchmarks.newcomer_hosts import LivingHosts, busy, told
 from research.benchmarks.newcomer_service import FastService
 from research.contention.container_groups import STATE, HostGroups
@@ -93,30 +92,17 @@ class Loads:
 
 def choose(policy: str, hosts: LivingHosts, loads: Loads, newcomer_mb: float, rng: np.random.Generator) -> int:
     """The host that a rule names, of those that may take one more."""
-    count = np.array([float(len(hosts.there(host))) for host in range(HOSTS)])
-    free_mb = np.array([hosts.free_mb(host) for host in range(HOSTS)])
-
-    def column(name: str) -> Floats:
-        match name:
-            case "chance":
-                return rng.random(HOSTS)
-            case "instances":
-                return count
-            case "free_vcpus":
-                return np.asarray(VCPUS * (MOST - count))
-            case "free_memory_mb":
-                return free_mb
-            case "load_now":
-                return np.array([loads.now(f"h{host}") for host in range(HOSTS)])
-            case "load":
-                return np.array([loads.over_the_day(hosts.there(host)) for host in range(HOSTS)])
-            case _:
-                raise KeyError(name)
-
-    host = choose_by(RULES[policy], (count < MOST) & (free_mb >= newcomer_mb), column)
-    if host is None:
+    there = [hosts.there(host) for host in range(HOSTS)]
+    held = np.array([
+        [len(names), VCPUS * len(names), MEMORY_MB - hosts.free_mb(host), loads.over_the_day(names)]
+        for host, names in enumerate(there)
+    ]).T  # fmt: skip
+    now = np.array([loads.now(f"h{host}") for host in range(HOSTS)])
+    known = Arriving(lambda _: (VCPUS, newcomer_mb, 0.0), MOST * VCPUS, MEMORY_MB, HOST_CPUS, rng, held)
+    found = choose_by(RULES[policy], known.fits(0), lambda name: now if name == "load_now" else known.column(name, 0))
+    if found is None:
         raise RunError(f"no host has room for {newcomer_mb:g} MB")
-    return host
+    return found
 
 
 def watch(world: Evening, groups: HostGroups, program: Path, folder: Path, seconds: int) -> Loads:
