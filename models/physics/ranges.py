@@ -29,10 +29,11 @@ SLOWED, FREE = 0.3, 0.9  # T/B at which waking up counts nothing (it always runs
 QUEUED_DOWN, QUEUED_UP = 1.6, 0.8
 FROM, UP_TO = 0.6, 1.0  # of the rate asked for, between which this begins to count
 FLUSHING = 1.0  # the same of those who wait for the scheduler's clock with each flush, and hardly get on otherwise
-# The same of those who share full CPUs, TWO of them: tasks are whole, and a scheduler with a queue for each CPU leaves
-# more of them on one than on the other. More CPUs even out; how much of it is left there was not measured. And of those
-# who share a cap, of which the kernel hands out 5 ms at a time.
+# Downwards, of those who share full CPUs, TWO of them: tasks are whole, and a scheduler with a queue for each CPU
+# leaves more of them on one than on the other. More CPUs even out; how much of it is left there was not measured.
+# Upwards it counts nothing: what one has more, others have less, and plans take all of a host at the same end.
 UNEVEN, TWO = 0.35, 2.0
+RATIONED = 0.35  # in both directions, of those who share a cap, of which the kernel hands out 5 ms at a time
 SELDOM = 0.001  # a chance that is none
 STEADY = 0.05  # of a vCPU: the least deviation of what others keep busy
 
@@ -40,13 +41,15 @@ STEADY = 0.05  # of a vCPU: the least deviation of what others keep busy
 @dataclass(frozen=True, slots=True)
 class UnmodelledWaits:
     """Half widths on the log scale, (S, N) each, 0 where T/B is a share: of `waking` for an instance that keeps all of
-    its speed, of the host's other work (`company`), of a scheduler that spreads tasks unevenly (`uneven`), and of
-    flushes that wait (`flushing`). `queued` is the part of a full NIC's or disk's width, 0-1."""
+    its speed, of the host's other work (`company`), of a scheduler that spreads tasks unevenly (`uneven`), of a cap of
+    all (`rationed`), and of flushes that wait (`flushing`). `queued` is the part of a full NIC's or disk's width.
+    """
 
     waking: Floats
     company: Floats
     queued: Floats
     uneven: Floats
+    rationed: Floats
     flushing: Floats
 
     @classmethod
@@ -57,21 +60,20 @@ class UnmodelledWaits:
         classless = np.where(shaped(scenes), 0.0, want.net / link(scenes)[:, None])
         queued = np.maximum(_queued(scenes, classless), _queued(scenes, want.disk))
         waking = _waking(scenes, want, crowded)
-        parts = (waking, _company(scenes, want), queued, _uneven(scenes, want, waking), FLUSHING * (1 - flushed))
-        return cls(*(np.where(known, part, 0.0) for part in parts))
+        parts = waking, _company(scenes, want), queued, _uneven(scenes, waking), _rationed(scenes, want)
+        return cls(*(np.where(known, part, 0.0) for part in (*parts, FLUSHING * (1 - flushed))))
 
     def down(self, throughput: Floats, own: Floats, further: Floats | float = 0.0) -> Floats:
         """The whole half width below `throughput`, (S, N), with the prior's `own`; `further` is that of the clock, of
         which company is a part."""
         free = np.clip((throughput - SLOWED) / (FREE - SLOWED), 0.0, 1.0)
-        parts = (self.waking * free, QUEUED_DOWN * self.queued, self.uneven, self.flushing)
+        parts = (self.waking * free, QUEUED_DOWN * self.queued, self.uneven, self.rationed, self.flushing)
         return np.asarray(np.hypot(own + np.maximum(self.company, further), np.hypot.reduce(parts)))
 
     def up(self, own: Floats, further: Floats | float = 0.0) -> Floats:
         """The whole half width above, (S, N)."""
-        return np.asarray(
-            np.hypot(own + further, np.hypot.reduce((QUEUED_UP * self.queued, self.uneven, self.flushing)))
-        )
+        parts = QUEUED_UP * self.queued, self.rationed, self.flushing
+        return np.asarray(np.hypot(own + further, np.hypot.reduce(parts)))
 
 
 def _waking(scenes: SceneBatch, want: Demands, crowded: Floats) -> Floats:
@@ -85,15 +87,19 @@ def _waking(scenes: SceneBatch, want: Demands, crowded: Floats) -> Floats:
     return np.asarray(WAKING * np.sqrt(np.where(others > 0, np.maximum(none_idle - SELDOM, 0.0), 0.0)))
 
 
-def _uneven(scenes: SceneBatch, want: Demands, waking: Floats) -> Floats:
-    """Where tasks may choose among CPUs, and where a cap of all together is handed out to whoever asks first."""
-    several = np.where(scenes.allowed > 1, waking / WAKING * np.sqrt(TWO / np.maximum(scenes.allowed, 1)), 0.0)
-    most = together(scenes)
+def _uneven(scenes: SceneBatch, waking: Floats) -> Floats:
+    """Where tasks may choose among CPUs none of which is idle."""
+    evened = np.sqrt(TWO / np.maximum(scenes.allowed, 1))
+    return np.where(scenes.allowed > 1, UNEVEN * waking / WAKING * evened, 0.0)
+
+
+def _rationed(scenes: SceneBatch, want: Demands) -> Floats:
+    """Where all instances share a cap, by how much of it they ask for."""
+    most = together(scenes)[:, None]
     mine = np.where(scenes.present, want.cpu + want.driver, 0.0)
     asked = mine.sum(axis=1, keepdims=True)
-    full = np.clip((asked / most[:, None] - FROM) / (UP_TO - FROM), 0.0, 1.0)
-    handed_out = np.where((most < scenes.pcpus)[:, None] & (asked > mine), full, 0.0)
-    return np.asarray(UNEVEN * np.maximum(several, handed_out))
+    full = np.clip((asked / most - FROM) / (UP_TO - FROM), 0.0, 1.0)
+    return np.where((most < scenes.pcpus[:, None]) & (asked > mine), RATIONED * full, 0.0)
 
 
 def _company(scenes: SceneBatch, want: Demands) -> Floats:

@@ -15,7 +15,7 @@ from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
 from models.physics.clock import CLOCK
 from models.physics.prior import PriorPredictor, prior_spread, solve
-from models.physics.ranges import FLUSHING, QUEUED_DOWN, QUEUED_UP, UNEVEN, WAKING, UnmodelledWaits
+from models.physics.ranges import FLUSHING, QUEUED_DOWN, QUEUED_UP, RATIONED, UNEVEN, WAKING, UnmodelledWaits
 from models.prediction import BandArrays
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
@@ -57,7 +57,7 @@ def band(*instances: Instance, on: Host | None = None) -> BandArrays:
 
 def test_alone_on_a_host_nothing_is_left_out() -> None:
     found = left_out(one(0, "half", "0:0"))
-    for part in (found.waking, found.company, found.queued, found.uneven, found.flushing):
+    for part in (found.waking, found.company, found.queued, found.uneven, found.rationed, found.flushing):
         np.testing.assert_array_equal(part, [[0.0]])
 
 
@@ -84,7 +84,7 @@ def test_while_one_cpu_is_always_idle_nobody_waits_for_one() -> None:
 
 
 def test_who_always_runs_or_waits_loses_nothing_more_at_wake_ups() -> None:
-    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (WAKING, 0.0, 0.0, 0.0, 0.0)))
+    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (WAKING, 0.0, 0.0, 0.0, 0.0, 0.0)))
     widths = [lone.down(np.array([[ratio]]), np.array([[0.2]]))[0, 0] for ratio in (0.2, 0.3, 0.6, 0.9, 1.0)]
     assert widths[0] == widths[1] == 0.2
     assert widths[2] == pytest.approx(np.hypot(0.2, WAKING / 2))
@@ -92,7 +92,7 @@ def test_who_always_runs_or_waits_loses_nothing_more_at_wake_ups() -> None:
 
 
 def test_the_clock_and_the_hosts_other_work_count_once() -> None:
-    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (0.0, 0.1, 0.0, 0.0, 0.0)))
+    lone = UnmodelledWaits(*(np.full((1, 1), value) for value in (0.0, 0.1, 0.0, 0.0, 0.0, 0.0)))
     own, ratio = np.array([[0.2]]), np.array([[1.0]])
     assert [lone.down(ratio, own, clock)[0, 0] for clock in (0.0, 0.05, 0.3)] == pytest.approx([0.3, 0.3, 0.5])
 
@@ -135,7 +135,7 @@ def test_where_tasks_may_choose_among_full_cpus_some_share_one_with_more_than_ot
     many = left_out(*(one(at, "hog") for at in range(40)), on=host(32))
     np.testing.assert_allclose(many.uneven, UNEVEN / 4, rtol=0.01)
     wide = np.full((1, 3), 0.2)
-    assert full.up(wide) == pytest.approx(np.hypot(0.2, full.uneven))
+    assert full.up(wide) == pytest.approx(wide)  # what one has more, others have less
     assert full.down(np.full((1, 3), 0.2), wide)[0, 0] > np.hypot(0.2, UNEVEN) - 0.01
 
 
@@ -146,9 +146,9 @@ def test_a_cap_of_all_instances_together_is_shared_and_widens_the_range_of_those
     lone, both = (solve(build_batch([(capped, there)], table)) for there in (pair[:1], pair))
     assert lone.throughput[0, 0] == pytest.approx(1.0)
     np.testing.assert_allclose(both.throughput, 0.6, rtol=1e-3)
-    widths = [UnmodelledWaits.of(one.scenes, one.demands, one.crowd, one.flushed).uneven for one in (lone, both)]
+    widths = [UnmodelledWaits.of(one.scenes, one.demands, one.crowd, one.flushed).rationed for one in (lone, both)]
     assert widths[0].max() == 0.0
-    np.testing.assert_allclose(widths[1], UNEVEN)
+    np.testing.assert_allclose(widths[1], RATIONED)
 
 
 def test_when_a_flush_is_done_beside_a_busy_neighbour_is_uncertain_in_both_directions() -> None:
