@@ -57,7 +57,7 @@ def cores(scenes: SceneBatch) -> Floats:
 
     def count() -> Floats:
         place = np.arange(scenes.core.shape[1])
-        return ((scenes.core == place) & (place < scenes.pcpus[:, None])).sum(axis=1).astype(np.float64)
+        return np.asarray(((scenes.core == place) & (place < scenes.pcpus[:, None])).sum(axis=1), dtype=np.float64)
 
     return scenes.once("cores", count)
 

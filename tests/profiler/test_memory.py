@@ -108,7 +108,7 @@ def test_recorded_guests_of_xen_have_all_their_memory_and_a_lower_target_is_ball
 def reading(pressure_us: int, swapped_pages: int, clock_s: float) -> RecordedReading:
     pressure = f"some avg10=0.00 avg60=0.00 avg300=0.00 total={pressure_us}\n"
     vmstat = recorded("vmstat.txt").replace("\npswpin 0\n", f"\npswpin {swapped_pages}\n")
-    files = {
+    files: dict[str, str | int] = {
         "/proc/pressure/memory": pressure,
         "/proc/vmstat": vmstat,
         "/proc/meminfo": recorded("meminfo.txt"),
