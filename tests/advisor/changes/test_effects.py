@@ -20,8 +20,8 @@ def series(before: float, after: float, noise: float = 0.01, seed: int = 1) -> d
 
 
 def predicted(before: float, after: float, width: float = 0.05, controls: tuple[str, ...] = ()) -> PredictedEffect:
-    bands = [Band(value, value - width, value + width) for value in (before, after)]
-    return PredictedEffect("vm", *bands, controls)
+    was, then = (Band(value, value - width, value + width) for value in (before, after))
+    return PredictedEffect("vm", was, then, controls)
 
 
 def test_an_effect_as_predicted_is_found_with_an_interval_around_it() -> None:

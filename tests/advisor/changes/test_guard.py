@@ -45,8 +45,11 @@ def test_a_freeze_refuses_whatever_was_approved() -> None:
 @pytest.mark.parametrize(("minutes", "rule"), [(59, "per_hour"), (61, "per_day")])
 def test_rate_and_budget_count_what_was_begun(minutes: int, rule: str) -> None:
     past = Past([NOW - timedelta(minutes=minutes)] * 8)
-    assert refused(replace(ASK, **{rule: 11}), past) == []
-    (why,) = refused(replace(ASK, **{rule: 10}), past)
+    eleven, ten = (
+        replace(ASK, per_hour=most) if rule == "per_hour" else replace(ASK, per_day=most) for most in (11, 10)
+    )
+    assert refused(eleven, past) == []
+    (why,) = refused(ten, past)
     assert "3 changes after 8" in why
     assert refused(replace(ASK, per_hour=10), Past([NOW - timedelta(minutes=61)] * 8)) == []
 

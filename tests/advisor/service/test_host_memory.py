@@ -10,7 +10,7 @@ import pytest
 from advisor.domain import Host, HostMemory, Instance, Inventory, PlacementRequest, PlanRequest
 from advisor.service import Advisor
 from advisor.settings import Settings
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from profiler.observed import MetricSample
 from tests.advisor.service.service_clock import Clock
 
@@ -26,7 +26,7 @@ def two_hosts(advisor: Advisor) -> Advisor:
 
 def put(advisor: Advisor) -> None:
     hosts = tuple(Host(name, "kvm", pcpus=1, memory_mb=4096) for name in ("h1", "h2"))
-    busy = {"cpu": Demand(1.0)}
+    busy: dict[Resource, Demand] = {"cpu": Demand(1.0)}
     there = tuple(Instance(name, vcpus=1, memory_mb=64, host="h1", demand=busy) for name in ("a", "b"))
     advisor.inventory.put(Inventory(hosts, there), mode="replace", generation=None)
 

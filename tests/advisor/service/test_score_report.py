@@ -9,7 +9,7 @@ import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlanRequest
 from advisor.service import Advisor
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from tests.advisor.service.service_clock import Clock
 
 
@@ -17,7 +17,7 @@ def test_the_report_has_scores_by_host_the_lowest_vms_and_the_cloud_over_time(
     advisor: Advisor, clock: Clock, tmp_path: Path
 ) -> None:
     hosts = tuple(Host(name, "kvm", pcpus=1, memory_mb=4096) for name in ("h1", "h2"))
-    busy = {"cpu": Demand(1.0)}
+    busy: dict[Resource, Demand] = {"cpu": Demand(1.0)}
     there = tuple(Instance(name, vcpus=1, memory_mb=64, host="h1", demand=busy) for name in ("a", "b"))
     advisor.inventory.put(Inventory(hosts, there), mode="replace", generation=None)
     for _ in range(3):

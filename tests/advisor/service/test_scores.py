@@ -10,7 +10,7 @@ import pytest
 from advisor.domain import CloudScores, Host, Instance, Inventory
 from advisor.scheduling import vm_scores
 from advisor.service import Advisor
-from profiler.demand import Demand
+from profiler.demand import Demand, Resource
 from profiler.observed import MetricSample
 from tests.advisor.service.service_clock import Clock
 
@@ -65,7 +65,8 @@ def test_a_histogram_has_each_score_once_and_100_in_the_last_bucket() -> None:
 def crowded(advisor: Advisor) -> Advisor:
     """Two VMs that want all of one CPU each on a host with one, a calm one on another host, and a stopped one."""
     hosts = tuple(Host(name, "kvm", pcpus=1, memory_mb=4096) for name in ("h1", "h2", "h3"))
-    busy, calm = {"cpu": Demand(1.0)}, {"cpu": Demand(0.1)}
+    busy: dict[Resource, Demand] = {"cpu": Demand(1.0)}
+    calm: dict[Resource, Demand] = {"cpu": Demand(0.1)}
     there = (
         Instance("a", vcpus=1, memory_mb=64, host="h1", demand=busy),
         Instance("b", vcpus=1, memory_mb=64, host="h1", demand=busy),
