@@ -9,7 +9,7 @@ from pathlib import Path
 
 from advisor.errors import InvalidInput, OutOfSpace
 from advisor.validation import check_writable
-from profiler.whole_files import replace_whole
+from profiler.files import replace_whole
 
 
 def write_whole(path: Path, content: bytes, what: str, *, check: Callable[[Path], None] = lambda _path: None) -> None:

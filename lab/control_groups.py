@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lab.errors import PreparationError, RunError
 from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import DEFAULT_WEIGHT, IsolationSettings, format_cpus
 
 _V1_CONTROLLERS = ("cpu", "cpuacct", "cpuset", "blkio")

@@ -19,7 +19,7 @@ from lab.schedule import profile_keys
 from lab.workloads import MemoryWorkload
 from lab.workloads.disk import DiskMixWorkload, DiskWorkload
 from profiler.backends.host_description import HostDescription
-from profiler.whole_files import write_whole
+from profiler.files import write_whole
 
 PLATFORMS = (
     "platform", "kind", "pcpus", "threads_per_core", "cpu_mhz", "l2_mb", "l3_mb", "memory_mb", "nic_mbit", "disk_kind",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lab.campaign import Cpus
 from lab.errors import PreparationError
 from profiler.observed import format_cpus
-from profiler.parse.xl import parse_vcpu_list
+from profiler.parse.xen import parse_vcpu_list
 
 DOM0 = "Domain-0"
 

@@ -12,7 +12,7 @@ from lab.campaign import Campaign
 from lab.journal import Journal
 from lab.qdiscs import compare
 from profiler.backends.host_description import HostDescription, describe_host
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import format_cpus
 from profiler.parse.proc import parse_stat
 from profiler.parse.text import ParseError

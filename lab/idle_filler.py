@@ -11,7 +11,7 @@ from lab.processes import LabProcess
 from lab.resource_registry import ResourceRegistry
 from lab.workloads.base import PROGRAMS
 from profiler.backends.lxc.control_groups import find_groups
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import IsolationSettings
 
 TOOL = "sysbench"

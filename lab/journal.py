@@ -13,7 +13,7 @@ from typing import Any
 from lab.campaign import Campaign
 from lab.errors import LabError
 from lab.records import Record
-from profiler.whole_files import replace_whole, sync
+from profiler.files import replace_whole, sync
 
 NAME = "journal.jsonl"
 _VERSION = 2

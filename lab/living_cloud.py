@@ -41,7 +41,7 @@ from profiler.backends import BackendError, LxcBackend
 from profiler.backends.base import Counters, DomainCounters, HostCounters
 from profiler.backends.host_description import HostDescription
 from profiler.backends.lxc.control_groups import find_groups
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import DEFAULT_WEIGHT, Instance, IsolationSettings
 
 FASTER = 120.0  # a second is two minutes, so that a window of five minutes is over in 2.5 s

@@ -15,7 +15,7 @@ from lab.shaping import check_promises
 from lab.volume import TOOLS as VOLUME_TOOLS
 from lab.workloads import CpuWorkload, WebWorkload
 from profiler.observed import IsolationSettings, format_cpus
-from profiler.parse.xl_host import parse_xl_info
+from profiler.parse.xen import parse_xl_info
 
 PACKAGES = {  # Debian and Ubuntu
     "nginx": "nginx",

@@ -21,7 +21,7 @@ from lab.control_groups import group_places, remove_group
 from lab.dom0_cpus import DOM0, Dom0Cpus, move_commands
 from lab.errors import LabError, PreparationError, RunError
 from lab.processes import call
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import format_cpus, parse_cpus
 from profiler.parse.proc import parse_mounts
 

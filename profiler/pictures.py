@@ -15,7 +15,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from profiler.whole_files import write_whole
+from profiler.files import write_whole
 
 if TYPE_CHECKING:
     import matplotlib.figure

@@ -30,10 +30,8 @@ from lab.environment import circumstances, read_machine
 from lab.journal import Journal
 from models.data.dataset import load_dataset
 from models.learning import artifact
-from profiler.agent.batch import SampleBatch
 from profiler.agent.log import Log
-from profiler.agent.spool import Spool
-from profiler.agent.spool_losses import SpoolLosses
+from profiler.agent.spool import SampleBatch, Spool, SpoolLosses
 from profiler.collectors.samples import SampleRow
 from tests.advisor.service.test_window_training import window
 from tests.lab.lab_records import one_round

@@ -19,7 +19,7 @@ from advisor.store import idempotency
 from advisor.store.idempotency import KeyUse
 from advisor.store.later_writes import HASTY_S
 from advisor.store.transactions import Write
-from profiler.limited import MEGABYTE, unpacked
+from profiler.files import MEGABYTE, unpacked
 
 MOST_KEPT = 256 * MEGABYTE  # of one answer
 

@@ -17,7 +17,7 @@ from advisor.domain import Change, ChangeKind, Command, Host
 from advisor.errors import InvalidInput
 from advisor.render.names import is_group_path
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import parse_cpus
 
 # Files that may be written, with the kind of change that each is part of, by version.

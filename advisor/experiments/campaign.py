@@ -13,8 +13,8 @@ from advisor.domain import ProbePair, ProbePlan
 from advisor.errors import InvalidInput
 from advisor.experiments.probe_planning import WARMUP_S
 from advisor.files import write_whole
+from profiler.files import MEGABYTE, load_yaml
 from profiler.host_kinds import TRAITS
-from profiler.limited import MEGABYTE, load_yaml
 from profiler.observed import check_id
 
 # Server and load generators as in examples/campaigns: for two CPUs, of which the pair uses what the form says.

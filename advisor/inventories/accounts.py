@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from profiler.secret_file import read_secret
+from profiler.files import read_secret
 
 LOCAL = frozenset({"127.0.0.1", "::1", "localhost"})
 

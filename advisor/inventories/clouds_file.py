@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.extras import require
-from profiler.limited import MEGABYTE, open_limited
-from profiler.secret_file import check_private
+from profiler.files import MEGABYTE, check_private, open_limited
 
 _SECRET = re.compile(r"""(?i)(password|secret|passcode|token)["']?\s*:""")  # a key of YAML or JSON
 

@@ -18,8 +18,8 @@ from advisor.parallel import of_workers
 from advisor.prediction import active
 from advisor.progress import Progress
 from advisor.validation import check_unique
+from profiler.files import replace_whole
 from profiler.observed import check_id
-from profiler.whole_files import replace_whole
 
 if TYPE_CHECKING:
     from models.evaluation.run import Evaluation

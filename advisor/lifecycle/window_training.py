@@ -15,7 +15,7 @@ from models.data.profile import WorkloadProfile
 from models.data.window_dataset import PostedScene, SharedWindow, WindowSample
 from models.evaluation.window_figures import ENOUGH_S, ENOUGH_SCENES, Question, WindowFigures, WindowKey
 from models.physics.prior import PriorPredictor
-from profiler.whole_files import replace_whole
+from profiler.files import replace_whole
 
 LEAST_SHARES = 200  # of instances in windows: fewer leave nothing to hold out
 WORSE = 0.005  # of the share of CPU time: what the mean error may be above the prior's

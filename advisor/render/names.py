@@ -9,7 +9,7 @@ from functools import partial
 
 from advisor import plug_ins
 from advisor.errors import InvalidInput
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 from profiler.observed import (
     ANTI_AFFINITY_MOST_LABEL,
     MOVED_LABEL,

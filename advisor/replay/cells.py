@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from advisor.errors import InvalidInput
 from models.arrays import Floats, Ints
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 
 ROWS_PER_PIECE = 65_536
 BLOCK_BYTES = 4 * 2**20  # of a text file that are parsed at once; also the longest line

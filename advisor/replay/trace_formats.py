@@ -15,7 +15,7 @@ from advisor.domain import TraceForm
 from advisor.errors import InvalidInput
 from advisor.replay.cells import MAX_CPU_SHARE, Cells, first_line, parquet_pieces, text_pieces, unreadable
 from advisor.replay.grid import TraceRows
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 from profiler.observed import MAX_CPUS
 
 MAX_TIME_S = 1e11

@@ -19,7 +19,7 @@ from advisor.reports.number_format import keys, plain
 from advisor.reports.page import page
 from advisor.reports.parts import ReportDocument, Table
 from advisor.validation import check_writable
-from profiler.whole_files import replace_whole
+from profiler.files import replace_whole
 
 PAGE, DATA = "index.html", "report.json"
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")

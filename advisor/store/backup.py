@@ -26,12 +26,12 @@ from advisor.settings import Settings
 from advisor.store import archive, locks, migrate
 from advisor.store.engine import Database
 from advisor.validation import check_writable
-from profiler import limited
-from profiler.whole_files import sync
+from profiler import files
+from profiler.files import sync
 
 FORMAT = 1
-MAX_LINE = 64 * limited.MEGABYTE  # the longest row of all is a model's card or an answer
-MOST_WAITING = 64 * limited.MEGABYTE  # of lines whose rows are written at once
+MAX_LINE = 64 * files.MEGABYTE  # the longest row of all is a model's card or an answer
+MOST_WAITING = 64 * files.MEGABYTE  # of lines whose rows are written at once
 _LEVEL = 4  # of gzip: half the time of the usual 9 for a tenth more bytes on samples
 _LEFTOVER = re.compile(r"\..*\.[0-9a-f]{8}\.backup-partial", re.DOTALL)
 _OUT_OF_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -166,11 +166,11 @@ def _entry(path: Path, line: bytes) -> dict[str, Any]:
 def _lines(path: Path) -> Iterator[bytes]:
     try:
         with gzip.open(path, "rb") as file:
-            for line in limited.lines(cast("BinaryIO", file), MAX_LINE):
+            for line in files.lines(cast("BinaryIO", file), MAX_LINE):
                 if not line.endswith(b"\n"):
                     raise _no_backup(path, "it is cut off or damaged")
                 yield line
-    except limited.TooLargeError as error:
+    except files.TooLargeError as error:
         raise _no_backup(path, str(error)) from error
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or "it is not compressed, cut off or damaged"

@@ -16,7 +16,7 @@ from advisor.domain import Page, Recommendation, codec
 from advisor.store.observed import observed
 from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import page
-from profiler.limited import MEGABYTE, unpacked
+from profiler.files import MEGABYTE, unpacked
 
 MOST_UNPACKED = 256 * MEGABYTE  # of one answer
 

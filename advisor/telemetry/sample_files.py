@@ -10,12 +10,12 @@ from typing import Any
 
 from advisor.errors import InvalidInput
 from advisor.validation import MAX_NUMBER, load_json
-from profiler import limited
+from profiler import files
 from profiler.metrics import SCOPES
 from profiler.observed import MetricSample, check_id
 
-MAX_LINE = 16 * limited.MEGABYTE  # a batch of the agent is far smaller
-MOST_BYTES = 4096 * limited.MEGABYTE  # of all lines of a file
+MAX_LINE = 16 * files.MEGABYTE  # a batch of the agent is far smaller
+MOST_BYTES = 4096 * files.MEGABYTE  # of all lines of a file
 LAST_S = 253_370_764_800  # the year 9999
 
 
@@ -31,12 +31,12 @@ def read_samples(paths: Sequence[Path]) -> list[MetricSample]:
 def _samples_of(path: Path) -> Iterator[MetricSample]:
     try:
         with path.open("rb") as probe:
-            packed = probe.read(2) == limited.GZIP
-        with limited.open_limited(path, MOST_BYTES, packed=packed) as file:
-            for number, line in enumerate(limited.lines(file, MAX_LINE), start=1):
+            packed = probe.read(2) == files.GZIP
+        with files.open_limited(path, MOST_BYTES, packed=packed) as file:
+            for number, line in enumerate(files.lines(file, MAX_LINE), start=1):
                 if line.strip():
                     yield from _of_line(path, number, line)
-    except (OSError, EOFError, zlib.error, limited.TooLargeError) as error:
+    except (OSError, EOFError, zlib.error, files.TooLargeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"samples cannot be read from {path}: {reason}", field="samples") from error
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.settings import Settings
 from profiler.agent.http_client import ServerUrl, may_carry_token
-from profiler.secret_file import read_secret
+from profiler.files import read_secret
 
 DEADLINE_S = 30.0  # for one query, with its answer
 MOST_BYTES = 128 * 2**20  # of an answer: a day of ten-second windows of 300 instances is about half of it

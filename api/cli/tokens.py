@@ -17,7 +17,7 @@ from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.schemas.audit import AuditOut
 from api.schemas.commands import TokenMade, TokenOut
-from profiler.secret_file import read_secret
+from profiler.files import read_secret
 
 Scope = Annotated[
     TokenScope,

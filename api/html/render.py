@@ -16,7 +16,7 @@ from advisor.domain import duration_in_words, time_part
 from api.demonstration import REFRESH_S
 from api.html import picture
 from api.schemas.pages import Problem
-from profiler.visible_text import visible
+from profiler.names import visible
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"

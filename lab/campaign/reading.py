@@ -30,7 +30,7 @@ from lab.campaign.model import (
 from lab.errors import CampaignError
 from lab.fields import Fields
 from lab.workloads import KINDS, Workload
-from profiler.limited import MEGABYTE, load_yaml
+from profiler.files import MEGABYTE, load_yaml
 from profiler.observed import IsolationSettings, check_id, parse_cpus
 
 # When these fields change, finished runs stay comparable.

@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import Any, Literal, TypeVar, cast
 
 from lab.emulated_xen.dom0_channel import Dom0Channel, Dom0Order
-from profiler.backends.source import RecordedReading, RecordedSource, RecordingSource
+from profiler.backends.sources import RecordedReading, RecordedSource, RecordingSource
 from profiler.backends.xen.backend import XenBackend
-from profiler.backends.xen.trace import xentrace_argv
+from profiler.backends.xen.scheduling import xentrace_argv
 
 T = TypeVar("T")
 How = Literal["read", "names", "link"]
@@ -30,7 +30,7 @@ _MOST_S = 600.0
 
 
 class Dom0Source:
-    """See `profiler.backends.source.HostSource`: each look and each tool is an order to Dom0."""
+    """See `profiler.backends.sources.HostSource`: each look and each tool is an order to Dom0."""
 
     def __init__(self, dom0: Dom0Channel) -> None:
         self._dom0 = dom0

@@ -16,7 +16,7 @@ from lab.guests.image import BootImage
 from lab.processes import wait_until
 from lab.workloads import Site
 from lab.workloads.nginx import nginx
-from profiler.parse.kernel_objects import parse_slabinfo
+from profiler.parse.proc import parse_slabinfo
 
 _UP_S = 240.0
 _SERVES_S = 60.0

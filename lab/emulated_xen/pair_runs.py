@@ -46,10 +46,10 @@ from lab.single_run import RunMaker
 from lab.workloads import WebWorkload
 from profiler.backends import BackendError
 from profiler.backends.xen.backend import XenBackend
-from profiler.backends.xen.runstates import LAG_S
+from profiler.backends.xen.scheduling import LAG_S
 from profiler.collectors import collect
 from profiler.observed import format_cpus, parse_cpus
-from profiler.parse.kernel_objects import parse_grant_tables
+from profiler.parse.proc import parse_grant_tables
 
 _END_S = 5.0  # for a client that was asked to end
 _ONLINE_S = 20.0  # Dom0's kernel takes vCPUs on and off line by itself

@@ -12,7 +12,7 @@ from pathlib import Path
 from lab.errors import PreparationError
 from lab.resource_registry import ResourceRegistry
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 
 _PERIOD_US = 4000  # short against a guest's time slice of 30 ms; the kernel takes 1 ms at least
 

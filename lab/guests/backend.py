@@ -10,10 +10,10 @@ from lab.errors import RunError
 from lab.guests.machine import QemuGuest
 from lab.schedule import PlacedMember
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
-from profiler.backends.libvirt.events import Events
+from profiler.backends.libvirt.backend import Events
 from profiler.backends.linux import HostReader, TaskReader, attempt, read_interfaces
-from profiler.backends.source import LiveSource
-from profiler.instance_ids import instance_id
+from profiler.backends.sources import LiveSource
+from profiler.names import instance_id
 from profiler.observed import Instance, IsolationSettings
 
 

@@ -20,7 +20,7 @@ from lab.errors import PreparationError, ToolError
 from lab.guests.cpio import RamDiskEntry, initramfs
 from lab.guests.kernel import DRIVERS, Kernel, fetch_kernel
 from lab.processes import call
-from profiler.whole_files import write_whole
+from profiler.files import write_whole
 
 AGENT = Path(__file__).with_name("agent.py")
 PORT = "cotenant.agent"  # the virtio-serial port of the agent

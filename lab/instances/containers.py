@@ -18,7 +18,7 @@ from lab.schedule import PlacedMember
 from lab.workloads import Site
 from profiler.backends import LxcBackend
 from profiler.backends.lxc.control_groups import GroupsV1, find_groups
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import Instance, IsolationSettings
 
 

@@ -19,7 +19,7 @@ from lab.schedule import PlacedMember
 from lab.workloads import Site, Workload
 from profiler.backends.base import Backend
 from profiler.backends.lxc.control_groups import find_groups
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import IsolationSettings, NetworkSettings
 
 

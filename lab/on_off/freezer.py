@@ -9,7 +9,7 @@ from typing import Self
 
 from lab.errors import PreparationError, RunError
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 
 _POLL_S = 0.0003
 _MOST_S = 1.0

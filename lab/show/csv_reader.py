@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from lab.errors import LabError
-from profiler import limited
+from profiler import files
 from profiler.observed import Pinning
 
-MOST_BYTES = 4096 * limited.MEGABYTE  # of a table's text
+MOST_BYTES = 4096 * files.MEGABYTE  # of a table's text
 MOST_LINES = 5_000_000  # against a small .gz that unpacks without end; a day of 0.25 s windows has a tenth of it
 _LONGEST_NAME = 1000  # a group of many members with long labels stays far below
 _SHOWN = 40  # characters of a bad cell that an error repeats
@@ -100,7 +100,7 @@ def lines(path: Path, needed: Sequence[str], *, optional: bool = False) -> Itera
     if optional and not path.exists():
         return
     try:
-        with limited.open_limited(path, MOST_BYTES, packed=path.suffix == ".gz") as file:
+        with files.open_limited(path, MOST_BYTES, packed=path.suffix == ".gz") as file:
             reader = csv.DictReader(_text(file))
             missing = [column for column in needed if column not in (reader.fieldnames or ())]
             if missing:
@@ -113,7 +113,7 @@ def lines(path: Path, needed: Sequence[str], *, optional: bool = False) -> Itera
                 )
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise LabError(f"{path} is not a whole gzip file ({error})") from None
-    except limited.TooLargeError as error:
+    except files.TooLargeError as error:
         raise LabError(f"{path} is too large: {error}") from None
     except OSError as error:
         raise LabError(f"{path} cannot be read ({error.strerror}): name a directory that lab run wrote") from None
@@ -123,5 +123,5 @@ def lines(path: Path, needed: Sequence[str], *, optional: bool = False) -> Itera
 
 def _text(file: BinaryIO) -> Iterator[str]:
     """The lines of a file; spreadsheets write a byte order mark before the first."""
-    for number, line in enumerate(limited.lines(file, limited.MEGABYTE)):
+    for number, line in enumerate(files.lines(file, files.MEGABYTE)):
         yield line.decode("utf-8" if number else "utf-8-sig")

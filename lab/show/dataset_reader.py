@@ -22,7 +22,7 @@ from lab.show.dataset import (
     ReachedOutcome,
     RunInfo,
 )
-from profiler.limited import MEGABYTE, load_yaml
+from profiler.files import MEGABYTE, load_yaml
 
 _MOST_TEXT = 2000  # characters of one entry of dataset.yaml
 _MOST_ENTRIES = 100

@@ -16,7 +16,7 @@ from lab.show.formatting import KINDS, ROLES, factor, mode_outcomes, number, per
 from lab.show.group_prediction import GroupPredictions
 from lab.statistics import Description
 from profiler import look
-from profiler.whole_files import write_whole
+from profiler.files import write_whole
 
 MOST_COMPOSED = 300  # groups in the table of predictions; the dataset has all
 

@@ -19,8 +19,8 @@ from models.data.profile import WorkloadProfile
 from models.data.status import DatasetStatus
 from models.data.tables import CellRule, DatasetError, TableRow, find_table, read_rows
 from profiler.demand import RESOURCES, Demand, Resource
+from profiler.files import MEGABYTE, TooLargeError, load_yaml
 from profiler.host_kinds import HOST_KINDS
-from profiler.limited import MEGABYTE, TooLargeError, load_yaml
 from profiler.metrics import SCOPES, join_key
 from profiler.observed import (
     MAX_WEIGHT,

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from profiler import limited
+from profiler import files
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-MOST_BYTES = 4096 * limited.MEGABYTE  # of a table's text, whatever it was compressed to
+MOST_BYTES = 4096 * files.MEGABYTE  # of a table's text, whatever it was compressed to
 ROWS_AT_ONCE = 1_000  # of a Parquet table
-MOST_OF_GROUP = 256 * limited.MEGABYTE
-MAX_LINE = limited.MEGABYTE
+MOST_OF_GROUP = 256 * files.MEGABYTE
+MAX_LINE = files.MEGABYTE
 MAX_NUMBER = 1e15  # beyond anything measured; keeps sums and ratios finite
 
 
@@ -129,7 +129,7 @@ def read_rows(path: Path, required: Sequence[str], most_bytes: int = MOST_BYTES)
 def _csv_rows(path: Path, most_bytes: int) -> Iterator[TableRow]:
     reader = None
     try:
-        with limited.open_limited(path, most_bytes, packed=path.suffix == ".gz") as file:
+        with files.open_limited(path, most_bytes, packed=path.suffix == ".gz") as file:
             reader = csv.reader(_text(file), strict=True)
             header = _header(path, [name.strip() for name in next(reader, [])])
             yield TableRow(path.name, 1, dict.fromkeys(header, ""))
@@ -144,7 +144,7 @@ def _csv_rows(path: Path, most_bytes: int) -> Iterator[TableRow]:
     except UnicodeDecodeError as error:
         line = reader.line_num + 1 if reader else 1
         raise DatasetError(f"{path.name}, line {line}: it is not UTF-8 text, {error.reason}") from None
-    except limited.TooLargeError as error:
+    except files.TooLargeError as error:
         raise DatasetError(f"{path.name} is too large: {error}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DatasetError(f"{path.name} is not a whole gzip file: {error}") from None
@@ -157,7 +157,7 @@ def _csv_rows(path: Path, most_bytes: int) -> Iterator[TableRow]:
 
 def _text(file: BinaryIO) -> Iterator[str]:
     """The lines of a file; spreadsheets write a byte order mark before the first."""
-    for number, line in enumerate(limited.lines(file, MAX_LINE)):
+    for number, line in enumerate(files.lines(file, MAX_LINE)):
         yield line.decode("utf-8" if number else "utf-8-sig")
 
 
@@ -176,8 +176,8 @@ def _check_size(path: Path, table: ParquetFile, most_bytes: int) -> None:
     most = max((group.total_byte_size for group in groups), default=0)
     if sum(group.total_byte_size for group in groups) > most_bytes or most > MOST_OF_GROUP:
         raise DatasetError(
-            f"{path.name} is too large: it holds more than {limited.in_words(most_bytes)}, or more than "
-            f"{limited.in_words(MOST_OF_GROUP)} in one group of rows"
+            f"{path.name} is too large: it holds more than {files.in_words(most_bytes)}, or more than "
+            f"{files.in_words(MOST_OF_GROUP)} in one group of rows"
         )
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from models.data.dataset import COLOCATION_COLUMNS, PLATFORM_COLUMNS, PROFILE_COLUMNS, WANTED
 from models.data.profile import WorkloadProfile
-from profiler.limited import MEGABYTE, open_limited
+from profiler.files import MEGABYTE, open_limited
 from profiler.metrics import split_key
 from profiler.observed import Colocation, Host, Instance, Pinning, format_cpus
 

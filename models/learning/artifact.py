@@ -21,9 +21,8 @@ from models.learning.ranges import Ranges
 from models.learning.residual_learner import ResidualLearner
 from models.learning.support import Support
 from models.learning.trees import TreeEnsembles
-from profiler.limited import MEGABYTE, TooLargeError, read_text, sha256
+from profiler.files import MEGABYTE, TooLargeError, read_text, replace_whole, sha256
 from profiler.observed import check_id
-from profiler.whole_files import replace_whole
 
 MOST_JSON = 64 * MEGABYTE  # of one file: a large model has 2 MB
 SCHEMA = 8

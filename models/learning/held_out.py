@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from models.arrays import Floats
 from models.data.tables import DatasetError, TableRow, read_rows
-from profiler.limited import MEGABYTE
+from profiler.files import MEGABYTE
 
 HELD_OUT = "held_out.csv"  # file name in an artifact; .gz is added where it is large
 TARGETS = ("throughput", "latency", "jitter", "share")

@@ -23,8 +23,8 @@ import numpy as np
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.prediction import TARGETS
+from profiler.files import sha256
 from profiler.host_kinds import HOST_KINDS
-from profiler.limited import sha256
 from profiler.observed import Host, Instance
 
 if TYPE_CHECKING:

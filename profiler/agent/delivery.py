@@ -7,13 +7,12 @@ import threading
 from pathlib import Path
 
 from profiler.agent.announcement import Announcer
-from profiler.agent.batch import batch_of
 from profiler.agent.http_client import PLAIN_VARIABLE, ServerConnection, ServerUrl, check_token, may_carry_token
 from profiler.agent.log import Log
 from profiler.agent.push import Pusher, PushStatus
-from profiler.agent.spool import Spool, SpoolStatus
+from profiler.agent.spool import Spool, SpoolStatus, batch_of
 from profiler.collectors.windows import MetricWindow
-from profiler.secret_file import read_secret
+from profiler.files import read_secret
 
 _RETRY_S = 5.0  # after a write that the disk refused
 TOKEN_VARIABLE = "COTENANT_TOKEN"  # noqa: S105 - the name of the variable, not a token

@@ -13,10 +13,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from profiler.agent.announcement import Announcer
-from profiler.agent.batch import Sample
 from profiler.agent.http_client import ANNOUNCE, KINDS, HttpAnswer, HttpError, ServerConnection
 from profiler.agent.log import Log
-from profiler.agent.spool import Spool, SpoolEntry
+from profiler.agent.spool import Sample, Spool, SpoolEntry
 
 NEWS_S = 1.0  # between two looks whether an announcement is due, while no window is to be sent
 MOST_SAMPLES = 10_000  # in one call, the server's limit unless it is configured otherwise; at most 10 MB

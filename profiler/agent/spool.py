@@ -6,19 +6,147 @@ import contextlib
 import errno
 import fcntl
 import itertools
+import json
+import math
 import os
 import re
 import threading
+import zlib
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
-from profiler.agent.batch import SampleBatch, decode, encode
 from profiler.agent.log import Log
 from profiler.agent.loop import StartError
-from profiler.agent.spool_losses import SpoolLosses
-from profiler.whole_files import TEMPORARY, write_whole
+from profiler.collectors.samples import SampleRow
+from profiler.collectors.windows import MetricWindow
+from profiler.files import TEMPORARY, write_whole
+from profiler.metrics import BY_NAME, SCOPES, Scope
+from profiler.observed import check_id
+
+# Counts of what a spool lost, kept across restarts.
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolLosses:
+    """What a spool lost or put aside since it was made."""
+
+    dropped_batches: int = 0
+    dropped_samples: int = 0
+    broken: int = 0
+    refused: int = 0
+
+    @classmethod
+    def load(cls, path: Path) -> SpoolLosses:
+        """What `save` wrote; zeros where there is nothing or nonsense."""
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**{field.name: int(document[field.name]) for field in fields(cls)})
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return cls()
+
+    def plus(self, **more: int) -> SpoolLosses:
+        """With these added."""
+        return replace(self, **{name: getattr(self, name) + by for name, by in more.items()})
+
+    def save(self, path: Path) -> None:
+        """Write them; a full disk keeps them in memory until the next time."""
+        with contextlib.suppress(OSError):
+            write_whole(path, json.dumps(asdict(self)).encode())
+
+
+# One window on its way to the server: compact and compressed in the spool, samples of the API on the wire.
+
+_VERSION = 1
+_GZIP = 31  # window bits that make zlib write and read gzip, so that zcat shows a batch
+_LEVEL = 1
+_LARGEST = 1 << 26  # unpacked; a window of a thousand instances is under 2 MB
+_DIGITS = 7  # significant ones: far below what any counter resolves, and half the size
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
+
+Sample = dict[str, str | float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBatch:
+    """The samples of one window; all have the time of its end, RFC 3339 in UTC."""
+
+    host: str
+    time: str
+    rows: tuple[SampleRow, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of samples."""
+        return sum(len(row.values) for row in self.rows)
+
+    def samples(self) -> Iterator[Sample]:
+        """Each sample as `POST /v1/samples` takes it."""
+        for row in self.rows:
+            for metric, value in row.values.items():
+                yield {
+                    "host": self.host, "instance": row.instance, "scope": row.scope, "metric": metric,
+                    "value": value, "time": self.time,
+                }  # fmt: skip
+
+
+def batch_of(window: MetricWindow) -> SampleBatch:
+    """Means under the metrics' names, and 95th percentiles of the eight as `<name>_p95`."""
+    rows: dict[tuple[str | None, Scope], dict[str, float]] = {}
+    for (instance, scope, metric), statistic in window.series.items():
+        values = rows.setdefault((instance, scope), {})
+        values[metric] = _short(statistic.mean)
+        if metric in BY_NAME:
+            values[f"{metric}_p95"] = _short(statistic.p95)
+    time = datetime.fromtimestamp(window.end_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return SampleBatch(window.host, time, tuple(SampleRow(*key, values) for key, values in rows.items()))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def encode(batch: SampleBatch) -> bytes:
+    """The batch as compressed JSON."""
+    rows = [[row.instance, row.scope, dict(row.values)] for row in batch.rows]
+    document = {"version": _VERSION, "host": batch.host, "time": batch.time, "rows": rows}
+    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    return packer.compress(json.dumps(document, separators=(",", ":")).encode()) + packer.flush()
+
+
+def decode(data: bytes) -> SampleBatch:
+    """Inverse of `encode`; ValueError for anything else, whatever is in it."""
+    try:
+        unpacker = zlib.decompressobj(_GZIP)
+        text = unpacker.decompress(data, _LARGEST)
+        if not unpacker.eof:
+            raise ValueError("it is cut off or too large")
+        document = json.loads(text)
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {str(document['version'])[:20]} is not known")
+        rows = tuple(_row(*row) for row in document["rows"])
+        if not _TIME.match(document["time"]):
+            raise ValueError("its time is not RFC 3339 in UTC")
+        return SampleBatch(check_id(document["host"], "host"), document["time"], rows)
+    except (zlib.error, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"it is not a batch: {type(error).__name__}: {error}"[:200]) from None
+
+
+def _row(instance: Any, scope: Any, values: Any) -> SampleRow:
+    if instance is not None:
+        check_id(instance, "instance")
+    if scope not in SCOPES:
+        raise ValueError(f"scope {str(scope)[:20]!r} is not known")
+    for metric, value in values.items():
+        check_id(metric, "metric")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"{metric} is not a finite number")
+    return SampleRow(instance, cast(Scope, scope), {metric: float(value) for metric, value in values.items()})
+
 
 _NAME = re.compile(r"(?P<number>\d{12,})-(?P<samples>\d{1,9})\.json\.gz\Z", re.ASCII)
 _ASIDE = re.compile(r"(?P<number>\d{12})-\d{1,9}\.json\.gz(?:\.\d+)?\.(?:bad|refused)\Z", re.ASCII)

@@ -10,8 +10,8 @@ from profiler.backends.base import (
     TaskCounters,
     ThreadedBackend,
 )
+from profiler.backends.detection import RecordedBackend
 from profiler.backends.lxc.backend import LxcBackend
-from profiler.backends.recording import RecordedBackend
 
 __all__ = [
     "Backend",

@@ -1,15 +1,17 @@
-"""Chooses the backend for this host: by name, or by detecting the hypervisor."""
+"""Chooses the backend: for this host by name or by detecting the hypervisor, for a recording by what recorded it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from profiler.backends.base import Backend, BackendError
+from profiler.backends.base import Backend, BackendError, Counters
 from profiler.backends.lxc.backend import LxcBackend
-from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.sources import HostSource, LiveSource, RecordedReading, RecordedSource
 from profiler.backends.xen import DEFAULT_MODE, Mode
 from profiler.host_kinds import TRAITS
+from profiler.observed import Instance, IsolationSettings
 
 NAMES = ("auto", *(traits.backend for traits in TRAITS.values()))
 _LIBVIRT_STATE = Path("/run/libvirt")
@@ -106,3 +108,46 @@ def _look_for_libvirt() -> list[str]:
     if any((_LIBVIRT_STATE / name).exists() for name in ("libvirt-sock-ro", "virtqemud-sock-ro")):
         signs.append("socket")
     return signs
+
+
+# Replays readings from a real host through the backend that recorded them.
+
+
+class RecordedBackend:
+    """Each `read_counters` gives the next recorded reading; the last one is repeated."""
+
+    name = "recorded"
+
+    def __init__(self, path: Path) -> None:
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            readings = [RecordedReading.load(entry) for entry in document["readings"]]
+            kind, host = document["backend"], document["host"]
+            self._source = RecordedSource(readings)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BackendError(
+                f"{path} is no recording ({error}); make one with: cotenant-profiler once --record FILE"
+            ) from None
+        if kind not in NAMES[1:]:
+            raise BackendError(f"{path} was recorded by backend {str(kind)[:60]!r}, which this version does not have")
+        self._backend: Backend = find_backend(kind, self._source, host)
+        self._begun = False
+
+    @property
+    def host(self) -> str:
+        return self._backend.host
+
+    def list_instances(self) -> list[Instance]:
+        return self._backend.list_instances()
+
+    def read_counters(self) -> Counters:
+        if self._begun:
+            self._source.advance()
+        self._begun = True
+        return self._backend.read_counters()
+
+    def read_isolation(self, instance: Instance) -> IsolationSettings:
+        return self._backend.read_isolation(instance)
+
+    def close(self) -> None:
+        self._backend.close()

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from profiler.backends.commands import run_tool
 from profiler.backends.linux import or_none, read_interfaces
 from profiler.backends.lxc.control_groups import cgroup_version
-from profiler.backends.source import HostSource
+from profiler.backends.sources import HostSource
 from profiler.cores import Groups
 from profiler.host_kinds import TRAITS, HostKind
-from profiler.instance_ids import name_label
+from profiler.names import name_label
 from profiler.observed import DiskKind, parse_cpus
 from profiler.parse.text import ParseError
-from profiler.parse.xl_host import XlInfo, parse_xl_info, parse_xl_topology
+from profiler.parse.xen import XlInfo, parse_xl_info, parse_xl_topology
 
 _KINDS: Mapping[str, HostKind] = {traits.backend: kind for kind, traits in TRAITS.items()}
 _CPUS = "/sys/devices/system/cpu"

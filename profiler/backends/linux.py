@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from profiler.backends.base import DomainCounters, HostCounters, TaskCounters
-from profiler.backends.source import HostSource
+from profiler.backends.sources import HostSource
 from profiler.parse.proc import InterfaceBytes, parse_net_dev, parse_stat, parse_task_io, schedstat_counts
 from profiler.parse.text import ParseError
 

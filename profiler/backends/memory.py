@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from profiler.backends.base import HostCounters
 from profiler.backends.linux import read_parsed
-from profiler.backends.source import HostSource
+from profiler.backends.sources import HostSource
 from profiler.backends.stalls import CounterGrowth, SlowCounters
 from profiler.parse.cgroup import parse_flat
 from profiler.parse.memory import Balloon, parse_major_faults, parse_meminfo, parse_vm_swap

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from profiler.backends.source import HostSource, LiveSource
-from profiler.checks import clocks, cpus, hardware, kernel_counters, kvm, memory, run_queue, xen
+from profiler.backends.sources import HostSource, LiveSource
+from profiler.checks import counters, cpus, hypervisors, memory
 from profiler.checks.base import Check, CheckRule, HostView, State
 
 __all__ = [
@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 RULES: tuple[CheckRule, ...] = (
-    *cpus.RULES,
-    *kernel_counters.RULES,
-    *run_queue.RULES,
-    *hardware.RULES,
+    *cpus.CPUS,
+    *counters.OF_KERNEL,
+    *counters.OF_RUN_QUEUE,
+    *counters.OF_HARDWARE,
     *memory.RULES,
-    *clocks.RULES,
-    *kvm.RULES,
-    *xen.RULES,
+    *cpus.CLOCKS,
+    *hypervisors.KVM,
+    *hypervisors.XEN,
 )
 
 _WATCH_S = 1.0

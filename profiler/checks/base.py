@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal, TypeVar
 
 from profiler.backends.commands import run_tool
-from profiler.backends.source import HostSource
+from profiler.backends.sources import HostSource
 from profiler.parse.proc import parse_counter
 from profiler.parse.text import ParseError
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from profiler.backends import BackendError
 from profiler.backends.detection import find_backend, passed_over
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.checks import Check, check_host, worst_first
-from profiler.checks.xen import traced_already
+from profiler.checks.hypervisors import traced_already
 from profiler.cli.output import DONE, FAILED, console, print_json, print_table
 from profiler.cli.shared_options import add_backend
 from profiler.metric_availability import Availability, availability, unavailable

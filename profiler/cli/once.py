@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.backends import Backend, BackendError, RecordedBackend
-from profiler.backends.source import LiveSource, RecordingSource
+from profiler.backends.sources import LiveSource, RecordingSource
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, fail, print_json
 from profiler.cli.shared_options import add_choice, between, chosen_backend
 from profiler.collectors import Collected, collect, unit_of

@@ -146,8 +146,7 @@ def _unsendable(options: argparse.Namespace) -> str:
 
 
 def _push(options: argparse.Namespace, result: ProbeResult) -> None:
-    from profiler.agent.http_client import HttpClient
-    from profiler.agent.probe_push import ProbePushError, push_result
+    from profiler.agent.http_client import HttpClient, ProbePushError, push_result
     from profiler.probes.base import ProbeError
 
     client = HttpClient(options.push, options.token, f"cotenant-profiler/{profiler_version()}")

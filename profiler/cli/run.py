@@ -12,15 +12,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.agent.hardware import EVENTS, HardwareWatch
+from profiler.agent.further_counters import EVENTS, HardwareWatch, RunQueueWatch
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, AgentView, Pace, StartError
-from profiler.agent.run_queue import RunQueueWatch
 from profiler.backends import Backend, GroupedBackend, ThreadedBackend
 from profiler.backends.detection import passed_over
-from profiler.backends.perf_events import PerfCounters
+from profiler.backends.hardware_counters import PerfCounters
 from profiler.backends.run_queue import PROGRAM
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
 from profiler.cli.shared_options import add_choice, add_push, between, chosen_backend, profiler_version
 from profiler.collectors.windows import Key, Statistic
@@ -233,8 +232,7 @@ def _export(
     parts: contextlib.ExitStack,
 ) -> str:
     """Start the exporter; returns where it listens."""
-    from profiler.agent.exporter import Exporter
-    from profiler.agent.exposition import page
+    from profiler.agent.exporter import Exporter, page
 
     version = profiler_version()
 

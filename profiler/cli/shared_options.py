@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from profiler.backends import Backend, BackendError
 from profiler.backends.detection import NAMES, find_backend
-from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.sources import HostSource, LiveSource
 from profiler.backends.xen import DEFAULT_MODE, MODES
-from profiler.checks.xen import traced_already
+from profiler.checks.hypervisors import traced_already
 from profiler.observed import check_id
 
 if TYPE_CHECKING:  # HTTP is half of the agent's memory, and most commands push nothing

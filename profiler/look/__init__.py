@@ -10,8 +10,8 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from profiler.names import visible
 from profiler.pictures import ACCENT, INK, LINE, PAPER, SERIES, SOFT, inline_svg
-from profiler.visible_text import visible
 
 FOLDER = Path(__file__).parent
 LONGEST = 44  # characters of a name in a picture

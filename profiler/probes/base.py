@@ -1,13 +1,16 @@
-"""Shared by all probes: the Probe protocol, the result of a run, progress reporting, and ProbeError."""
+"""Shared by all probes: the Probe protocol, the result of a run, ProbeError, types of options, and statistics."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Protocol
 
+from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
 
 if TYPE_CHECKING:
@@ -114,3 +117,74 @@ class Progress:
             pass
         finally:
             self._open = False
+
+
+# Argument types of probes' options: numbers within a range, with one-sentence errors.
+
+
+def count(most: int, least: int = 1) -> Callable[[str], int]:
+    """A whole number from `least` to `most`; `_` and `,` may group its digits."""
+
+    def read(text: str) -> int:
+        digits = text.replace("_", "").replace(",", "")
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > 15 or not least <= int(digits) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least:,} to {most:,}")
+        return int(digits)
+
+    return read
+
+
+def above(lowest: float, most: float) -> Callable[[str], float]:
+    """A number above `lowest`, up to `most`."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if not lowest < value <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number above {lowest:g}, up to {most:g}")
+        return value
+
+    return read
+
+
+# Statistics that probes share: variation, histograms, and summaries of series of times.
+
+
+def described(values: Iterable[float], unit: str, *, prefix: str = "") -> dict[str, Quantity]:
+    """min, median, mean, p95, max and (from two values on) stdev of a series; nothing for no values."""
+    ordered = sorted(values)
+    if not ordered:
+        return {}
+    numbers = {
+        "min": ordered[0],
+        "median": median(ordered),
+        "mean": min(max(fmean(ordered), ordered[0]), ordered[-1]),  # rounding may carry it out of the range by an ulp
+        "p95": percentile(ordered, 0.95),
+        "max": ordered[-1],
+    }
+    if len(ordered) > 1:
+        numbers["stdev"] = stdev(ordered)
+    return {f"{prefix}{name}": Quantity(value, unit) for name, value in numbers.items()}
+
+
+def variation_percent(values: Sequence[float]) -> float | None:
+    """Coefficient of variation in %, sample standard deviation over mean; None for under two values or mean 0."""
+    if len(values) < 2 or not fmean(values):
+        return None
+    return 100 * stdev(values) / abs(fmean(values))
+
+
+def log_bins(values: Iterable[float], lowest: float, per_decade: int = 5) -> list[tuple[float, float, int]]:
+    """Histogram with bins of equal width on a logarithmic scale: (from, to, count), from `lowest` on, none left out.
+
+    The first bin begins at `lowest`, and holds what is below, too; the last one holds the largest value.
+    """
+    counts: dict[int, int] = {}
+    for value in values:
+        place = math.floor(per_decade * math.log10(value / lowest) + 1e-9) if value > lowest else 0
+        counts[place] = counts.get(place, 0) + 1
+    edges = range(max(counts, default=-1) + 1)
+    step = 10 ** (1 / per_decade)
+    return [(lowest * step**place, lowest * step ** (place + 1), counts.get(place, 0)) for place in edges]

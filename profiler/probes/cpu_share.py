@@ -14,9 +14,7 @@ from statistics import median
 
 from profiler.observed import HELD_BACK, SHORT_GAPS, Quantity
 from profiler.pictures import Figure, histogram, line_at, new_figure, over_time
-from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.options import above, count
-from profiler.probes.statistics import log_bins
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count, log_bins
 
 _READS = 1_000_000  # EC2NET section III-A
 _THRESHOLD_MS = 1.0  # section IV: a longer iteration is time scheduled off

@@ -12,9 +12,7 @@ from statistics import median
 
 from profiler.observed import HELD_BACK, Quantity
 from profiler.pictures import Figure, cumulative, distribution, legend, line_at, new_figure, over_time
-from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.options import above, count
-from profiler.probes.statistics import described, variation_percent
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count, described, variation_percent
 
 _WORK_MS = 500.0  # LATENCY section 3: most tests took roughly 500 ms
 _SAMPLES = 20

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, cumulative, distribution, legend, new_figure, over_time
-from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
-from profiler.probes.echo_series import EchoProbe, round_trip
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count, described
 from profiler.probes.icmp import Icmp, IcmpAnswer
-from profiler.probes.options import above, count
-from profiler.probes.statistics import described
+from profiler.probes.rtt import EchoProbe, round_trip
 
 _ROUNDS, _EVERY_S = 100, 1.0
 _HOPS = 3  # LATENCY section 3: the next immediate hop, and the sum of the first three

@@ -3,21 +3,161 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import socket
+import subprocess
+import tempfile
 import time
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from profiler.observed import Quantity
 from profiler.pictures import ACCENT, Figure, label, new_figure
-from profiler.probes import messages_netpipe
-from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count
 from profiler.probes.framing import fill
-from profiler.probes.messages_sizes import LARGEST, PERTURBATION, MessagePoint, at, sizes
-from profiler.probes.options import above, count
-from profiler.probes.services.ping_pong import MOST_BYTES
 from profiler.probes.sessions import Peer, ProbeSession
+
+# NetPIPE's schedule of message sizes, points of a curve over them, and reading of NetPIPE's output.
+
+MOST_MESSAGE_BYTES = 64 << 20  # that the far end sends back
+LARGEST = 10 * 1024 * 1024  # CSTACK Fig. 2: 1 B to 10 MB
+PERTURBATION = 3  # bytes around each size, NetPIPE's default
+
+
+class NetpipeOutputError(ValueError):
+    """NetPIPE wrote something that is not a curve; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePoint:
+    """A message size in bytes and the time in s for one way: half of a round trip."""
+
+    size: int
+    one_way_s: float
+
+    @property
+    def mbit(self) -> float:
+        """Mb/s (10^6; NetPIPE prints 2^20) with this size."""
+        return self.size * 8e-6 / self.one_way_s
+
+
+def sizes(largest: int = LARGEST, perturbation: int = PERTURBATION) -> tuple[int, ...]:
+    """1, 2, 3, 4, 6, 8, 12, 16 ... with `perturbation` bytes less and more where steps are wider; `largest` is in.
+
+    Raises ValueError unless largest >= 1 and perturbation >= 0.
+    """
+    if largest < 1 or perturbation < 0:
+        raise ValueError(f"sizes up to {largest} with perturbation {perturbation} are none")
+    chosen = {largest}
+    size, step, taken = 1, 1, 0
+    while size <= largest:
+        if taken > 2 and taken % 2:  # NetPIPE doubles its step at every second size from the fourth on
+            step *= 2
+        wide = 0 < perturbation < step - 1
+        chosen.update((size - perturbation, size, size + perturbation) if wide else (size,))
+        size += step
+        taken += 1
+    return tuple(sorted(size for size in chosen if size <= largest))
+
+
+def at(curve: Sequence[MessagePoint], size: int) -> float | None:
+    """One-way time in s at `size`, between two measured sizes by a power law; None outside of what was measured.
+
+    `curve` is sorted by size.
+    """
+    place = bisect_left(curve, size, key=lambda point: point.size)
+    if place < len(curve) and curve[place].size == size:
+        return curve[place].one_way_s
+    if not 0 < place < len(curve):
+        return None
+    low, high = curve[place - 1], curve[place]
+    part = math.log(size / low.size) / math.log(high.size / low.size)
+    return math.exp((1 - part) * math.log(low.one_way_s) + part * math.log(high.one_way_s))
+
+
+def read_netpipe(text: str) -> tuple[MessagePoint, ...]:
+    """NetPIPE's output file: size, Mb/s (of 2^20), one-way time in s per line. NetpipeOutputError names a bad line."""
+    points = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        fields = line.split()
+        if not fields:
+            continue
+        try:
+            size, seconds = int(fields[0]), float(fields[2])
+        except (ValueError, IndexError):
+            raise NetpipeOutputError(f"line {number} of NetPIPE's output is not size, Mb/s, s: {line[:60]!r}") from None
+        if size < 1 or not 0 < seconds < math.inf:
+            raise NetpipeOutputError(f"line {number} of NetPIPE's output has no size or time above 0: {line[:60]!r}")
+        points.append(MessagePoint(size, seconds))
+    if not points:
+        raise NetpipeOutputError("NetPIPE wrote no sizes")
+    return tuple(sorted(points, key=lambda point: point.size))
+
+
+# Runs NetPIPE (NPtcp) against a responder that starts the receiver, and reads the curve that it writes.
+
+PORT = 5002  # NetPIPE's own
+_LONGEST_S = 1800.0
+_LOOK_S = 0.1
+
+
+def arguments(largest: int, perturbation: int, port: int, *more: str) -> list[str]:
+    """NetPIPE's command line; both ends must agree on it."""
+    return ["NPtcp", "-u", str(largest), "-p", str(perturbation), "-P", str(port), *more]
+
+
+def measure(
+    peer: Peer, largest: int, perturbation: int, progress: Progress, port: int = PORT
+) -> tuple[MessagePoint, ...]:
+    """The curve up to one step above `largest`, so that it covers `largest`; ProbeError when NetPIPE fails."""
+    largest = 3 * largest // 2 + perturbation
+    asked_for = {"largest": largest, "perturbation": perturbation, "port": port}
+    total = len(sizes(largest, perturbation))
+    with tempfile.TemporaryDirectory(prefix="cotenant-netpipe-") as folder, peer.open("netpipe", asked_for) as session:
+        curve, log = Path(folder) / "np.out", Path(folder) / "log"
+        host = str(session.address()[0])
+        with log.open("wb") as output, subprocess.Popen(
+            arguments(largest, perturbation, port, "-h", host, "-o", str(curve)),
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=folder,
+        ) as sender:  # fmt: skip
+            try:
+                _wait(sender, curve, total, progress)
+            finally:
+                sender.kill()
+        return _curve(curve, log, stopped=progress.stopped, code=sender.returncode)
+
+
+def _wait(sender: subprocess.Popen[bytes], curve: Path, total: int, progress: Progress) -> None:
+    progress.begin(total, "sizes")
+    deadline = time.monotonic() + _LONGEST_S
+    with progress.interruptible():
+        while sender.poll() is None and not progress.stopped:
+            if time.monotonic() > deadline:
+                raise ProbeError(f"NetPIPE did not end within {_LONGEST_S:g} s")
+            time.sleep(_LOOK_S)
+            progress.update(curve.read_bytes().count(b"\n") if curve.exists() else 0)
+
+
+def _curve(curve: Path, log: Path, *, stopped: bool, code: int) -> tuple[MessagePoint, ...]:
+    try:
+        text = curve.read_text(encoding="ascii", errors="replace") if curve.exists() else ""
+        if stopped:  # its last line may be half written
+            text = text[: text.rfind("\n") + 1]
+            if not text:
+                raise ProbeError("stopped before NetPIPE had measured its first size")
+        elif code:
+            complaint = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            raise ProbeError(
+                f"NetPIPE ended with code {code}: {complaint[-1][:200] if complaint else 'it said nothing'}"
+            )
+        return read_netpipe(text)
+    except NetpipeOutputError as error:
+        raise ProbeError(str(error)) from None
+
 
 _PER_SIZE_S = 0.25  # NetPIPE's own
 _TRIALS = 7  # NetPIPE's: the best one counts
@@ -34,7 +174,13 @@ class Messages:
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("--seconds", type=above(0.1, 7000), metavar="S", help="time for all sizes together (0.25 s for each)")
-        add("--largest", type=count(MOST_BYTES), default=LARGEST, metavar="BYTES", help=f"largest message ({LARGEST})")
+        add(
+            "--largest",
+            type=count(MOST_MESSAGE_BYTES),
+            default=LARGEST,
+            metavar="BYTES",
+            help=f"largest message ({LARGEST})",
+        )
         add(
             "--perturbation",
             type=count(64, 0),
@@ -87,7 +233,7 @@ def _measured(options: argparse.Namespace, progress: Progress) -> tuple[Sequence
         tool = "own"
     if tool != "own":
         try:
-            curve = messages_netpipe.measure(options.peer, options.largest, options.perturbation, progress)
+            curve = measure(options.peer, options.largest, options.perturbation, progress)
         except ProbeError as error:
             if tool == "netpipe" or progress.stopped:
                 raise

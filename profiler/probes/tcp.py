@@ -11,11 +11,10 @@ from functools import partial
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure
-from profiler.probes import endpoint_cpu, throughput
-from profiler.probes.base import ProbeError, ProbeRun, Progress
+from profiler.probes import throughput
+from profiler.probes.base import ProbeError, ProbeRun, Progress, above, count
 from profiler.probes.datagrams import set_buffer
-from profiler.probes.endpoint_cpu import EndpointCpu
-from profiler.probes.options import above, count
+from profiler.probes.throughput import EndpointCpu
 
 WINDOW_BYTES = 256 << 10
 MEGABYTES = 800.0  # per test of the paper's campaign, of 10^6 bytes
@@ -81,7 +80,7 @@ class Tcp:
         values["received"] = Quantity(arrivals.received / 1e6, "MB")
         values |= sent.effort.values("sender", sent.seconds)
         values |= throughput.far_effort(answer).values("receiver", arrivals.duration_ns / 1e9)
-        marks = throughput.few_marks(arrivals) + endpoint_cpu.marks(values)
+        marks = throughput.few_marks(arrivals) + throughput.marks(values)
         for end, granted in (("near", sent.window), ("far", session.welcome.get("window_bytes"))):
             if isinstance(granted, int) and granted < window:
                 marks.append(f"the {end} end granted a window of {granted >> 10} KB instead of {window >> 10} KB")

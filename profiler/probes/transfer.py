@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure, cumulative, distribution, new_figure, over_time
-from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries
+from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count, described
 from profiler.probes.framing import SESSION_S, fill
-from profiler.probes.options import above, count
 from profiler.probes.sessions import Peer
-from profiler.probes.statistics import described
 
 _BLOCK = 32 << 10  # LATENCY section 3
 _SAMPLES, _EVERY_S = 100, 0.1

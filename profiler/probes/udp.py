@@ -12,14 +12,12 @@ from typing import Any
 
 from profiler.observed import Quantity
 from profiler.pictures import Figure
-from profiler.probes import endpoint_cpu, throughput
-from profiler.probes.base import ProbeError, ProbeRun, Progress
+from profiler.probes import throughput
+from profiler.probes.base import ProbeError, ProbeRun, Progress, above, count
 from profiler.probes.datagrams import next_start, path_mtu, set_buffer, wait_until
-from profiler.probes.endpoint_cpu import EndpointCpu
 from profiler.probes.framing import FramingError, whole
-from profiler.probes.options import above, count
-from profiler.probes.services.udp_sink import HEADER
-from profiler.probes.throughput_buckets import BUCKET_BYTES, QUIET_FLOOR_NS, Arrivals, BufferBurst, buffer_burst
+from profiler.probes.services import HEADER
+from profiler.probes.throughput import BUCKET_BYTES, QUIET_FLOOR_NS, Arrivals, BufferBurst, EndpointCpu, buffer_burst
 
 RATE_MBIT = 1000.0  # the paper's, the rate of its network cards
 MEGABYTES = 800.0
@@ -132,7 +130,7 @@ def _evaluate(sent: _UdpTransfer, answer: Mapping[str, Any], block: bytes, rate:
     }
     values |= sent.effort.values("sender", sent.seconds)
     values |= throughput.far_effort(answer).values("receiver", read.duration_ns / 1e9)
-    marks = throughput.few_marks(read) + endpoint_cpu.marks(values)
+    marks = throughput.few_marks(read) + throughput.marks(values)
     if answer.get("kernel_times") is True:
         values |= _by_kernel(arrived, rate)
         if burst.excess_bytes > 2 * values["kernel_buffer_burst"].value:

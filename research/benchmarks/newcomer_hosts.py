@@ -23,12 +23,12 @@ from lab.errors import RunError
 from lab.signals import deaf
 from models.arrays import Floats
 from profiler.agent.announcement import Announcer
-from profiler.agent.batch import SampleBatch
 from profiler.agent.log import Log
+from profiler.agent.spool import SampleBatch
 from profiler.backends.base import Counters, DomainCounters, HostCounters
 from profiler.backends.host_description import HostDescription
 from profiler.backends.lxc.backend import LxcBackend
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.collectors.samples import collect
 from profiler.observed import DEFAULT_WEIGHT, Instance, IsolationSettings
 from research.arena.evenings import HOST_CPUS, HOSTS, MEMORY_MB, VCPUS, DailyContainer, Evening

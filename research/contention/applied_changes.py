@@ -31,7 +31,7 @@ from advisor.domain import Host, Instance, Inventory, IsolationSettings, Measure
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import Pinning
 from profiler.parse.cgroup import parse_flat
 from research.contention.container_groups import HostGroups

@@ -17,7 +17,7 @@ from pathlib import Path
 from lab.control_groups import GroupMaker, group_places, remove_group
 from lab.errors import LabError, PreparationError, RunError
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import MAX_WEIGHT, IsolationSettings
 from research.contention.container_mixes import MixHost, PlannedContainer
 

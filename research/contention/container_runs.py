@@ -38,7 +38,7 @@ from models.arrays import Floats
 from profiler.backends.base import BackendError, Counters
 from profiler.backends.lxc.backend import LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.collectors.samples import collect
 from profiler.observed import Instance
 from profiler.parse.cgroup import parse_flat

@@ -25,7 +25,7 @@ from advisor.telemetry import promql, series_store
 from advisor.telemetry.profiles import Seen
 from advisor.telemetry.series_store import SeriesStore
 from models.profiling.windows import align
-from profiler.agent.exposition import page, series_text
+from profiler.agent.exporter import page, series_text
 from profiler.agent.loop import BUCKETS_S, AgentView
 from profiler.collectors.windows import Key, MetricWindow, Statistic
 from profiler.metrics import ADDITIONAL_UNITS, EIGHT

@@ -19,7 +19,7 @@ from advisor.domain import Instance
 from lab.control_groups import GroupMaker, device_of, remove_group
 from lab.processes import LabProcess
 from profiler.backends.lxc.control_groups import find_groups
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import IsolationSettings
 from tests.advisor.short_history import HISTORY_S, WINDOW_S, ShortHistory
 from tests.servers.exporters import scraped

@@ -12,7 +12,7 @@ from advisor.domain import Host, Instance, Inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from profiler.visible_text import visible
+from profiler.names import visible
 from tests.api.api_client import Client
 from tests.api.cli_runs import run
 from tests.api.page_reader import Page

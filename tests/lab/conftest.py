@@ -11,7 +11,7 @@ import pytest
 
 from lab.campaign import Campaign, read_campaign
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from tests.lab.campaign_texts import Read
 from tests.lab.lab_commands import TINY
 

@@ -21,7 +21,7 @@ from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember
 from lab.workloads import CpuWorkload, Listens, Site, Workload
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import IsolationSettings
 
 NOTHING = IsolationSettings()

@@ -17,7 +17,7 @@ import yaml
 
 from lab.processes import wait_until
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 
 TINY = Path(__file__).with_name("tiny.yaml")
 REPOSITORY = Path(__file__).parents[2]

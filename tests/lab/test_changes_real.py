@@ -16,7 +16,7 @@ from advisor.render import commands
 from advisor.store import rollouts
 from lab.control_groups import GroupMaker, group_places, remove_group
 from profiler.backends.lxc.control_groups import cgroup_version, find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import Pinning
 from tests.advisor.changes.simulated import Bench
 

@@ -18,7 +18,7 @@ from lab.instances.containers import LabContainer
 from lab.processes import wait_until
 from lab.workloads.disk import takes_direct
 from profiler.backends.lxc.control_groups import find_groups
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import MAX_WEIGHT, IsolationSettings
 from tests.lab.container_run import containers, placed
 

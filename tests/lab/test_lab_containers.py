@@ -19,7 +19,7 @@ from lab.processes import LabProcess, call, wait_until
 from lab.resource_registry import ResourceRegistry
 from lab.workloads import CpuWorkload, Site, WebWorkload, Workload
 from profiler.backends.lxc.control_groups import find_groups
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from tests.lab.container_run import PYTHON, SERVE, Server, containers, left_of, placed, prepared_maker, registered
 
 pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("runs")]

@@ -11,7 +11,7 @@ import pytest
 
 from lab.emulated_xen.dom0_channel import Dom0Answer, Dom0Channel
 from lab.emulated_xen.dom0_source import Dom0Snapshots
-from profiler.backends.source import RecordedSource
+from profiler.backends.sources import RecordedSource
 from profiler.backends.xen.backend import XenBackend
 from profiler.collectors import collect
 from tests.profiler.recorded import recorded_readings

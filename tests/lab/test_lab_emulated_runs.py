@@ -24,7 +24,7 @@ from lab.emulated_xen.dom0_channel import Dom0Answer
 from lab.emulated_xen.machine import FILES, XenMachine
 from lab.runner import run_campaign
 from models.data.dataset import load_dataset
-from profiler.backends.source import RecordedSource
+from profiler.backends.sources import RecordedSource
 from research.findings.lab_runs import LabRuns
 from tests.lab.test_lab_dom0_source import RECORDING, Dom0OfARecording
 from tests.profiler.recorded import recorded_readings

@@ -11,7 +11,7 @@ import pytest
 
 from lab.processes import wait_until
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from tests.lab.container_run import left_of
 from tests.lab.lab_commands import Started, finished, lab, table, write_campaign
 

@@ -14,7 +14,7 @@ import pytest
 from lab.processes import wait_until
 from lab.resource_registry import ResourceRegistry, clean
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from tests.lab.container_run import left_of, programs_of
 from tests.lab.lab_commands import TINY, Started, finished, lab, measure, table, wait_for_runs, write_campaign
 

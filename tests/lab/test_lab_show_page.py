@@ -186,7 +186,7 @@ def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.M
     def full(_made: Path, _path: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("profiler.whole_files.replace_whole", full)
+    monkeypatch.setattr("profiler.files.replace_whole", full)
     with pytest.raises(LabError, match=r"no space left for the report .*: free some and try again"):
         write_page(replace(shown, repeats=99), path)
     assert path.read_bytes() == before

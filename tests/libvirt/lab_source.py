@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 
 
 class LabSource(LiveSource):

@@ -11,9 +11,9 @@ from pathlib import Path
 from profiler.backends.base import Counters
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import LibvirtConnection
-from profiler.backends.source import HostSource
+from profiler.backends.sources import HostSource
 from profiler.collectors import Collected, collect
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 from tests.lab.qemu_accounts import qemu_threads, value_of
 from tests.libvirt.guests import Guest, Lab
 from tests.libvirt.lab_source import LabSource

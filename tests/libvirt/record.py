@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from profiler.backends.source import RecordingSource
+from profiler.backends.sources import RecordingSource
 from tests.libvirt.guests import Lab, guests
 from tests.libvirt.lab_source import LabSource
 from tests.libvirt.measuring import open_backend, over

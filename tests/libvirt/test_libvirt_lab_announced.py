@@ -19,7 +19,7 @@ from profiler.agent.log import Log
 from profiler.backends.host_description import describe_host
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import LibvirtConnection
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from tests.libvirt.guests import Lab, guests
 from tests.libvirt.lab_source import LabSource
 

@@ -17,9 +17,9 @@ from lab.errors import LabError
 from lab.processes import wait_until
 from profiler.backends import BackendError
 from profiler.backends.libvirt.backend import LibvirtBackend
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.collectors import Drop
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 from profiler.observed import Instance
 from tests.libvirt.guests import Lab
 from tests.libvirt.measuring import during, open_backend, over

@@ -17,7 +17,7 @@ from advisor.domain import Host, Instance
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from profiler.agent.exposition import page
+from profiler.agent.exporter import page
 from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, AgentView
 from profiler.agent.push import PushStatus
 from profiler.agent.spool import SpoolStatus

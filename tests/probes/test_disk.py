@@ -20,8 +20,22 @@ from hypothesis import strategies as st
 
 from lab.processes import wait_until
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.disk import PROBE, TESTS, DiskOperation, Moved, doubts, parse_io, perform, summarise
-from profiler.probes.disk_files import FILE_BYTES, SMALL_BYTES, Files, own_files, remove, remove_stale
+from profiler.probes.disk import (
+    FILE_BYTES,
+    PROBE,
+    SMALL_BYTES,
+    TESTS,
+    DiskOperation,
+    Files,
+    Moved,
+    doubts,
+    own_files,
+    parse_io,
+    perform,
+    remove,
+    remove_stale,
+    summarise,
+)
 from tests.probes.two_ends import options_of
 
 ROOT = Path(__file__).parents[2]

@@ -24,10 +24,8 @@ from profiler.cli import main
 from profiler.observed import ProbeResult, Quantity
 from profiler.pictures import MOST_POINTS, PictureError, inline_svg, label, new_figure, save, thinned
 from profiler.probes import PROBES, load
-from profiler.probes.base import ProbeError, Progress, RawSeries, Stopped
-from profiler.probes.environment import CounterReading, doubts, surroundings
-from profiler.probes.run import write_series
-from profiler.probes.statistics import described, log_bins
+from profiler.probes.base import ProbeError, Progress, RawSeries, Stopped, described, log_bins
+from profiler.probes.run import CounterReading, doubts, surroundings, write_series
 from tests.examples import examples
 from tests.probes.two_ends import children, gone, run
 
@@ -277,7 +275,7 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_a_hypervisor_below_is_read_from_the_flags_of_the_processor_and_not_guessed(
     cpuinfo: str, below: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profiler.probes.environment._text", lambda path: cpuinfo if path.name == "cpuinfo" else "")
+    monkeypatch.setattr("profiler.probes.run._text", lambda path: cpuinfo if path.name == "cpuinfo" else "")
     assert surroundings().get("hypervisor") == below
 
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from profiler.probes.base import ProbeError
-from profiler.probes.loss import PROBE
-from profiler.probes.loss_report import read_report
-from profiler.probes.throughput_buckets import pack
+from profiler.probes.loss import PROBE, read_report
+from profiler.probes.throughput import pack
 from tests.probes.two_ends import (
     FAR,
     joined,

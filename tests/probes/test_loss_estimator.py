@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.probes.congestion_marking import SlotProbe, largest_delays, mark
-from profiler.probes.loss_estimator import Experiment, draw, estimate, probed_slots
+from profiler.probes.loss import Experiment, SlotProbe, draw, estimate, largest_delays, mark, probed_slots
 
 SLOTS = 400_000
 

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError
-from profiler.probes.messages import PROBE
-from profiler.probes.messages_sizes import LARGEST, MessagePoint, NetpipeOutputError, at, read_netpipe, sizes
-from profiler.probes.services.netpipe import listens
+from profiler.probes.messages import LARGEST, PROBE, MessagePoint, NetpipeOutputError, at, read_netpipe, sizes
+from profiler.probes.services import listens
 from tests.probes.two_ends import StopOnce, numbers, responder, run
 
 RECORDED = Path(__file__).parents[1] / "recordings" / "probes" / "netpipe-loopback.out"

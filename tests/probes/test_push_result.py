@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.agent.http_client import HttpAnswer, HttpError
-from profiler.agent.probe_push import ProbePushError, push_result
+from profiler.agent.http_client import HttpAnswer, HttpError, ProbePushError, push_result
 from profiler.cli import main
 from profiler.observed import PROBE_NAMES, ProbeResult, Quantity
 from profiler.probes import PROBES

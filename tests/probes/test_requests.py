@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.requests import PROBE, _threads
-from profiler.probes.requests_client import RequestClient
-from profiler.probes.services.responses import MOST_BYTES
+from profiler.probes.requests import PROBE, RequestClient, _threads
+from profiler.probes.services import MOST_RESPONSE_BYTES
 from profiler.probes.sessions import far_end
 from tests.probes.two_ends import numbers, run
 
@@ -60,20 +59,20 @@ def test_an_answer_larger_than_the_socket_buffers_comes_whole() -> None:
 
     with (
         far_end(None) as peer,
-        peer.open("responses", {"size": MOST_BYTES}) as session,
+        peer.open("responses", {"size": MOST_RESPONSE_BYTES}) as session,
         session.connect(narrow) as stream,
     ):
         stream.settimeout(60)
-        stream.sendall(bytes(MOST_BYTES))
+        stream.sendall(bytes(MOST_RESPONSE_BYTES))
         time.sleep(0.3)  # now it can send no more
         got = 0
-        while some := len(stream.recv(MOST_BYTES - got)):
+        while some := len(stream.recv(MOST_RESPONSE_BYTES - got)):
             got += some
-        assert got == MOST_BYTES
+        assert got == MOST_RESPONSE_BYTES
 
 
 def test_a_responder_that_is_silent_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.probes.requests_client._LOST_S", 0.2)
+    monkeypatch.setattr("profiler.probes.requests._LOST_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = RequestClient(lambda: socket.create_connection(server.getsockname()), 2, 64, reconnect=False)
         with pytest.raises(ProbeError, match="does not answer any more"):

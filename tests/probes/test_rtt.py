@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.probes.base import ProbeError, Progress
-from profiler.probes.echo_series import EchoAnswer, Echoes, EchoProbe, exchange, round_trip
 from profiler.probes.icmp import SO_TIMESTAMPNS, checksum, kernel_time, parse_raw
-from profiler.probes.rtt import PROBE, marks, summarise
+from profiler.probes.rtt import PROBE, EchoAnswer, Echoes, EchoProbe, exchange, marks, round_trip, summarise
 from profiler.probes.sessions import Peer, far_end
 from tests.probes.two_ends import StopOnce, options_of
 

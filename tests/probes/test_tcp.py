@@ -11,9 +11,8 @@ import pytest
 
 from profiler.probes.base import ProbeError
 from profiler.probes.datagrams import set_buffer
-from profiler.probes.endpoint_cpu import EndpointCpu
 from profiler.probes.tcp import read_tcp_info
-from profiler.probes.throughput import far_effort, unpacked
+from profiler.probes.throughput import EndpointCpu, far_effort, unpacked
 from tests.probes.two_ends import (
     FAR,
     joined,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.probes.datagrams import CREDIT, GapWatch, next_start
-from profiler.probes.throughput_buckets import BUCKET_BYTES, Arrivals, Recorder, buffer_burst, quiet_spells
+from profiler.probes.throughput import BUCKET_BYTES, Arrivals, Recorder, buffer_burst, quiet_spells
 
 MS = 1_000_000
 arrivals_of_any_kind = st.lists(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from profiler.probes.base import ProbeError
-from profiler.probes.endpoint_cpu import EndpointCpu
-from profiler.probes.throughput_buckets import BUCKET_BYTES, pack
+from profiler.probes.throughput import BUCKET_BYTES, EndpointCpu, pack
 from profiler.probes.udp import PROBE, _evaluate, _UdpTransfer
 from tests.probes.two_ends import (
     FAR,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiler.backends import Backend, Counters, LxcBackend, RecordedBackend
-from profiler.backends.source import HostSource
+from profiler.backends.sources import HostSource
 from profiler.backends.xen.backend import XenBackend
 from profiler.collectors import Collected
 from profiler.metrics import EIGHT

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from profiler.backends.source import RecordedReading
+from profiler.backends.sources import RecordedReading
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from lab.processes import wait_until
-from profiler.agent.batch import decode
+from profiler.agent.spool import decode
 from profiler.cli import main
 from tests.profiler.api_double import Double, Reply, serving
 

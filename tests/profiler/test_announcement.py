@@ -18,7 +18,7 @@ from profiler.agent.log import Log
 from profiler.agent.push import Pusher
 from profiler.agent.spool import Spool
 from profiler.backends.host_description import HostDescription, describe_host
-from profiler.backends.lxc.manager_names import names_of
+from profiler.backends.lxc.listing import names_of
 from profiler.observed import Instance, IsolationSettings, Pinning
 from tests.profiler.api_double import Double, Reply, serving
 from tests.profiler.fake_host import FakeHost

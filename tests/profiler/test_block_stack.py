@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from profiler.backends import LxcBackend
-from profiler.backends.block_stack import BlockStack
-from profiler.backends.live_source import LiveSource
+from profiler.backends.sources import LiveSource
+from profiler.backends.stalls import BlockStack
 from profiler.collectors import collect
 from tests.profiler.fake_host import FakeHost, host_of_shop
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.checks import RULES, Check, check_host, hardware, worst_first
-from profiler.checks.xen import traced_already
+from profiler.checks import RULES, Check, check_host, counters, worst_first
+from profiler.checks.hypervisors import traced_already
 from tests.examples import examples
 from tests.profiler.check_cases import CASES, CLOCK, Case
 from tests.profiler.checked_host import CPU, CheckedHost, bare_host, dom0, virtual_host
@@ -61,7 +61,7 @@ def test_every_check_was_seen_fine_distorting_and_unknown() -> None:
         for state in ("ok", "warning", "unknown"):
             if (rule.name, state) in {("disk counts of groups", "ok"), ("nested KVM", "ok")}:
                 continue  # fine where they do not apply
-            if rule in hardware.RULES and state != "ok":
+            if rule in counters.OF_HARDWARE and state != "ok":
                 continue  # whatever they find distorts nothing
             where = [rule.where == "dom0"] if rule.where != "everywhere" else [False, True]
             assert any((rule.name, in_dom0, state) in seen for in_dom0 in where), f"{rule.name} was never {state}"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.backends import Counters, DomainCounters, HostCounters, RecordedBackend, TaskCounters
-from profiler.collectors import Deltas, collect, difference, paper_metrics
+from profiler.collectors import Deltas, collect, difference, samples
 
 SECOND_NS = 1_000_000_000
 
@@ -131,12 +131,12 @@ counts = st.integers(0, 10 * SECOND_NS)
 @given(counts, counts, st.integers(1, 8), st.floats(0.05, 60))
 def test_cpu_waiting_and_block_fill_the_virtual_cpus(cpu: int, wait: int, vcpus: int, seconds: float) -> None:
     deltas = Deltas(seconds, vcpus, cpu, wait, 1, 1, 0, 0)
-    metrics = paper_metrics.of_instance(deltas)
+    metrics = samples.of_instance(deltas)
     known = [metrics[name] or 0.0 for name in ("cpu", "waiting", "block")]
     assert min(known) >= 0
     assert sum(known) == pytest.approx(max(100 * vcpus, known[0]))
 
 
 def test_own_tasks_queueing_for_each_other_are_not_waiting_when_the_instance_is_busy() -> None:
-    four_on_one = paper_metrics.of_instance(Deltas(1.0, 1, SECOND_NS, 3 * SECOND_NS, 100, 100, 0, 0))
+    four_on_one = samples.of_instance(Deltas(1.0, 1, SECOND_NS, 3 * SECOND_NS, 100, 100, 0, 0))
     assert (four_on_one["waiting"], four_on_one["block"]) == (0, 0)

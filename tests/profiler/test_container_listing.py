@@ -9,7 +9,7 @@ import pytest
 from advisor.render import check_labels
 from profiler.backends import BackendError, LxcBackend
 from profiler.backends.lxc.listing import names_in_group
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 from profiler.observed import Instance, check_id
 from tests.profiler.fake_host import FakeHost, host_of_shop
 

@@ -19,7 +19,7 @@ from models.profiling.demand_estimation import wanted_cpus
 from profiler.backends import Counters, LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.netlink import namespace_id, veths_by_namespace
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.collectors import Collected, collect
 from tests.profiler.contract import check_whole
 from tests.profiler.real_container import GATEWAY, RealContainers

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.render.host_tools import HOST_TOOLS
 from profiler.backends import detection
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.definitions import DEFINITIONS, Definition, page_markdown
 from profiler.host_kinds import HOST_KINDS, TRAITS
 from profiler.metrics import EIGHT

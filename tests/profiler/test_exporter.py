@@ -18,11 +18,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lab.processes import wait_until
 from profiler.agent import exporter
-from profiler.agent.exporter import Exporter, ExporterError
-from profiler.agent.exposition import page
+from profiler.agent.exporter import Exporter, ExporterError, page
+from profiler.agent.further_counters import RunQueueStatus
 from profiler.agent.loop import BUCKETS_S, REASONS, WINDOW_REASONS, AgentView
 from profiler.agent.push import PushStatus
-from profiler.agent.run_queue import RunQueueStatus
 from profiler.agent.spool import SpoolStatus
 from profiler.collectors import unit_of
 from profiler.collectors.windows import Key, MetricWindow, Statistic

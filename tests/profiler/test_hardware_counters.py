@@ -15,17 +15,16 @@ from pathlib import Path
 import pytest
 
 from lab.processes import wait_until
-from profiler.agent.hardware import HardwareWatch
+from profiler.agent.further_counters import HardwareWatch
 from profiler.agent.log import Log
 from profiler.backends import LxcBackend, ThreadedBackend
+from profiler.backends.hardware_counters import HARDWARE, SOFTWARE, CacheCounters, PerfCounters, ResctrlReader
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.perf_events import HARDWARE, SOFTWARE, PerfCounters
-from profiler.backends.resctrl import CacheCounters, ResctrlReader
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.collectors import collect
 from profiler.parse.libvirt import parse_hardware
-from profiler.parse.resctrl import parse_monitor
+from profiler.parse.proc import parse_monitor
 from profiler.parse.text import ParseError
 from tests.profiler.fake_host import FakeHost
 from tests.profiler.libvirt_host import LibvirtHost, open_backend

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.instance_ids import instance_id, name_label
+from profiler.names import instance_id, name_label
 from profiler.observed import check_id
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.parse.kernel_objects import GrantTable, SlabCache, parse_grant_tables, parse_slabinfo
+from profiler.parse.proc import GrantTable, SlabCache, parse_grant_tables, parse_slabinfo
 from profiler.parse.text import ParseError
 from tests.profiler.test_xen_recordings import RECORDINGS
 

@@ -11,9 +11,9 @@ import pytest
 from profiler.backends import BackendError, Counters
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import LibvirtConnection
-from profiler.backends.libvirt.processes import search_processes
+from profiler.backends.libvirt.guests import search_processes
 from profiler.collectors import collect
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 from profiler.observed import Instance
 from tests.profiler.libvirt_host import CRASHED, DIRECT, PAUSED, STARTED, UUID, LibvirtHost, domain_xml, open_backend
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.backends import HostCounters
-from profiler.backends.libvirt.backend import LibvirtBackend
-from profiler.backends.libvirt.events import KVM_COUNTERS
+from profiler.backends.libvirt.backend import KVM_COUNTERS, LibvirtBackend
 from profiler.collectors import collect
 from tests.profiler.libvirt_host import LibvirtHost, open_backend
 

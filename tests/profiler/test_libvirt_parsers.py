@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.backends.libvirt.isolation import disk_limit_mb_s
+from profiler.backends.libvirt.guests import disk_limit_mb_s
 from profiler.parse.libvirt import (
     Bandwidth,
     DomainDescription,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from profiler.backends import BackendError, RecordedBackend
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import LibvirtConnection
-from profiler.backends.source import RecordedReading, RecordedSource
+from profiler.backends.sources import RecordedReading, RecordedSource
 from profiler.collectors import Collected, collect
 from profiler.metrics import EIGHT
 from tests.examples import examples

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from profiler import limited
-from profiler.limited import MEGABYTE, TooLargeError
+from profiler import files
+from profiler.files import MEGABYTE, TooLargeError
 
 BOMB = gzip.compress(b"x" * (300 * MEGABYTE), 6, mtime=0)  # 300 MB in 300 kB
 
@@ -38,7 +38,7 @@ def test_a_bomb_is_refused_at_its_limit_and_costs_little_more_than_that(tmp_path
     assert path.stat().st_size < MEGABYTE
 
     def read() -> None:
-        with limited.open_limited(path, 10 * MEGABYTE, packed=True) as file:
+        with files.open_limited(path, 10 * MEGABYTE, packed=True) as file:
             while file.read(MEGABYTE):
                 pass
 
@@ -49,17 +49,17 @@ def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
     path = bomb(tmp_path)
 
     def read() -> None:
-        with limited.open_limited(path, 1000 * MEGABYTE, packed=True) as file:
-            list(limited.lines(file, 2 * MEGABYTE))
+        with files.open_limited(path, 1000 * MEGABYTE, packed=True) as file:
+            list(files.lines(file, 2 * MEGABYTE))
 
     assert peak_of(read) < 10 * MEGABYTE
 
 
 def test_packed_bytes_are_refused_at_their_limit() -> None:
     packed = zlib.compress(b"x" * (100 * MEGABYTE))
-    assert peak_of(lambda: limited.unpacked(packed, 3 * MEGABYTE)) < 8 * MEGABYTE
+    assert peak_of(lambda: files.unpacked(packed, 3 * MEGABYTE)) < 8 * MEGABYTE
     with pytest.raises(zlib.error):
-        limited.unpacked(zlib.compress(b"whole")[:-3], MEGABYTE)
+        files.unpacked(zlib.compress(b"whole")[:-3], MEGABYTE)
 
 
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 200_000])
@@ -69,19 +69,19 @@ def test_what_is_within_the_limits_is_read_whole(tmp_path: Path, size: int) -> N
     plain.write_bytes(content)
     packed.write_bytes(gzip.compress(content))
     for path in (plain, packed):
-        with limited.open_limited(path, len(content), packed=path is packed) as file:
-            assert b"".join(limited.lines(file, len(content))) == content
-    assert limited.unpacked(zlib.compress(content), len(content)) == content
+        with files.open_limited(path, len(content), packed=path is packed) as file:
+            assert b"".join(files.lines(file, len(content))) == content
+    assert files.unpacked(zlib.compress(content), len(content)) == content
     with pytest.raises(TooLargeError):
-        limited.unpacked(zlib.compress(content), len(content) - 1)
+        files.unpacked(zlib.compress(content), len(content) - 1)
 
 
 def test_a_yaml_file_of_aliases_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "laughs.yaml"
     path.write_text("a: &a [x, x]\nb: &b [*a, *a]\n", encoding="utf-8")
     with pytest.raises(ValueError, match="line 2"):
-        limited.load_yaml(path, MEGABYTE)
+        files.load_yaml(path, MEGABYTE)
     path.write_text("a: [x, x]\n", encoding="utf-8")
-    assert limited.load_yaml(path, MEGABYTE) == {"a": ["x", "x"]}
+    assert files.load_yaml(path, MEGABYTE) == {"a": ["x", "x"]}
     with pytest.raises(TooLargeError):
-        limited.load_yaml(path, 3)
+        files.load_yaml(path, 3)

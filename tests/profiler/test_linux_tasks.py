@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lab.processes import wait_until
 from profiler.backends import TaskCounters
 from profiler.backends.linux import TaskReader
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.parse.proc import (
     _NET_DEV_HEADER,
     net_dev_by_line,

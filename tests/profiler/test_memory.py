@@ -10,10 +10,10 @@ import pytest
 
 from profiler.backends import Counters, HostCounters, LxcBackend
 from profiler.backends.memory import GroupMemory, HostMemory
-from profiler.backends.source import RecordedReading, RecordedSource
+from profiler.backends.sources import RecordedReading, RecordedSource
 from profiler.collectors import collect
-from profiler.collectors.additional_metrics import of_host
 from profiler.collectors.counter_deltas import difference
+from profiler.collectors.samples import of_host
 from profiler.observed import Instance
 from profiler.parse.cgroup import parse_flat
 from profiler.parse.memory import (

@@ -17,10 +17,10 @@ from random import Random
 import pytest
 
 from lab.processes import wait_until
-from profiler.agent import run_queue
+from profiler.agent import further_counters
+from profiler.agent.further_counters import RunQueueWatch
 from profiler.agent.log import Log
 from profiler.agent.loop import Agent, Pace
-from profiler.agent.run_queue import RunQueueWatch
 from profiler.backends import GroupedBackend, LxcBackend
 from profiler.collectors.run_queue import CAP, HOST, OTHERS, UNKNOWN, InstanceWaits, RunQueueWindow, percentiles_of
 from profiler.collectors.windows import Key, MetricWindow, Statistic
@@ -227,7 +227,7 @@ def test_who_is_gone_is_forgotten_as_one_that_was_waited_for_too(
         assert wait_until(lambda: bool(watch.close_window(5.0)), 60)
         assert ("victim", "hog") in watch.status().waited_for
         there.groups = {VICTIM: "victim"}
-        monkeypatch.setattr(run_queue, "_LOOK_AGAIN_S", 0.0)
+        monkeypatch.setattr(further_counters, "_LOOK_AGAIN_S", 0.0)
         for _ in range(2):  # who ended a moment ago is still known
             watch.look(there)
         watch.close_window(5.0)

@@ -8,7 +8,7 @@ import pytest
 
 from profiler.agent.delivery import PushToken
 from profiler.agent.http_client import parse_url
-from profiler.secret_file import read_secret
+from profiler.files import read_secret
 
 
 def secret_of_mode(folder: Path, mode: int, text: str = "geheim\n") -> Path:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from profiler.backends import live_source as module
-from profiler.backends.source import LiveSource, RecordingSource
+from profiler.backends import sources as module
+from profiler.backends.sources import LiveSource, RecordingSource
 
 
 @pytest.fixture

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.agent.batch import SampleBatch, decode, encode
 from profiler.agent.log import Log
-from profiler.agent.spool import Spool, SpoolError
+from profiler.agent.spool import SampleBatch, Spool, SpoolError, decode, encode
 from profiler.collectors.samples import SampleRow
 
 BIG = 10**9

@@ -13,7 +13,7 @@ from profiler.collectors import collect
 from profiler.parse.libvirt import parse_disk_times, parse_interfaces
 from profiler.parse.proc import DiskTimes, InterfaceBytes, parse_blkio_ticks, parse_block_stat, parse_net_dev
 from profiler.parse.text import ParseError
-from profiler.parse.xen_dom0 import parse_physical_device
+from profiler.parse.xen import parse_physical_device
 from tests.profiler.fake_host import FakeHost
 from tests.profiler.libvirt_host import LibvirtHost, open_backend
 from tests.profiler.xen_host import Guest, XenHost, backend_on

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from profiler.backends import BackendError, RecordedBackend
-from profiler.backends.source import RecordingSource
+from profiler.backends.sources import RecordingSource
 from profiler.backends.xen.backend import XenBackend
-from profiler.backends.xen.runstates import LAG_S
+from profiler.backends.xen.scheduling import LAG_S
 from profiler.collectors import collect
 from tests.profiler.xen_host import (
     IDLE,

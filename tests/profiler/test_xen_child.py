@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from lab.processes import wait_until
-from profiler.backends import stream_child
-from profiler.backends.stream_child import StreamChild
-from profiler.backends.xen.trace import xentrace_argv
+from profiler.backends import commands
+from profiler.backends.commands import StreamChild
+from profiler.backends.xen.scheduling import xentrace_argv
 
 TICKS = ("sh", "-c", "while :; do echo tick; sleep 0.05; done")
 
@@ -69,7 +69,7 @@ def test_more_than_a_pipe_holds_by_default_waits_for_the_reading() -> None:
 def test_a_child_that_ends_is_named_with_its_last_words_and_started_anew_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream_child, "_RETRY_S", 0.3)
+    monkeypatch.setattr(commands, "_RETRY_S", 0.3)
     script = "echo some; echo 'failed to bind to VIRQ port' >&2; exit 1"
     with _child("sh", "-c", script, settle_s=1.0) as child:  # by then it has ended, which the first reading tells
         first = child.read()
@@ -115,7 +115,7 @@ def test_close_lets_the_child_switch_tracing_off(tmp_path: Path) -> None:
 
 def test_the_child_of_a_killed_agent_ends_by_itself(tmp_path: Path) -> None:
     program = (
-        "import time\nfrom profiler.backends.stream_child import StreamChild\n"
+        "import time\nfrom profiler.backends.commands import StreamChild\n"
         f"child = StreamChild({TICKS!r}, '', 30)\nchild.read()\nprint(child._process.pid, flush=True)\ntime.sleep(60)\n"
     )
     root = Path(__file__).parents[2]

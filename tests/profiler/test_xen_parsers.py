@@ -9,17 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.parse.text import ParseError
-from profiler.parse.xen_dom0 import (
+from profiler.parse.xen import (
     device_of,
     interface_of,
     parse_interrupts,
     parse_netback_rings,
+    parse_sched,
+    parse_vcpu_list,
     parse_vif_rate,
     parse_xenstore,
+    parse_xl_fields,
+    parse_xl_info,
+    parse_xl_list,
     vif_rate_mbit,
 )
-from profiler.parse.xl import parse_vcpu_list, parse_xl_list
-from profiler.parse.xl_host import parse_sched, parse_xl_fields, parse_xl_info
 from tests.examples import examples
 from tests.profiler.test_xen_recordings import RECORDINGS
 from tests.profiler.xen_host import HEADER, Guest, XenHost, two_guests

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from profiler.backends.xen.backend import XenBackend
-from profiler.backends.xen.runstates import LAG_S
+from profiler.backends.xen.scheduling import LAG_S
 from profiler.collectors import collect
 from profiler.observed import Instance
 from tests.profiler.test_xen_recordings import MHZ, RECORDINGS, needs_recordings

@@ -8,12 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from profiler.backends.xen.runstates import RunStates
+from profiler.backends.xen.scheduling import RunStates
 from profiler.parse.proc import parse_net_dev, parse_stat
 from profiler.parse.text import ParseError
-from profiler.parse.xen_dom0 import parse_interrupts, parse_netback_rings, parse_xenstore
-from profiler.parse.xl import parse_vcpu_list, parse_xl_list
-from profiler.parse.xl_host import Share, parse_sched, parse_xl_fields, parse_xl_info
+from profiler.parse.xen import (
+    Share,
+    parse_interrupts,
+    parse_netback_rings,
+    parse_sched,
+    parse_vcpu_list,
+    parse_xenstore,
+    parse_xl_fields,
+    parse_xl_info,
+    parse_xl_list,
+)
 
 RECORDINGS = Path(__file__).parents[3] / "shared" / "recordings" / "xen"
 MHZ = 2596.122  # cpu_mhz of xl-info.txt

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.backends.xen.runstates import LAG_S, RunStates, VcpuTimes
+from profiler.backends.xen.scheduling import LAG_S, RunStates, VcpuTimes
 from profiler.parse.text import ParseError
 from profiler.parse.xentrace import TraceStream
 from tests.examples import examples

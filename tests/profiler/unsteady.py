@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from profiler.backends.source import HostSource
+from profiler.backends.sources import HostSource
 
 T = TypeVar("T")
 _ERRORS = (errno.ENOENT, errno.EACCES, errno.ESRCH, errno.EIO, errno.ENODEV, errno.EINVAL)

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from advisor.inventories.accounts import is_base
-from profiler.secret_file import read_secret
+from profiler.files import read_secret
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 CONFIG = "~/.kube/config"

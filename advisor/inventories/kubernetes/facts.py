@@ -11,7 +11,7 @@ from advisor.domain import pods
 from advisor.domain.pods import Json
 from advisor.inventories.reading import Facts
 from advisor.inventories.values import as_cpus, as_number, clean_labels, whole_cpus
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 
 NAME = "kubernetes"
 OWN_LABELS = frozenset(

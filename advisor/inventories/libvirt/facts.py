@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from advisor.inventories.reading import STOPPED_LOAD, Facts
-from profiler.backends.libvirt.isolation import cap_percent, disk_limit_mb_s, network, pinning
+from profiler.backends.libvirt.guests import cap_percent, disk_limit_mb_s, network, pinning
 from profiler.cores import Groups, as_said
 from profiler.host_kinds import HostKind
-from profiler.instance_ids import instance_id, name_label
+from profiler.names import instance_id, name_label
 from profiler.parse.libvirt import parse_cells, parse_domain, parse_huge_pages_mb, parse_nodeinfo, parse_siblings
 from profiler.parse.text import ParseError
 

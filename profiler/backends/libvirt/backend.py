@@ -13,28 +13,156 @@ from dataclasses import dataclass, field, replace
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
 from profiler.backends.libvirt.connection import LibvirtConnection
-from profiler.backends.libvirt.disks import Disks
-from profiler.backends.libvirt.events import Events
-from profiler.backends.libvirt.isolation import read_settings, xml_key
-from profiler.backends.libvirt.processes import DomainProcesses, HiddenError, QemuProcess
-from profiler.backends.libvirt.scheduling_groups import find_scheduling_groups
-from profiler.backends.libvirt.stalls import GuestStalls
-from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, or_none, reason
+from profiler.backends.libvirt.guests import (
+    DomainProcesses,
+    GuestStalls,
+    HiddenError,
+    QemuProcess,
+    find_scheduling_groups,
+    read_settings,
+    xml_key,
+)
+from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, or_none, read_parsed, reason
 from profiler.backends.memory import HostMemory
-from profiler.backends.source import HostSource, LiveSource
+from profiler.backends.sources import HostSource, LiveSource
 from profiler.backends.stalls import HostQueues, SlowCounters
-from profiler.instance_ids import instance_id, name_label
+from profiler.names import instance_id, name_label
 from profiler.observed import Instance, IsolationSettings
 from profiler.parse.libvirt import (
     ALIVE,
     DomainDescription,
     DomainRecord,
+    DomainStats,
     parse_domain,
     parse_records,
     parse_stats,
     parse_vcpu_times,
 )
+from profiler.parse.proc import parse_counter, parse_status, parse_task_io
 from profiler.parse.text import ParseError
+
+# Chooses the counter of a domain's disk traffic: QEMU's own, which delays QEMU, or the kernel's where both agree.
+
+
+class Disks:
+    """Decides once for each start of a domain, because the two counts begin at different values.
+
+    To count drives libvirt asks every QEMU, whose main loop stops meanwhile. Where a domain's drives bypass the page
+    cache, /proc/<pid>/io of QEMU counts the same bytes (and what QEMU itself writes to logs). It needs root.
+    """
+
+    def __init__(self, source: HostSource) -> None:
+        self._source = source
+        self._by_kernel: dict[str, tuple[int, bool]] = {}  # uuid → domain, and whether the kernel counts for it
+
+    @property
+    def ask_libvirt(self) -> bool:
+        """Whether the next bulk query includes drives: a domain needs it, or no domain is known yet."""
+        return not self._by_kernel or not all(kernel for _, kernel in self._by_kernel.values())
+
+    def keep(self, uuids: set[str]) -> None:
+        """Forget all domains but these."""
+        self._by_kernel = {uuid: known for uuid, known in self._by_kernel.items() if uuid in uuids}
+
+    def bytes(
+        self,
+        record: DomainRecord,
+        stats: DomainStats,
+        described: DomainDescription | None,
+        process: QemuProcess | None,
+        absent: dict[str, str],
+    ) -> int | None:
+        """Bytes read and written; None with the reason in `absent`."""
+        domain, by_kernel = self._by_kernel.get(record.uuid, (record.id, None))
+        if domain != record.id or by_kernel is None:
+            by_kernel = bool(described and described.direct_disks and self._of_process(process, {}) is not None)
+            self._by_kernel[record.uuid] = (record.id, by_kernel)
+        if by_kernel:
+            return self._of_process(process, absent)
+        if "disk_bytes" in stats.absent:
+            absent["disk_bytes"] = stats.absent["disk_bytes"]
+        return stats.disk_bytes
+
+    def _of_process(self, process: QemuProcess | None, absent: dict[str, str]) -> int | None:
+        if process is None:
+            absent["disk_bytes"] = "its QEMU process is not seen"
+            return None
+        return read_parsed(absent, "disk_bytes", self._source, f"/proc/{process.pid}/io", parse_task_io)
+
+
+# Substitutes for Xen's event channel on KVM: exits and injected interrupts, or wake-ups of QEMU's threads.
+
+# Sums over all VMs that run (kernel: virt/kvm/kvm_main.c, vcpu_stat_get).
+KVM_COUNTERS = ("/sys/kernel/debug/kvm/exits", "/sys/kernel/debug/kvm/irq_injections")
+_ENDED = "a VM ended and took its counts out of KVM's sums"
+
+
+class Events:
+    """Makes a count that only grows of sources that do not; stays with the source that the first reading found.
+
+    `kvm` False: the guests are emulated, so that KVM's sums are those of other guests.
+    """
+
+    def __init__(self, source: HostSource, *, kvm: bool = True) -> None:
+        self._source = source
+        self._kvm: bool | None = None if kvm else False
+        self._last = 0
+        self._wakes = 0
+        self._threads: dict[str, tuple[int, int]] = {}  # timeslices and voluntary switches by thread
+
+    def read(self, threads: Mapping[str, TaskCounters], absent: dict[str, str], hidden: str = "") -> int | None:
+        """Events so far; `threads` are all QEMU threads by number, `hidden` says why some of them are not seen."""
+        if self._kvm is None:
+            self._kvm = self._kvm_total({}) is not None
+        if self._kvm:
+            return self._by_kvm(absent)
+        if hidden:
+            absent["events"] = hidden
+            return None
+        return self._by_wakes(threads, absent)
+
+    def _kvm_total(self, absent: dict[str, str]) -> int | None:
+        try:
+            return sum(parse_counter(self._source.read(path), path) for path in KVM_COUNTERS)
+        except (OSError, ParseError) as error:
+            absent["events"] = reason(error)
+            return None
+
+    def _by_kvm(self, absent: dict[str, str]) -> int | None:
+        total = self._kvm_total(absent)
+        if total is None:
+            return None
+        ended, self._last = total < self._last, total
+        if ended:  # how much was lost is unknown, and so are the events of this reading
+            absent["events"] = _ENDED
+            return None
+        return total
+
+    def _by_wakes(self, threads: Mapping[str, TaskCounters], absent: dict[str, str]) -> int | None:
+        """Voluntary switches: each ends with a wake by an eventfd, a signal, a timer or a lock.
+
+        `status` is read only of threads that ran, as it costs several times as much as `schedstat`. The history of a
+        thread that is seen for the first time is not counted.
+        """
+        seen: dict[str, tuple[int, int]] = {}
+        for tid, task in threads.items():
+            before = self._threads.get(tid)
+            if before is not None and before[0] == task.timeslices:
+                seen[tid] = before
+                continue
+            where = f"/proc/{tid}/task/{tid}/status"
+            try:
+                voluntary = parse_status(self._source.read(where), where).voluntary
+            except (OSError, ParseError) as error:
+                if isinstance(error, OSError) and error.errno in GONE:
+                    continue  # it ended
+                absent["events"] = reason(error)
+                return None
+            self._wakes += max(0, voluntary - before[1]) if before is not None else 0
+            seen[tid] = (task.timeslices, voluntary)
+        self._threads = seen
+        return self._wakes
+
 
 _LOOK_AGAIN_S = 55.0  # memory and vCPUs of a running guest may be changed
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Protocol
 
-from profiler.backends.block_stack import BlockStack
 from profiler.backends.linux import attempt, or_none, reason
-from profiler.backends.source import HostSource
+from profiler.backends.sources import HostSource
+from profiler.backends.stalls import BlockStack
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, NO_MEMORY_LIMIT_BYTES, real_limit
 from profiler.parse.cgroup import (
     Quota,

@@ -5,27 +5,143 @@ from __future__ import annotations
 import socket
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
 from profiler.backends.commands import TIMEOUT_S, run_tool
 from profiler.backends.linux import attempt, or_none
-from profiler.backends.source import HostSource, LiveSource
-from profiler.backends.stalls import HostQueues, SlowCounters
+from profiler.backends.sources import HostSource, LiveSource
+from profiler.backends.stalls import CounterGrowth, DiskRequests, HostQueues, InterfaceStalls, SlowCounters
 from profiler.backends.xen import DEFAULT_MODE, Mode
-from profiler.backends.xen.cpu_clock import CpuClock
-from profiler.backends.xen.devices import Attached, attached_devices, renamed_vifs
-from profiler.backends.xen.io import OTHERS, IoCounters, IoReader
-from profiler.backends.xen.isolation import read_isolation
-from profiler.backends.xen.stalls import XenGuestStalls, physical_device
-from profiler.backends.xen.trace import SchedulerTrace
-from profiler.instance_ids import instance_id, name_label
-from profiler.observed import Instance, IsolationSettings
+from profiler.backends.xen.io import DEVICES, OTHERS, Attached, IoCounters, IoReader, attached_devices, renamed_vifs
+from profiler.backends.xen.scheduling import CpuClock, SchedulerTrace
+from profiler.names import instance_id, name_label
+from profiler.observed import (
+    NO_CAP_PERCENT,
+    NO_RATE_MBIT,
+    Instance,
+    IsolationSettings,
+    NetworkSettings,
+    Pinning,
+    real_limit,
+)
 from profiler.parse.memory import parse_xen_balloon
+from profiler.parse.proc import DiskTimes, parse_block_stat, parse_counter
 from profiler.parse.text import ParseError
-from profiler.parse.xen_dom0 import parse_xenstore
-from profiler.parse.xl import ListedDomain, parse_vcpu_list, parse_xl_list
-from profiler.parse.xl_host import parse_xl_info
+from profiler.parse.xen import (
+    ListedDomain,
+    XlInfo,
+    parse_physical_device,
+    parse_sched,
+    parse_vcpu_list,
+    parse_xenstore,
+    parse_xl_info,
+    parse_xl_list,
+    vif_rate_mbit,
+)
+
+# Isolation settings of a Xen domain: affinity, weight and cap from xl, interface rates from xenstore.
+
+Tool = Callable[..., str]
+
+_SHARES = {"credit": "sched-credit", "credit2": "sched-credit2"}
+
+
+def read_isolation(tool: Tool, host: XlInfo, domain: ListedDomain) -> IsolationSettings:
+    """Settings of one domain; `tool` gives what a command prints. What cannot be read is None."""
+    share = or_none(_share, tool, host, domain.domid)
+    weight, cap = share or (None, None)
+    return IsolationSettings(
+        pinning=or_none(_pinning, tool, domain.domid),
+        cap_percent=cap,
+        weight=weight,
+        network=or_none(_network, tool, domain.domid),
+    )
+
+
+def _pinning(tool: Tool, domid: int) -> Pinning | None:
+    """By hard affinity: soft affinity (`cpus_soft`) only says where it is better to run."""
+    where = "xl vcpu-list"
+    vcpus = parse_vcpu_list(tool("xl", "vcpu-list"), where)
+    listed = {number: vcpu for (domain, number), vcpu in vcpus.items() if domain == domid}
+    if not listed or sorted(listed) != list(range(len(listed))):
+        raise ParseError(where, where, 1, f"vCPUs of domain {domid} are missing")
+    online = [vcpu for _, vcpu in sorted(listed.items()) if vcpu.cpu is not None]
+    hard = tuple(vcpu.hard or () for vcpu in online)
+    return Pinning(hard) if any(hard) else None
+
+
+def _share(tool: Tool, host: XlInfo, domid: int) -> tuple[int, float | None] | None:
+    """Weight and cap; None with schedulers that have neither, and for domains in a pool of another scheduler."""
+    command = _SHARES.get(host.scheduler)
+    if command is None:
+        return None
+    share = parse_sched(tool("xl", command), f"xl {command}").get(domid)
+    return (
+        None
+        if share is None
+        else (share.weight, None if not share.cap_percent else real_limit(float(share.cap_percent), NO_CAP_PERCENT))
+    )
+
+
+def _network(tool: Tool, domid: int) -> NetworkSettings | None:
+    """The rate to which netback limits what a guest sends; what it receives is not limited."""
+    nodes = parse_xenstore(tool("xenstore-ls", "-f", "/local/domain/0/backend/vif"), "xenstore-ls")
+    rate = vif_rate_mbit(nodes, domid)
+    return NetworkSettings("dedicated", rate) if real_limit(rate, NO_RATE_MBIT) else None
+
+
+# Stalls of one guest of Xen, read every ten seconds in Dom0: disk requests, blkback's queue, drops of its vifs.
+
+_BLOCK = "/sys/dev/block"
+
+
+class XenGuestStalls:
+    """Reads one domain, reading after reading."""
+
+    def __init__(self, source: HostSource, queues: HostQueues) -> None:
+        self.slow = SlowCounters()
+        self._source = source
+        self._disks, self._full = DiskRequests(), CounterGrowth()
+        self._interfaces = InterfaceStalls(queues)
+
+    def read(self, io: IoCounters, shared: Mapping[str, int], now_s: float) -> None:
+        """Read its backends; `shared` says how many disks of all guests lie on each device of Dom0."""
+        counters: dict[str, int] = {}
+        gauges: dict[str, float] = {}
+        absent: dict[str, str] = {}
+        if "net_bytes" not in io.absent:
+            self._interfaces.read(io.interfaces, counters, gauges, absent)
+        if io.devices and "disk_bytes" not in io.absent:
+            times = attempt(absent, "disk_wait_us", self._disk_times, io.devices, shared)
+            if times is not None:
+                self._disks.add(times, counters)
+            full = attempt(absent, "disk_queue_full", self._times_full, io.devices)
+            if full is not None:
+                counters["disk_queue_full"] = self._full.add(full)
+        self.slow.take(counters, gauges, absent, now_s)
+
+    def _disk_times(self, devices: tuple[str, ...], shared: Mapping[str, int]) -> dict[str, DiskTimes]:
+        times: dict[str, DiskTimes] = {}
+        for name in devices:
+            device = physical_device(self._source, name)
+            if shared.get(device, 0) > 1:
+                raise ParseError("disk", device, 1, "the disks of several guests lie on this device")
+            where = f"{_BLOCK}/{device}/stat"
+            times[device] = parse_block_stat(self._source.read(where), where)
+        return times
+
+    def _times_full(self, devices: tuple[str, ...]) -> dict[str, int]:
+        """How often blkback found a request and had no room for it (drivers/block/xen-blkback: st_oo_req)."""
+        paths = [f"{DEVICES}/{name}/statistics/oo_req" for name in devices]
+        return {path: parse_counter(self._source.read(path), path) for path in paths}
+
+
+def physical_device(source: HostSource, name: str) -> str:
+    """Major and minor number of the block device of Dom0 that a disk lies on. Raises OSError and ParseError."""
+    where = f"{DEVICES}/{name}/physical_device"
+    return parse_physical_device(source.read(where), where)
+
 
 _DOM0 = 0
 _STUB = "-dm"  # libxl names the device-model domain of guest X so; its work belongs to the driver, not to a guest

@@ -20,7 +20,7 @@ from lab.processes import call
 from lab.resource_registry import ResourceRegistry
 from lab.schedule import PlacedMember
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.source import LiveSource
+from profiler.backends.sources import LiveSource
 from profiler.observed import IsolationSettings
 from research.benchmarks.scenarios.scenes import PairScene, ScenePart
 

@@ -10,7 +10,7 @@ from advisor.domain import Host, IsolationSettings
 from advisor.render import commands, unmet
 from advisor.tuning.host import levers_of, oracle_of
 from profiler.backends.host_description import describe_host
-from profiler.backends.source import RecordedSource
+from profiler.backends.sources import RecordedSource
 from profiler.observed import Instance
 from tests.advisor.tuning.tuning_hosts import snapshot, vm
 from tests.profiler.fake_host import FakeHost

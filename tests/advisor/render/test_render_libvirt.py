@@ -11,7 +11,7 @@ import pytest
 
 from advisor.errors import InvalidInput
 from advisor.render import commands
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
 HOST = Host("h1", "kvm", pcpus=4, memory_mb=8192)

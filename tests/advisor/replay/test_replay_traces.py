@@ -19,7 +19,7 @@ from advisor.errors import InvalidInput
 from advisor.replay import cells, grid
 from advisor.replay.trace import Trace
 from advisor.replay.traces import load_trace
-from profiler.instance_ids import instance_id
+from profiler.names import instance_id
 from tests.advisor.replay.replay_cases import PUBLIC, STEP_S, write_csv, write_parquet
 from tests.examples import examples
 

@@ -1,9 +1,12 @@
-"""Turns names that hypervisors allow into ids that Cotenant allows."""
+"""Names and texts from outside: as ids that Cotenant allows, and as text that moves nothing on a page."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from typing import Any
+
+# Turns names that hypervisors allow into ids that Cotenant allows.
 
 _LONGEST_ID = 255
 _ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")
@@ -34,3 +37,16 @@ def _unescaped(name: str) -> str:
         return _ESCAPED_BYTE.sub(lambda match: bytes([int(match[1], 16)]), escaped).decode("utf-8")
     except UnicodeError:
         return name
+
+
+# Text from outside on a page: without characters that change the order or the place of the text around them.
+
+# Controls, line separators, and marks of direction (UAX 9). Joiners stay: scripts of Asia need them.
+_UNSEEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(value: Any) -> Any:
+    """A text with a mark in the place of each such character, of the same type; any other value as it is."""
+    if not isinstance(value, str) or not _UNSEEN.search(value):
+        return value
+    return type(value)(_UNSEEN.sub("\N{REPLACEMENT CHARACTER}", str(value)))

@@ -1,17 +1,93 @@
-"""Files and bytes from outside, read within limits: plain or compressed, so many bytes and lines no longer than that.
-
-A few kilobytes of gzip can hold gigabytes. A file that another party made is read by this module.
-"""
+"""Files that are whole under their name, secrets that only their owner can change, and bytes read within limits."""
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
+
+# Files and folders that are complete and on the disk under their name, or not there: also after a power cut.
+#
+# A rename alone does not ensure it: a file system may store the new name before the content (fsync(2), rename(2)).
+
+TEMPORARY = ".tmp"
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file; one that is there is replaced when the new one is complete. Raises OSError."""
+    temporary = path.with_name(f"{path.name}{TEMPORARY}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+        replace_whole(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def replace_whole(made: Path, path: Path) -> None:
+    """Give a finished file or folder its name. A file may replace a file, a folder an empty one. Raises OSError."""
+    for folder, _, names in os.walk(made):
+        for name in names:
+            sync(Path(folder, name))
+        sync(Path(folder))
+    if not made.is_dir():
+        sync(made)
+    made.replace(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Write a file's content, or a folder's entries, through to the disk. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# Reads secrets from files; refuses files that others can change, or that users beyond the group can read.
+
+_MOST_BYTES = 2**16
+_OTHERS_WRITE, _OTHERS_READ = 0o022, 0o004  # the group counts as others: whoever writes the secret chooses it
+
+
+def read_secret(path: Path) -> str:
+    """The text of a file that holds a secret, UTF-8. ValueError says in one sentence what is wrong, without the secret.
+
+    The group may read, unlike with ssh: what a service needs belongs to root and to the service's group.
+    """
+    try:
+        with path.open("rb") as file:
+            check_private(path, os.fstat(file.fileno()).st_mode)
+            content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"{path} cannot be read: it has more than {_MOST_BYTES // 1024} KiB")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} cannot be read: it is not text in UTF-8") from None
+
+
+def check_private(path: Path, mode: int, *, secret: bool = True) -> None:
+    """ValueError where a file of this mode (`stat.st_mode`) is open to others; without a secret all may read it."""
+    what = "change" if mode & _OTHERS_WRITE else "read" if secret and mode & _OTHERS_READ else ""
+    if what:
+        raise ValueError(f"{path} is refused because others may {what} it (mode {mode & 0o777:03o}); chmod 640 it")
+
+
+# Files and bytes from outside, read within limits: plain or compressed, so many bytes and lines no longer than that.
+#
+# A few kilobytes of gzip can hold gigabytes. A file that another party made is read by this module.
 
 MEGABYTE = 2**20
 GZIP = b"\x1f\x8b"

@@ -1,17 +1,74 @@
-"""Checks of Xen from Dom0: Dom0's CPUs, physical CPUs by Xen's tools, and tracing."""
+"""Checks of KVM (halt polling, hidden counters, nesting) and of Xen from Dom0 (its CPUs, physical CPUs, tracing)."""
 
 from __future__ import annotations
 
 import re
 import shutil
 
-from profiler.backends.source import HostSource
+from profiler.backends.sources import HostSource
 from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
 from profiler.observed import format_cpus
 from profiler.parse.text import ParseError
-from profiler.parse.xl import parse_vcpu_list
+from profiler.parse.xen import parse_vcpu_list
 
+# Checks of KVM: halt polling that counts as CPU time, hidden counters, nested guests.
+
+_POLL = "/sys/module/kvm/parameters/halt_poll_ns"
 _DEBUGFS = "/sys/kernel/debug"
+
+
+def halt_polling(view: HostView) -> CheckFinding | None:
+    """Kernel: Documentation/virt/kvm/halt-polling.rst: idle guests may take up to all of a CPU of the host."""
+    if view.find(_POLL) is None:
+        return None  # no KVM here
+    poll_ns = view.count(_POLL)
+    return CheckFinding(poll_ns == 0, f"{poll_ns} ns" if poll_ns else "off")
+
+
+def counters(view: HostView) -> CheckFinding | None:
+    """Kernel: virt/kvm/kvm_main.c, kvm_init_debug: exits and injected interrupts stand in debugfs, for root only."""
+    if not _runs_guests(view):
+        return None
+    if view.folders(f"{_DEBUGFS}/kvm") is None:
+        return CheckFinding(False, "debugfs has no folder kvm, or is not mounted")
+    return CheckFinding(True, "in debugfs")
+
+
+def nested(view: HostView) -> CheckFinding | None:
+    """Kernel: Documentation/virt/kvm/x86/running-nested-guests.rst."""
+    if not view.virtual or not _runs_guests(view):
+        return None
+    return CheckFinding(False, "KVM runs inside a virtual machine")
+
+
+def _runs_guests(view: HostView) -> bool:
+    """Whether some QEMU has a vCPU thread of KVM; they are called `CPU n/KVM`, those of an emulated CPU `CPU n/TCG`."""
+    for process, name in view.commands.items():
+        if name.startswith(("qemu", "kvm")):
+            tasks = view.numbered(f"/proc/{process}/task", "")
+            if any((view.find(f"/proc/{process}/task/{task}/comm") or "").endswith("/KVM") for task in tasks):
+                return True
+    return False
+
+
+KVM = (
+    CheckRule(
+        "halt polling", halt_polling, "idle vCPUs use host CPU time: cpu is too high and block too low",
+        f"echo 0 > {_POLL}", "linux",
+    ),
+    CheckRule(
+        "KVM counters", counters, "event counts wake-ups of QEMU's threads instead of exits and injected interrupts",
+        f"mount -t debugfs none {_DEBUGFS}", "linux",
+    ),
+    CheckRule(
+        "nested KVM", nested, "exits of an instance also exit to the outer hypervisor: I/O costs a multiple",
+        "measure guests on a physical machine", "linux",
+    ),
+)  # fmt: skip
+
+
+# Checks of Xen from Dom0: Dom0's CPUs, physical CPUs by Xen's tools, and tracing.
+
 _DEFAULT_RATELIMIT_US = 1000  # xen-command-line, sched_ratelimit_us
 _TRACE_TOOL = "xentrace"
 
@@ -123,7 +180,7 @@ def _lines(view: HostView, command: str, key: str) -> list[str]:
     return values
 
 
-RULES = (
+XEN = (
     CheckRule(
         "Dom0's CPUs", dom0_cpus, "Dom0 runs on the CPUs of instances: their waiting depends on all instances' I/O",
         "xl vcpu-pin Domain-0 all 0-1 (at boot: dom0_max_vcpus=2 dom0_vcpus_pin)", "dom0",

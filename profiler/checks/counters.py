@@ -1,18 +1,25 @@
-"""Checks of kernel counters (control groups, scheduler times, pressure, interrupts) and of load balancers."""
+"""Checks of counters: of the kernel, of the processor, and of cotenant-run-queue; and of load balancers."""
 
 from __future__ import annotations
 
 import errno
 import gzip
+import os
 import platform
 import re
+import shutil
 import zlib
 from pathlib import Path
 
+from profiler.backends.hardware_counters import CYCLES, HARDWARE, INSTRUCTIONS, RESCTRL, PerfCounters
 from profiler.backends.lxc.control_groups import GroupsMissingError, find_groups, find_mounts
+from profiler.backends.run_queue import PROGRAM
+from profiler.backends.stalls import DELAYS_OFF, DELAYS_SWITCH
 from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
 from profiler.parse.cgroup import parse_service_bytes
-from profiler.parse.proc import parse_pressure, parse_schedstat
+from profiler.parse.proc import parse_blkio_ticks, parse_counter, parse_pressure, parse_schedstat
+
+# Checks of kernel counters (control groups, scheduler times, pressure, interrupts) and of load balancers.
 
 _MOVERS = ("irqbalance", "numad")
 _IRQ_TIME = re.compile(r"^CONFIG_IRQ_TIME_ACCOUNTING=y$", re.MULTILINE)
@@ -113,7 +120,7 @@ def movers(view: HostView) -> CheckFinding:
     return CheckFinding(not daemons, ", ".join(daemons) or "none", f"systemctl stop {' '.join(daemons)}")
 
 
-RULES = (
+OF_KERNEL = (
     CheckRule(
         "control groups", groups, "no container can be read",
         "mount -t cgroup2 none /sys/fs/cgroup", "linux",
@@ -135,5 +142,92 @@ RULES = (
     ),
     CheckRule(
         "daemons that move work", movers, "interrupts and memory are moved during a measurement", "",
+    ),
+)  # fmt: skip
+
+
+# Checks of counters beside the scheduler's, in kernel and processor: delays, cycles, caches, memory.
+#
+# Without them some metrics are absent, but nothing that is measured is wrong. So each check is `ok` and says what is
+# absent.
+
+_MONITORED = {"llc_occupancy": "llc_mb", "mbm_total_bytes": "mem_bw_mb_s"}
+_FLAGS = re.compile(r"^flags\s*:.*\b(?:cqm_occup_llc|cqm_mbm_total)\b", re.MULTILINE)
+
+
+def delays(view: HostView) -> CheckFinding:
+    """Kernel: Documentation/accounting/delay-accounting.rst; off by default since 5.14."""
+    text = view.find(DELAYS_SWITCH)
+    if text is None:
+        counted = parse_blkio_ticks(view.read("/proc/1/stat"), "/proc/1/stat") > 0
+    else:
+        counted = parse_counter(text, DELAYS_SWITCH) == 1
+    return CheckFinding(True, "disk_wait of containers" if counted else f"no disk_wait of containers: {DELAYS_OFF}")
+
+
+def cycles(view: HostView) -> CheckFinding:
+    """perf_event_open(2), for this process: whether a hypervisor hides the processor's counters."""
+    why = view.value("perf events", _refusal)
+    if why.startswith("permission denied"):
+        raise UnseenError(why, "run as root")
+    return CheckFinding(True, f"no cpi: {why}" if why else "cpi with run --hardware-counters")
+
+
+def _refusal() -> str:
+    """Why they cannot be counted; empty = they can."""
+    try:
+        PerfCounters(((HARDWARE, CYCLES), (HARDWARE, INSTRUCTIONS)), thread=os.getpid()).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def caches(view: HostView) -> CheckFinding:
+    """Kernel: Documentation/filesystems/resctrl.rst. Counts the groups that libvirt or a container runtime made."""
+    where = f"{RESCTRL}/info/L3_MON/mon_features"
+    features = view.find(where)
+    if features is None:
+        counts = _FLAGS.search(view.read("/proc/cpuinfo"))
+        why = "mount -t resctrl resctrl /sys/fs/resctrl" if counts else "the processor or its hypervisor shows no such"
+        return CheckFinding(True, f"no llc_mb and mem_bw_mb_s: resctrl does not monitor here ({why})")
+    metrics = [metric for event, metric in _MONITORED.items() if event in features.split()]
+    groups = view.folders(f"{RESCTRL}/mon_groups") or []
+    controls = [name for name in view.folders(RESCTRL) or () if name not in ("info", "mon_groups", "mon_data")]
+    return CheckFinding(
+        True,
+        f"{' and '.join(metrics) or 'nothing'} of instances in groups of their own ({len(groups) + len(controls)})",
+    )
+
+
+OF_HARDWARE = (
+    CheckRule("delays of tasks", delays, "disk_wait of containers is absent", "", "linux"),
+    CheckRule("cycles (perf events)", cycles, "cpi is absent", "", "linux"),
+    CheckRule("caches and memory (resctrl)", caches, "llc_mb and mem_bw_mb_s are absent", "", "linux"),
+)
+
+
+# Check whether this kernel lets cotenant-run-queue see which tasks wait for which.
+
+_REFUSED = f"{PROGRAM} failed with 1: "
+
+
+def run_queues(view: HostView) -> CheckFinding:
+    """Load the BPF program for a moment. It is optional: without it, waiting comes from schedstat."""
+    if not view.value(f"path of {PROGRAM}", lambda: shutil.which(PROGRAM) or ""):
+        return CheckFinding(True, "not installed: waiting is known, what runs meanwhile is not")
+    try:
+        view.tool(PROGRAM, "--check")
+    except UnseenError as unseen:
+        refusal = str(unseen).partition(_REFUSED)[2]
+        if not refusal or "not permitted" in refusal:
+            raise UnseenError(refusal or str(unseen), "run as root", unseen.number) from None
+        return CheckFinding(False, refusal)
+    return CheckFinding(True, "watched by run --run-queue")
+
+
+OF_RUN_QUEUE = (
+    CheckRule(
+        "run queues (BPF)", run_queues, "run_queue_p50_us, _p99_us and _p999_us are absent, and what runs meanwhile",
+        "use a kernel with CONFIG_DEBUG_INFO_BTF=y and without lockdown", "linux",
     ),
 )  # fmt: skip
