@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from models.data.dataset import Dataset, DatasetError, load_dataset
-from models.data.status import check_learnable
+from models.data.dataset_rules import check_learnable
 from models.data.window_dataset import holds_windows
 from models.evaluation.gate import gate
 from models.executor import executor
-from models.features.examples import OUTCOME_OF_TARGET, build_examples, further_metrics
-from models.features.probe_features import usual_host, with_probe_features
-from models.features.window_weights import weighted
+from models.features.examples import OUTCOME_OF_TARGET, build_examples, further_metrics, weighted
+from models.features.feature_matrix import usual_host, with_probe_features
 from models.learning import artifact
 from models.learning.fitted_target import LEAST_ROWS, FittedTarget, fit_target
 from models.learning.learned_predictor import LearnedPredictor

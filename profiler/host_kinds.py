@@ -38,7 +38,7 @@ class HostKindTraits:
     of up to 8 CPUs (kernel/sched/fair.c).
 
     `synced_wait_ms`: for how long a write that is waited for (fsync) waits for a busy CPU at most: until the next tick
-    of the clock (models/physics/synced_writes.py), 4 ms at the usual HZ=250; measured with containers, not with
+    of the clock (models/physics/latency.py), 4 ms at the usual HZ=250; measured with containers, not with
     guests, and not at other rates; 0 = nothing is known.
 
     `cap_period_ms`: the fixed period of a cap, None = that of Linux's quota; `cap_per_vcpu`: the quota holds for

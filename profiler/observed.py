@@ -480,7 +480,7 @@ class Colocation:
 
     `ends_s` (since the epoch) is the end of the agent's window that it is made of, 0 = it is not made of one;
     `importance` is its weight in training beside other windows. `generators` are the load generators of the instances
-    (models.data.load_generators): each uses CPUs of the host and has no outcome. `probe` is the probe that ran in the
+    (models.data.dataset_rules): each uses CPUs of the host and has no outcome. `probe` is the probe that ran in the
     instance with an outcome and reached it in place of that one's own work, empty = there was none.
     """
 

@@ -31,14 +31,12 @@ import numpy as np
 
 from models.arrays import Bools, Floats
 from models.data.dataset import Dataset, load_dataset, status_of
-from models.data.load_generators import SUFFIX
+from models.data.dataset_rules import SUFFIX
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
 from models.data.tables import DatasetError
-from models.evaluation.bootstrap import interval, resampled_means
-from models.evaluation.row_groups import codes
-from models.features.base_ratio import OWN_SETTINGS
-from models.features.examples import measured, scene_of
+from models.evaluation.error_metrics import codes, interval, resampled_means
+from models.features.examples import OWN_SETTINGS, measured, scene_of
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler.observed import Colocation, Host, Instance, IsolationSettings

@@ -196,6 +196,6 @@ from advisor.domain.worth import (
 from models.data.profile import WorkloadProfile
 from models.evaluation.quality import QualityGroup as ModelGroup
 from models.evaluation.quality import QualityReport as ModelQuality
-from models.profiling.mean_intervals import MeanEstimate
 from models.profiling.profiles import InstanceProfile, PhaseProfile
+from models.profiling.windows import MeanEstimate
 from profiler.observed import Host, Instance, IsolationSettings, Pinning

@@ -13,11 +13,10 @@ from advisor.explanation.mechanisms import NAMES, ResourceDemand, SlowBy, demand
 from advisor.prediction.effects import cpu_time
 from models.arrays import Floats
 from models.data.scene import SETTING_FIELDS, SceneBatch, stack
-from models.physics.clock import clock_speed
+from models.physics.cpu_speed import clock_speed, sibling_speed
 from models.physics.demands import capacity, guessed
-from models.physics.hyperthreads import sibling_speed
+from models.physics.latency import flush_speed
 from models.physics.prior import RESOURCES, PriorResult, solve
-from models.physics.synced_writes import flush_speed
 from models.prediction import rows_of
 
 MIN_LOSS = 0.005  # log T/B; smaller losses are not reported

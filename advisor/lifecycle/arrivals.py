@@ -15,7 +15,7 @@ from advisor.lifecycle.window_checks import MeasuredWindow, platform_of
 from advisor.scheduling.rules import most_free
 from advisor.snapshot import ClusterSnapshot
 from models.data.demand_classes import stem_of
-from models.evaluation.window_figures import CONTENDED
+from models.evaluation.prediction_checks import CONTENDED
 
 WATCHED_S = 7 * 86_400.0  # for so long it is looked at how one fares
 ASKED_S = 86_400.0  # before it came: who asked longer ago meant another placement

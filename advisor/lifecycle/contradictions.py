@@ -21,9 +21,8 @@ from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
 from advisor.store.rollups import BUCKET_S
 from advisor.telemetry.antagonists import share_cpus
 from models.data.cloud_classes import WEEK
-from models.evaluation.contradictions import ALARM, accumulated, beyond, half_width
-from models.evaluation.prediction_checks import WIDEST, CheckedPrediction, conformal_quantile, log_off, widen
-from models.evaluation.window_figures import Question
+from models.evaluation.drift import ALARM, accumulated, beyond, half_width
+from models.evaluation.prediction_checks import WIDEST, CheckedPrediction, Question, conformal_quantile, log_off, widen
 from profiler.demand import Demand
 
 State = dict[str, Any]

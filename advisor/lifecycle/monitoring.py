@@ -21,8 +21,18 @@ from advisor.prediction.posted import unmoved
 from advisor.settings import Settings
 from advisor.store import held, models, observed
 from advisor.store.recommendations import RecordedOutcome
-from models.evaluation.prediction_checks import FEW, WIDEST, CheckedPrediction, by_scene, widening
-from models.evaluation.window_figures import WindowFigures, WindowKey, calibrating, grouped, groups_of
+from models.evaluation.prediction_checks import (
+    FEW,
+    WIDEST,
+    CheckedPrediction,
+    WindowFigures,
+    WindowKey,
+    by_scene,
+    calibrating,
+    grouped,
+    groups_of,
+    widening,
+)
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from profiler.observed import Colocation

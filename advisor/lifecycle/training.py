@@ -56,7 +56,7 @@ def evaluate(
     InvalidInput when a dataset breaks a rule and for a protocol or model that does not exist.
     """
     require("train", "an evaluation")
-    from models.evaluation.protocols import DEFAULT_PROTOCOLS
+    from models.evaluation.results_table import DEFAULT_PROTOCOLS
     from models.evaluation.run import examine
 
     _check_datasets(datasets, "an evaluation")

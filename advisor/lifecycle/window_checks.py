@@ -25,8 +25,7 @@ from advisor.store.rollups import BUCKET_S
 from advisor.telemetry import demands
 from models.data.cloud_classes import completed
 from models.data.window_dataset import SharedWindow
-from models.evaluation.prediction_checks import CheckedPrediction
-from models.evaluation.window_figures import Question
+from models.evaluation.prediction_checks import CheckedPrediction, Question
 from models.physics.peak_demand import p95
 from profiler.demand import RESOURCES, Demand, Resource
 

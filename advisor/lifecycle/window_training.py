@@ -13,7 +13,7 @@ from advisor.experiments import probe_planning
 from models.data import window_dataset
 from models.data.profile import WorkloadProfile
 from models.data.window_dataset import PostedScene, SharedWindow, WindowSample
-from models.evaluation.window_figures import ENOUGH_S, ENOUGH_SCENES, Question, WindowFigures, WindowKey
+from models.evaluation.prediction_checks import ENOUGH_S, ENOUGH_SCENES, Question, WindowFigures, WindowKey
 from models.physics.prior import PriorPredictor
 from profiler.files import replace_whole
 

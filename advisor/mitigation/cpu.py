@@ -9,8 +9,7 @@ import numpy as np
 
 from advisor.mitigation.limit_violation import LimitViolation
 from advisor.mitigation.shared_host import Trial
-from models.physics.cap_periods import cap_period_ms, is_short
-from models.physics.queueing import worst_cap_stall
+from models.physics.cpu_speed import cap_period_ms, is_short, worst_cap_stall
 from profiler.host_kinds import HOST_KINDS, TRAITS
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
 

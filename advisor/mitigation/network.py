@@ -10,7 +10,7 @@ from advisor.mitigation.limit_violation import LimitViolation
 from advisor.mitigation.shared_host import Trial
 from advisor.render.policing import policed
 from advisor.render.tc import is_shaped
-from models.physics.htb import UNSHAPED_SHARE
+from models.physics.devices import UNSHAPED_SHARE
 from profiler.observed import NetMode, NetworkSettings
 
 RATE_STEP = 5  # % of the link

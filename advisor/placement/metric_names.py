@@ -11,7 +11,7 @@ from advisor.domain import PlacementRequest, listed
 from advisor.errors import InvalidInput
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import ProfileTable
-from models.features.probe_features import probes_needed
+from models.features.feature_matrix import probes_needed
 from models.physics import prior
 from models.prediction import Predictor
 from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, join_key, split_key

@@ -12,8 +12,7 @@ from advisor.placement.host_classes import PlacementQuestion
 from advisor.scheduling import scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of
 from models.arrays import Bools, Floats, Ints
-from models.physics.clock import clock, clock_lost
-from models.physics.hyperthreads import core_lost, cores, shares_a_core
+from models.physics.cpu_speed import clock, clock_lost, core_lost, cores, shares_a_core
 from models.physics.peak_demand import shares
 from models.prediction import correction_of
 

@@ -9,7 +9,7 @@ import numpy as np
 from advisor.domain import Host, Instance, unpinned
 from models.arrays import Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.features.solo_ratio import solo_ratio
+from models.features.feature_matrix import solo_ratio
 
 
 def required_ratios(scenes: SceneBatch, min_ratio: Floats, keep_ratio: float) -> Floats:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from advisor.render.change import RenderOptions, SettingsChange, Step, replaced
-from models.physics.cap_periods import MIN_QUOTA_US, is_short, period_us
+from models.physics.cpu_speed import MIN_QUOTA_US, is_short, period_us
 from profiler.observed import DEFAULT_WEIGHT, Instance
 
 DEFAULT_SHARES, SHARES_RANGE = (
@@ -65,7 +65,7 @@ def weighted(
 
 
 def period_and_quota(cpus: float, instance: Instance) -> tuple[int, int]:
-    """(period, quota) in µs for so many CPUs, over the period that the prior assumes (models.physics.cap_periods)."""
+    """(period, quota) in µs for so many CPUs, over the period that the prior assumes (models.physics.cpu_speed)."""
     period = int(period_us(np.array(cpus), np.array(is_short(instance))))
     return period, max(MIN_QUOTA_US, round(period * cpus))
 

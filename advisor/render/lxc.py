@@ -11,7 +11,7 @@ from advisor.domain import Command
 from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, disk_limited, more
 from advisor.render.groups import assumed_note, period_and_quota, quota_note, weighted
 from advisor.render.names import disk_number, group_path, kernel_version
-from models.physics.cap_periods import DEFAULT_US, is_short
+from models.physics.cpu_speed import DEFAULT_US, is_short
 from profiler.observed import Host, Instance, Pinning, format_cpus
 
 BURST_SINCE = (5, 14)  # cpu.max.burst and cpu.cfs_burst_us came with Linux 5.14 (sched-bwc.rst)

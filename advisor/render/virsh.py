@@ -9,7 +9,7 @@ from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, di
 from advisor.render.groups import period_and_quota, quota_note, weighted
 from advisor.render.names import address, disk_target, domain_name, iothreads, mac_address, vcpu_numbers
 from advisor.render.policing import Policed, loosens, policed
-from models.physics.cap_periods import DEFAULT_US
+from models.physics.cpu_speed import DEFAULT_US
 from profiler.observed import Host, Instance, format_cpus
 
 NO_QUOTA = -1  # any negative value (virsh(1), schedinfo)

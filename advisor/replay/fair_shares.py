@@ -10,7 +10,7 @@ from advisor.domain.replays import FAIR_SHARES
 from models.arrays import Floats
 from models.data.scene import SceneBatch
 from models.physics.demands import capacity, link, profile_column
-from models.physics.max_min import fill
+from models.physics.devices import fill
 from models.prediction import TARGETS, BandArrays, InterferencePrediction, unasked
 
 

@@ -12,8 +12,7 @@ from advisor.rounding import with_slack
 from advisor.scheduling.newcomer import newcomer_slot, profile_row, rows_by_host
 from advisor.snapshot import ClusterSnapshot, promised_vcpus
 from models.arrays import Bools, Floats
-from models.physics.demands import demands
-from models.physics.kinds import holds
+from models.physics.demands import demands, holds
 from profiler.host_kinds import HOST_KINDS
 from profiler.observed import format_cpus
 

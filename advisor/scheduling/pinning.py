@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Bools, Floats, Hashes, Ints
-from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import SceneBatch
+from models.data.topology import given_own_cpus
 from models.physics.demands import cpu_spread
 from profiler.observed import Host, Instance, Pinning
 

@@ -15,7 +15,6 @@ from advisor.domain import MEMORY_SHORT, Host, Instance
 from advisor.snapshot import fingerprints
 from advisor.snapshot.host_arrays import HostArrays
 from models.arrays import Bools, Floats, Ints
-from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import (
     CPU_DEMAND,
     DEVICE_DEMAND,
@@ -29,6 +28,7 @@ from models.data.scene import (
     cpu_demand,
     device_demand,
 )
+from models.data.topology import given_own_cpus
 from models.physics.demands import demands
 from models.physics.peak_demand import demand_sums, rooms
 from profiler.observed import DEFAULT_WEIGHT

@@ -10,8 +10,7 @@ import numpy as np
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 from models.data.scene import SceneBatch
-from models.physics.demands import capacity, demands, driver_price, link
-from models.physics.kinds import holds, trait
+from models.physics.demands import capacity, demands, driver_price, holds, link, trait
 from models.physics.prior import RESOURCES
 
 

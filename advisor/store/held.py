@@ -13,7 +13,7 @@ from advisor.store.observed import observed
 from advisor.store.samples import samples, series
 from advisor.store.schema import ID, VALUE, metadata
 from advisor.store.statements import insert_new, selected, upsert
-from models.evaluation.window_figures import WindowFigures, WindowKey
+from models.evaluation.prediction_checks import WindowFigures, WindowKey
 
 KEEP_S = 90 * 86_400.0  # groups of models and platforms that are gone
 

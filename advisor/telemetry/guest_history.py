@@ -1,7 +1,7 @@
 """Demand over time from the history that a virtualization system keeps of its own guests: windows, and means before.
 
 A mean over half an hour tells how much and at which hour, and takes the shape of a half hour that was seen in windows
-(`models.profiling.half_hours`). Waiting is the least that pressure tells. Decision 83 says what this rests on.
+(`models.profiling.windows`). Waiting is the least that pressure tells. Decision 83 says what this rests on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from advisor.domain import Instance
 from advisor.inventories.systems import GuestHistory
 from advisor.telemetry.monitoring_history import WINDOW_S, MonitoringHistory, Progress, Row, learned, teach, wanted
 from models.profiling.demand_estimation import LARGEST, Tally, Window
-from models.profiling.half_hours import shapes
+from models.profiling.windows import shapes
 from profiler.demand import Resource
 
 _RESOURCES: tuple[Resource, ...] = ("cpu", "net_mbit", "disk_mb_s")

@@ -14,8 +14,7 @@ from advisor.domain import Host, Instance, InstanceProfile, PhaseProfile, Worklo
 from advisor.errors import InvalidInput, NotFound
 from advisor.store import histories, hosts, instances, rollups, samples
 from models.physics.demands import GOODPUT
-from models.profiling.load_estimation import InstanceLimits
-from models.profiling.profiles import profile_windows
+from models.profiling.profiles import InstanceLimits, profile_windows
 from models.profiling.windows import InstanceWindows, Readings, align, by_series, hosts_of
 from profiler.observed import MetricSample
 

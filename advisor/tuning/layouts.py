@@ -13,8 +13,8 @@ from advisor.domain import Objective
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
 from models.arrays import Bools, Floats, Ints
-from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import SceneBatch
+from models.data.topology import given_own_cpus
 from models.physics.demands import Demands, demands
 from models.physics.prior import solve
 from profiler.host_kinds import HOST_KINDS, TRAITS

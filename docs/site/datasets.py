@@ -10,7 +10,7 @@ import yaml
 
 from docs.site.tables import code, table
 from models.data.dataset import RATIO_OUTCOMES
-from models.data.status import DatasetStatus
+from models.data.dataset_rules import DatasetStatus
 
 FOLDER = Path(__file__).resolve().parents[2] / "datasets"
 ORDER = ("train", "judge", "hidden", "findings", "historical")

@@ -13,10 +13,8 @@ from typing import Any
 
 import yaml
 
-from models.data.artefacts import ArtefactCounts, without_artefacts
-from models.data.load_generators import with_generators
+from models.data.dataset_rules import ArtefactCounts, DatasetStatus, with_generators, without_artefacts
 from models.data.profile import WorkloadProfile
-from models.data.status import DatasetStatus
 from models.data.tables import CellRule, DatasetError, TableRow, find_table, read_rows
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.files import MEGABYTE, TooLargeError, load_yaml

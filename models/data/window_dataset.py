@@ -21,7 +21,7 @@ from profiler.metrics import split_key
 from profiler.observed import Colocation, Host, Instance, Pinning, format_cpus
 
 NATURAL_EXPERIMENT = 3.0  # a window whose company is another one than before counts as so many steady ones; assumed
-CALM, CALM_LEVEL = 0.98, 10  # a share from which a window is calm, as in models.evaluation.window_figures
+CALM, CALM_LEVEL = 0.98, 10  # a share from which a window is calm, as in models.evaluation.prediction_checks
 MOST_SHARES = 8_000  # of each level of contention that are learned from
 LOAD_STEPS = 10  # of the demand per CPU of a host: windows of one company that agree on it are alike
 _SETTINGS = ("pinning", "weight", "cap_percent", "net_mode", "net_rate_mbit", "disk_limit_mb_s")

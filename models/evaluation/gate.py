@@ -38,8 +38,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from models.evaluation.comparison import FEWEST_PAIRS, ResampledMeans, beside, errors, means_of
-from models.evaluation.window_figures import CONTENDED
+from models.evaluation.prediction_checks import CONTENDED
+from models.evaluation.results_table import FEWEST_PAIRS, ResampledMeans, beside, errors_of, means_of
 from models.learning.held_out import HeldOutPredictions
 
 Against = Literal["prior", "active", "constant"]
@@ -151,7 +151,7 @@ def _worse_somewhere(table: HeldOutPredictions) -> Iterator[str]:
         return
     for number, name in enumerate(names.tolist()):
         part = table.take(np.flatnonzero(which == number))
-        mine, prior = errors(part, part.expected), errors(part, part.prior)
+        mine, prior = errors_of(part, part.expected), errors_of(part, part.prior)
         means = means_of(np.column_stack([mine, prior, mine - prior]), part.pair)
         bounds = means.bounds(2, ERROR_RATE / len(names))
         if bounds is not None and bounds[0] > NEGLIGIBLE:
@@ -183,12 +183,12 @@ class _Draw:
 
 
 def _draw(table: HeldOutPredictions, other: HeldOutPredictions | None, part: Part) -> _Draw:
-    mine, prior = errors(table, table.expected), errors(table, table.prior)
+    mine, prior = errors_of(table, table.expected), errors_of(table, table.prior)
     inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
     own = means_of(np.column_stack([mine, prior, mine - prior, inside]), table.pair)
     constant = None
     if _PROVES.get(table.target) == table.protocol and part != "calm":
-        flat = errors(table, np.full(len(table), np.median(table.measured)))
+        flat = errors_of(table, np.full(len(table), np.median(table.measured)))
         constant = means_of(np.column_stack([mine, flat, mine - flat]), table.pair)
     return _Draw(table, own, None if other is None else beside(table, mine, other), constant, part)
 

@@ -10,16 +10,17 @@ import numpy as np
 
 from models.evaluation.drift import Alarm, alarms
 from models.evaluation.prediction_checks import (
+    ENOUGH_SCENES,
     FEW,
     ROLES,
     TARGETS,
     WINDOW,
     CheckedPrediction,
     CheckFigures,
+    WindowGroup,
     figures,
     widening,
 )
-from models.evaluation.window_figures import ENOUGH_SCENES, WindowGroup
 
 SCOPES = ("all", "platform", "workload")
 
@@ -172,8 +173,10 @@ def compare(
 def _beside(version: str, target: str, pairs: Sequence[tuple[CheckedPrediction, CheckedPrediction]]) -> ModelComparison:
     less = np.array([_error(one) - _error(other) for one, other in pairs])
     difference = float(less.mean())
-    from models.evaluation.bootstrap import resampled_means  # and datasets with it, which questions do without
-    from models.evaluation.row_groups import codes
+    from models.evaluation.error_metrics import (
+        codes,
+        resampled_means,  # and datasets with it, which questions do without
+    )
 
     scene = codes(one.source for one, _ in pairs)
     resampled = resampled_means(scene, less[:, None])

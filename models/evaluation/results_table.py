@@ -2,20 +2,313 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
-from models.arrays import Bools, Floats
-from models.evaluation.bootstrap import interval, resampled_means
-from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.error_metrics import absolute, by_label, by_predicted, errors, rounded
-from models.evaluation.method_runs import FoldPredictions
-from models.evaluation.methods import OURS, IntervalPrediction
-from models.evaluation.noise_floor import NoiseFloor
-from models.evaluation.pairwise_ranking import PairwiseRanking
-from models.evaluation.row_groups import codes
+from models.arrays import Bools, Floats, Ints
+from models.data.dataset import DatasetError
+from models.evaluation.baselines import COMPOSITIONS, OURS, IntervalPrediction, Method
+from models.evaluation.error_metrics import (
+    NoiseFloor,
+    PairwiseRanking,
+    absolute,
+    by_label,
+    by_predicted,
+    codes,
+    errors,
+    interval,
+    limiting,
+    repeats,
+    resampled_means,
+    rounded,
+)
+from models.features.examples import Examples
+from models.learning.held_out import HeldOutPredictions
+
+# Progress of an evaluation and its remaining time, estimated from how long the same methods took before.
+
+Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
+
+
+class EvaluationProgress:
+    """Counts down a known amount of work: `work` says how often each step will run."""
+
+    def __init__(self, say: Progress, work: Mapping[str, int], *, now: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._left = dict(work)
+        self._now = now
+        self._taken: dict[str, list[float]] = defaultdict(list)
+        self._shown = 0.0
+
+    @contextmanager
+    def doing(self, name: str, where: str) -> Iterator[None]:
+        """Context manager: report the step that begins, and measure its time."""
+        self._say(f"{where}, {name}{self._time_left()}", self._fraction())
+        begin = self._now()
+        yield
+        self._taken[name].append(self._now() - begin)
+        self._left[name] -= 1
+
+    def seconds(self, name: str) -> float:
+        """The total time of this step so far, in seconds."""
+        return sum(self._taken[name])
+
+    def _remaining(self) -> float | None:
+        """Remaining seconds; None until every remaining step has run once."""
+        if any(count and not self._taken[name] for name, count in self._left.items()):
+            return None
+        return sum(count * self.seconds(name) / len(self._taken[name]) for name, count in self._left.items() if count)
+
+    def _time_left(self) -> str:
+        left = self._remaining()
+        if left is None:
+            return ""
+        return f", about {left / 60:.0f} min left" if left >= 90 else f", about {left:.0f} s left"
+
+    def _fraction(self) -> float:
+        left, done = self._remaining(), sum(sum(times) for times in self._taken.values())
+        if left is None:
+            finished = sum(len(times) for times in self._taken.values())
+            fraction = finished / max(finished + sum(self._left.values()), 1)
+        else:
+            fraction = done / (done + left) if done + left > 0 else 1.0
+        self._shown = max(self._shown, min(fraction, 1.0))  # a bar that goes back says nothing
+        return self._shown
+
+
+# Training and test rows under each protocol; all protocols but `random_row` keep repeats of a pair together.
+
+PROTOCOLS = (
+    "random_row", "unseen_pair", "unseen_workload", "unseen_platform", "unseen_setting", "pairs_to_n", "n_up_to_k",
+)  # fmt: skip
+MORE = frozenset({"pairs_to_n", "n_up_to_k"})  # judged on more instances than trained on
+DEFAULT_PROTOCOLS = ("unseen_pair", "unseen_workload")
+RANDOM_FOLDS = 5
+PAIR_FOLDS = 10
+MOST_FOLDS = 24  # one workload, platform or setting per fold up to here, groups of them beyond
+MANY_ROWS, FEW_FOLDS = 5000, 5  # beyond so many rows a fold is large enough, and every fit takes its time
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolFold:
+    """Training rows, test rows, and the workloads that `unseen_workload` left out of training."""
+
+    train: Ints
+    test: Ints
+    left_out: frozenset[str] = frozenset()
+
+
+def folds_of(examples: Examples, protocol: str) -> list[ProtocolFold]:
+    """The folds of a protocol; none where nothing can be left out. DatasetError for an unknown protocol."""
+    check_protocol(protocol)
+    rows = len(examples)
+    few = rows > MANY_ROWS
+    if protocol == "random_row":
+        return _by_number(np.random.default_rng(0).permutation(rows) % RANDOM_FOLDS)
+    if protocol == "unseen_pair":
+        return _left_out(examples.pair, FEW_FOLDS if few else PAIR_FOLDS)
+    if protocol == "unseen_workload":
+        return _workloads(examples, FEW_FOLDS if few else MOST_FOLDS)
+    if protocol == "unseen_platform":
+        return _left_out(examples.platform, FEW_FOLDS if few else MOST_FOLDS)
+    if protocol == "unseen_setting":
+        return _left_out(settings_of(examples), FEW_FOLDS if few else MOST_FOLDS)
+    sizes = np.unique(examples.size[examples.size > 2]).tolist()
+    most = [2] if protocol == "pairs_to_n" else sizes[:-1]
+    parts = [(examples.size <= one, examples.size > one) for one in most]
+    return [ProtocolFold(np.flatnonzero(train), np.flatnonzero(test)) for train, test in parts]
+
+
+def check_protocol(protocol: str) -> None:
+    """Raise DatasetError for an unknown protocol."""
+    if protocol not in PROTOCOLS:
+        raise DatasetError(f"protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
+
+
+def why_skipped(protocol: str) -> str:
+    """Why a dataset has no fold of a protocol."""
+    return {
+        "unseen_platform": "the dataset has one platform only",
+        "unseen_setting": "the dataset has one setting only",
+        "pairs_to_n": "the dataset has no run of three or more instances",
+        "n_up_to_k": "the dataset has no runs of two different sizes above two instances",
+    }.get(protocol, "too few rows to train on")
+
+
+def settings_of(examples: Examples) -> list[str]:
+    """The set of settings in each run, without counts: a run of three with the same pinning is no new setting."""
+    return [" ".join(sorted(set(setting.split(" ")))) for setting in examples.setting]
+
+
+def _left_out(labels: Sequence[str], most: int) -> list[ProtocolFold]:
+    """One fold per label, or per group of labels where there are more than `most`; the fold leaves it out."""
+    names = sorted(set(labels))
+    number = dict(zip(names, _spread(len(names), most), strict=True))
+    return _by_number(np.array([number[label] for label in labels], dtype=np.int64)) if len(names) > 1 else []
+
+
+def _workloads(examples: Examples, most: int) -> list[ProtocolFold]:
+    """One fold per workload (or group of workloads); it leaves out all its runs. A row may be in several tests."""
+    pairs = list(dict.fromkeys(examples.pair))
+    names = sorted({name for pair in pairs for name in pair.split("+")})
+    group_of = dict(zip(names, _spread(len(names), most), strict=True))
+    number = codes(examples.pair)
+    folds = []
+    for group in range(min(most, len(names))):
+        touched = np.array([any(group_of[name] == group for name in pair.split("+")) for pair in pairs], dtype=bool)
+        inside = touched[number]
+        if inside.any() and not inside.all():
+            left_out = frozenset(name for name in names if group_of[name] == group)
+            folds.append(ProtocolFold(np.flatnonzero(~inside), np.flatnonzero(inside), left_out))
+    return folds
+
+
+def _spread(count: int, most: int) -> Ints:
+    """The fold of each of `count` things, in order where each has its own, else by a seeded shuffle."""
+    return np.arange(count) if count <= most else np.random.default_rng(1).permutation(count) % most
+
+
+def _by_number(number: Ints) -> list[ProtocolFold]:
+    folds = [ProtocolFold(np.flatnonzero(number != one), np.flatnonzero(number == one)) for one in np.unique(number)]
+    return [fold for fold in folds if len(fold.train)]
+
+
+# Runs methods over the folds of a protocol and collects their predictions of the test rows.
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPredictions:
+    """J predictions of test rows: `row` (J,) indexes the examples, `rows` are they without features, `guesses` by
+    method; `unseen_victim` (J,) where the fold left the victim's workload out; `resource` and `repeat` (J,) as in
+    labels."""
+
+    row: Ints
+    rows: Examples
+    guesses: Mapping[str, IntervalPrediction]
+    unseen_victim: Bools
+    resource: tuple[str, ...]
+    repeat: Ints
+    folds: int
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def run_methods(
+    examples: Examples,
+    folds: Sequence[ProtocolFold],
+    methods: Mapping[str, Method],
+    clock: EvaluationProgress,
+    where: str,
+) -> FoldPredictions:
+    """Fit every method on each fold's training rows and predict its test rows; all methods share the folds."""
+    predictions: dict[str, list[IntervalPrediction]] = {name: [] for name in methods}
+    for number, fold in enumerate(folds):
+        train, test = examples.take(fold.train), examples.take(fold.test)
+        for name, method in methods.items():
+            with clock.doing(name, f"{where}: fold {number + 1} of {len(folds)}"):
+                predictions[name].append(method(train, test))
+    row = np.concatenate([fold.test for fold in folds])
+    resource = limiting(examples)
+    # features of all predictions would be the largest thing in memory, and are not needed any more
+    rows = replace(examples, x=np.zeros((len(examples), 0))).take(row)
+    unseen = [examples.victim[at] in fold.left_out for fold in folds for at in fold.test]
+    return FoldPredictions(
+        row=row,
+        rows=rows,
+        guesses={name: joined(guesses) for name, guesses in predictions.items()},
+        unseen_victim=np.array(unseen, dtype=bool),
+        resource=tuple(resource[at] for at in row),
+        repeat=repeats(examples)[row],
+        folds=len(folds),
+    )
+
+
+def joined(guesses: Sequence[IntervalPrediction]) -> IntervalPrediction:
+    """The predictions of several folds joined into one."""
+    lower = [guess.lower for guess in guesses if guess.lower is not None]
+    upper = [one.upper for one in guesses if one.upper is not None]
+    expected = np.concatenate([one.expected for one in guesses])
+    if len(lower) < len(guesses) or len(upper) < len(guesses):
+        return IntervalPrediction(expected)
+    return IntervalPrediction(expected, np.concatenate(lower), np.concatenate(upper))
+
+
+# Compares models by their held-out predictions: errors on common rows, and bootstrap bounds of their means.
+
+FEWEST_PAIRS = 5  # among fewer, noise cannot be distinguished from a difference
+SAME_MEASURED = 1e-5  # relative; a key with another measured value is another measurement
+
+
+@dataclass(frozen=True, slots=True)
+class ResampledMeans:
+    """Means of a few columns over rows, and over resamples of pairs; (K,) and (RESAMPLES, K)."""
+
+    rows: int
+    pairs: int
+    mean: Floats
+    resampled: Floats
+
+    def bounds(self, column: int, level: float) -> tuple[float, float] | None:
+        """Lower and upper bound of one mean, each one-sided at `level`; None where pairs are too few to tell noise.
+
+        The bootstrap's spread is too small for few pairs: it is widened by sqrt(n / (n - 1)), and by Student's quantile
+        over the normal one (n - 1 degrees of freedom).
+        """
+        if self.pairs < FEWEST_PAIRS:
+            return None
+        n = self.pairs
+        wide = np.sqrt(n / (n - 1)) * stdtrit(n - 1, 1 - level) / ndtri(1 - level)
+        off = np.quantile(self.resampled[:, column], [level, 1 - level]) - self.mean[column]
+        low, high = self.mean[column] + wide * off
+        return float(low), float(high)
+
+
+def beside(table: HeldOutPredictions, mine: Floats, other: HeldOutPredictions) -> ResampledMeans | None:
+    """Errors on common keys with the same measured value; a key that occurs twice counts once, with its mean error."""
+    ours = _by_key(table, mine)
+    theirs = _by_key(other, errors_of(other, other.expected))
+    common = [
+        (pair, error, theirs[key][1])
+        for key, (measured, error, pair) in ours.items()
+        if key in theirs and abs(measured - theirs[key][0]) <= SAME_MEASURED * measured
+    ]
+    if not common:
+        return None
+    one, two = (np.array([row[at] for row in common]) for at in (1, 2))
+    return means_of(np.column_stack([one, two, one - two]), [row[0] for row in common])
+
+
+def _by_key(table: HeldOutPredictions, error: Floats) -> Mapping[str, tuple[float, float, str]]:
+    """Measured value, mean error and pair by key."""
+    keys, first, at = np.unique(np.array(table.key), return_index=True, return_inverse=True)
+    mean = np.bincount(at, weights=error) / np.bincount(at)
+    rows = zip(keys.tolist(), first.tolist(), mean.tolist(), strict=True)
+    return {key: (float(table.measured[row]), value, table.pair[row]) for key, row, value in rows}
+
+
+def errors_of(table: HeldOutPredictions, guess: Floats) -> Floats:
+    """The absolute error of each row, (R,): of the ratio for throughput and share, else of its logarithm."""
+    if table.target in {"throughput", "share"}:
+        return np.abs(table.measured - guess)
+    return np.abs(np.log(table.measured / guess))
+
+
+def means_of(columns: Floats, pair: Sequence[str]) -> ResampledMeans:
+    """Means of `columns` (R, K) with a bootstrap over `pair` (R,), whose rows are drawn together."""
+    names, cluster = np.unique(np.array(pair), return_inverse=True)
+    resampled = resampled_means(cluster, columns)
+    return ResampledMeans(
+        len(columns), len(names), columns.mean(axis=0), columns[:0] if resampled is None else resampled
+    )
+
 
 Means = Mapping[str, Mapping[str, Floats | None]]  # model → figure → resampled means
 

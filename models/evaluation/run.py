@@ -11,13 +11,23 @@ import numpy as np
 
 from models.arrays import Bools, Floats
 from models.data.dataset import DatasetError, load_dataset
-from models.evaluation.baselines import LIMITS
-from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.method_runs import FoldPredictions, run_methods
-from models.evaluation.methods import OURS, Method, chosen, plain
-from models.evaluation.progress import EvaluationProgress, Progress
-from models.evaluation.protocols import DEFAULT_PROTOCOLS, MORE, ProtocolFold, check_protocol, folds_of, why_skipped
-from models.evaluation.results_table import average_ranks, by_role, figures_of, inside
+from models.evaluation.baselines import COMPOSITIONS, LIMITS, OURS, Method, chosen, plain
+from models.evaluation.results_table import (
+    DEFAULT_PROTOCOLS,
+    MORE,
+    EvaluationProgress,
+    FoldPredictions,
+    Progress,
+    ProtocolFold,
+    average_ranks,
+    by_role,
+    check_protocol,
+    figures_of,
+    folds_of,
+    inside,
+    run_methods,
+    why_skipped,
+)
 from models.features.examples import Examples, build_examples, further_metrics
 from models.learning.fitted_target import LEAST_ROWS
 

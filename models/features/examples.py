@@ -1,8 +1,8 @@
-"""Turns datasets into training examples: feature rows, measured ratios, and the labels that folds group rows by."""
+"""Turns datasets into training examples: feature rows, measured ratios, labels of folds, weights, joined repeats."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -10,17 +10,174 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.arrays import Floats, Ints, axis_fields, over
+from models.arrays import Bools, Floats, Ints, axis_fields, over
 from models.data.dataset import RATIO_OUTCOMES, Dataset, throughput_ratio
-from models.data.scene import PROBED, ProfileTable, SceneBatch, build_batch
-from models.data.status import check_learnable
+from models.data.dataset_rules import SUFFIX, check_learnable
+from models.data.scene import HOST_NUMBERS, PROBED, ProfileTable, SceneBatch, build_batch
 from models.data.topology import cpu_overlap
-from models.features.base_ratio import base_ratio
-from models.features.feature_matrix import PLATFORM, build_matrix
-from models.features.feature_selection import select_metrics
-from models.features.machines import STATED
+from models.data.window_dataset import CALM
+from models.features.feature_matrix import PLATFORM, FeatureMatrix, build_matrix, select_metrics
+from models.physics.prior import solve
 from profiler.metrics import ADDITIONAL, EIGHT, split_key
-from profiler.observed import Colocation, Host, Instance, Outcome
+from profiler.observed import Colocation, Host, Instance, IsolationSettings, Outcome
+
+# What the analytic model says of the ratio of each measured row, relative to the same solo run as the measurement.
+
+OWN_SETTINGS = "own settings"  # of `solo` in dataset.yaml: solo values were measured under the instance's own limits
+Scene = tuple[Host, Sequence[Instance]]
+
+
+def base_ratio(
+    matrix: FeatureMatrix,
+    rows: Ints,
+    table: ProfileTable,
+    target: str,
+    meta: Mapping[str, Any],
+    scenes: Sequence[Scene],
+) -> Floats:
+    """The analytic throughput, latency, jitter or share ratio of these rows of `matrix`, (R,).
+
+    `scenes` are those of `matrix`, with load generators. A generator shares the CPUs of its run with every instance,
+    and those of the solo run with its own instance. Limits count in the solo run where it was measured with them.
+    """
+    beside = matrix.prior_of(target)[rows]
+    own_settings = meta.get("solo") == OWN_SETTINGS
+    found, alone = np.flatnonzero([_slowed_alone(scenes[matrix.scene[row]][1], matrix.slot[row], own_settings)
+                                   for row in rows]), []  # fmt: skip
+    if not len(found):
+        return beside
+    for row in rows[found].tolist():
+        host, instances = scenes[matrix.scene[row]]
+        one = instances[matrix.slot[row]]
+        kept = one if own_settings else replace(one, settings=IsolationSettings(pinning=one.settings.pinning))
+        alone.append((host, (kept, *(other for other in instances if other.id == one.id + SUFFIX))))
+    beside[found] /= getattr(solve(build_batch(alone, table)), target)[:, 0]
+    return np.asarray(beside)
+
+
+def _slowed_alone(instances: Sequence[Instance], slot: int, own_settings: bool) -> bool:
+    """Whether an instance may be slower in its solo run than with its CPUs to itself and without limits."""
+    one = instances[slot]
+    limits = one.settings
+    limited = limits.cap_percent is not None or limits.network is not None or limits.disk_limit_mb_s is not None
+    return (own_settings and limited) or any(other.id == one.id + SUFFIX for other in instances)
+
+
+# Which machine a host is, by what is stated of its processors: campaigns and clouds name platforms as they like.
+
+STATED = HOST_NUMBERS[:5]  # CPUs, threads of a core, clock, second- and third-level cache
+_TELLING = slice(2, 5)  # clock and caches: how many CPUs there are tells no machine from another
+ALIKE = 0.02  # values of one machine may differ by so much: a clock is stated or measured
+
+
+def alike(stated: Floats, other: Floats) -> Bools:
+    """Whether hosts (R, 5) may be the machine `other` (5,), in the order of STATED: no value that is stated of both
+    differs; (R,)."""
+    return np.asarray(~(np.abs(stated - other) > ALIKE * np.maximum(np.abs(stated), np.abs(other))).any(axis=1))
+
+
+def machines_of(platform: Sequence[str], stated: Floats) -> tuple[str, ...]:
+    """The machine of each row, (R,): the name of the first platform that is stated to be alike. Of whose processors
+    neither clock nor cache is stated, each platform counts as a machine; `stated` is (R, 5) or empty."""
+    if not len(stated):
+        return tuple(platform)
+    known: dict[str, Floats] = {}
+    found: dict[str, str] = {}
+    for name, numbers in zip(platform, stated, strict=True):
+        if name not in found:
+            telling = bool(np.isfinite(numbers[_TELLING]).any())
+            like = (one for one, seen in known.items() if telling and alike(numbers[None], seen)[0])
+            found[name] = next(like, name)
+            if telling and found[name] == name:
+                known[name] = numbers
+    return tuple(found[name] for name in platform)
+
+
+# Which rows of windows are learned from, and how much they count: contended ones as much as calm ones together.
+
+MOST_ROWS = 20_000  # contended rows; more of the same few hosts add nothing that time is worth
+LEAST_CALM = 1_000  # calm rows are kept at least, else as many as contended ones
+
+
+def contended(examples: Examples) -> Bools:
+    """Rows in which an instance is or should be short of CPU by the analytic model; (R,)."""
+    return np.asarray(np.minimum(examples.base, examples.ratio) < CALM)
+
+
+def weighted(examples: Examples, seed: int = 0) -> Examples:
+    """The rows of windows to learn from: all contended ones and as many calm ones, each kind with the same importance
+    in all.
+
+    In most clouds nine rows in ten are calm: nothing is to be gained there, and what weighs all rows alike learns that
+    nothing is to be learned. Where no row is contended, or none is calm, they stay as they are.
+    """
+    short = contended(examples)
+    if not short.any() or short.all():
+        return examples
+    order = np.random.default_rng(seed).permutation(len(examples))
+    some, others = order[short[order]][:MOST_ROWS], order[~short[order]]
+    kept = np.sort(np.concatenate([some, others[: max(len(some), LEAST_CALM)]]))
+    chosen, short = examples.take(kept), short[kept]
+    importance = chosen.importance if len(chosen.importance) else np.ones(len(chosen))
+    total = importance.sum() / 2
+    scale = np.where(short, total / importance[short].sum(), total / importance[~short].sum())
+    return replace(chosen, importance=importance * scale)
+
+
+# Joins repeats of one measurement into one row: their median, weighted by how many there are.
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedExamples:
+    """G rows of which no two describe the same situation.
+
+    `residual` (G,) is the median of log(measured / base) over the repeats. `weight` (G,) is n/(n+1) for n repeats,
+    scaled to a mean of 1. `count` (G,) is n and `spread` (G,) the variance of the residual over them, nan = not
+    repeated. `group` (R,) maps each original row to its grouped row.
+    """
+
+    examples: Examples
+    residual: Floats
+    weight: Floats
+    group: Ints
+    count: Floats
+    spread: Floats
+
+
+def group_repeats(examples: Examples) -> GroupedExamples:
+    """Join rows with the same features, victim, pair, platform and setting.
+
+    Weights saturate because a repeat removes only the noise of single runs, not what is particular to the pair or day.
+    """
+    residual = target_of(examples)
+    found: dict[tuple[str | bytes, ...], int] = {}
+    group = np.zeros(len(examples), dtype=np.int64)
+    first: list[int] = []
+    features = np.ascontiguousarray(examples.x)
+    labels = zip(examples.victim, examples.pair, examples.platform, examples.setting, strict=True)
+    for row, label in enumerate(labels):
+        key = (*label, features[row].tobytes())
+        group[row] = found.setdefault(key, len(found))
+        if group[row] == len(first):
+            first.append(row)
+    count = np.bincount(group, minlength=len(first))
+    order = np.argsort(group, kind="stable")
+    parts = np.split(residual[order], np.cumsum(count)[:-1]) if first else []
+    weight = count / (count + 1)
+    return GroupedExamples(
+        examples=examples.take(np.array(first, dtype=np.int64)),
+        residual=np.array([float(np.median(part)) for part in parts]),
+        weight=weight / weight.mean() if len(weight) else weight,
+        group=group,
+        count=count.astype(np.float64),
+        spread=np.array([float(np.var(part, ddof=1)) if len(part) > 1 else np.nan for part in parts]),
+    )
+
+
+def target_of(examples: Examples) -> Floats:
+    """The residual log(measured / base), which the residual model learns; (R,)."""
+    return np.asarray(np.log(examples.ratio) - np.log(examples.base))
+
 
 # The outcome that each target but throughput is made of.
 OUTCOME_OF_TARGET = {"latency": "latency_mean_ms", "jitter": "jitter_ms", "share": "cpu_share"}
@@ -48,11 +205,11 @@ class Examples:
     """R measured rows.
 
     `x` (R, F) are features; `names` and `monotone` (F,) are as in FeatureMatrix. `ratio` (R,) was measured, `base` (R,)
-    is the prior's value of it (models.features.base_ratio). `victim` (R,) is the row's workload, `neighbours` are those
+    is the prior's value of it (models.features.examples). `victim` (R,) is the row's workload, `neighbours` are those
     beside it. `pair` (R,) has the sorted workloads of the run. Folds group rows by `pair`, `platform`, `setting` and
     `run` (R,). `size` (R,) is the number of instances in the run. `key` (R,) identifies a row across trainings. Of
     windows, whose `pair` is their host, `ends_s` (R,) is when they ended and `importance` (R,) how much they count.
-    `stated` (R, 5) is what is stated of each row's host (models.features.machines), nan = unknown.
+    `stated` (R, 5) is what is stated of each row's host (models.features.examples), nan = unknown.
     """
 
     x: Floats = field(metadata=over("row"))

@@ -6,19 +6,114 @@ what was learned on two CPUs may be asked about of sixty-four.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.arrays import Floats, Ints
-from models.data.scene import CPU_DEMAND, SceneBatch
+from models.data.dataset import Dataset
+from models.data.profile import WorkloadProfile
+from models.data.scene import CPU_DEMAND, PROBED, SceneBatch
 from models.data.topology import cpu_overlap
 from models.features.sensitivity_curves import curve_columns, families
 from models.physics.contention import variation
 from models.physics.demands import burst_ms, driver_apart, first_known, link, profile_column
 from models.physics.prior import RESOURCES, PriorResult, solve
+from profiler.observed import PROBED_VALUES
+
+# Solo ratio: what an instance's own cap, rate and disk limit cost it when it runs alone.
+
+
+def solo_ratio(scenes: SceneBatch, target: str) -> Floats:
+    """Throughput, latency or jitter of every instance alone with its limits, over alone without them, by the prior.
+
+    Shape (S, N); 1 where no cap, rate or disk limit is set.
+    """
+    ratio = np.ones(scenes.present.shape)
+    limited = np.isfinite(scenes.cap) | np.isfinite(scenes.net_ceil) | np.isfinite(scenes.disk_limit)
+    scene, slot = np.nonzero(scenes.present & limited)
+    if not len(scene):
+        return ratio
+    ratio[scene, slot] = getattr(solve(scenes.each_alone(scene, slot)), target)[:, 0]
+    return ratio
+
+
+# What probes found on hosts, as numbers of their platforms: features where a dataset has them (decision 91).
+
+
+def with_probe_features(dataset: Dataset) -> Dataset:
+    """The dataset with what its probes found on a host as numbers of the platform, each in the probe's unit; the same
+    dataset where it has none of PROBED_VALUES."""
+    found = {platform: _chosen(values) for (platform, workload), values in dataset.probes.items() if not workload}
+    if not any(found.values()):
+        return dataset
+    numbers = {
+        name: {**dataset.platform_numbers.get(name, {}), **found.get(name, {})}
+        for name in {**dataset.platform_numbers, **dataset.platforms}
+    }
+    return replace(dataset, platform_numbers=numbers)
+
+
+def usual_host(datasets: Sequence[Dataset]) -> dict[str, float]:
+    """What a host without probes counts as having: the median over all platforms, of values that each has.
+
+    A value that some platform lacks is left out: what is unknown was seen in training, then.
+    """
+    hosts = [one.platform_numbers.get(name, {}) for one in datasets for name in _measured(one)]
+    common = [PROBED + name for name in PROBED_VALUES if hosts and all(PROBED + name in host for host in hosts)]
+    return {key: median(host[key] for host in hosts) for key in common}
+
+
+def probes_needed(metrics: Sequence[str]) -> list[str]:
+    """The probed values among a model's metrics, as PROBE.NAME, sorted."""
+    return sorted(key.removeprefix(PLATFORM + PROBED) for key in metrics if key.startswith(PLATFORM + PROBED))
+
+
+def _measured(dataset: Dataset) -> list[str]:
+    """Platforms that co-locations were measured on."""
+    return sorted({one.platform for one in dataset.colocations if not one.ends_s})
+
+
+def _chosen(found: Mapping[str, float]) -> dict[str, float]:
+    return {PROBED + key: found[key] for key in PROBED_VALUES if key in found}
+
+
+# Which of many metrics become features: not more than are enough.
+
+MOST_METRICS = 64  # as features they stand three times in a row; assumed to be enough to tell workloads apart
+
+
+def select_metrics(
+    profiles: Sequence[WorkloadProfile], metrics: Collection[str], most: int = MOST_METRICS
+) -> tuple[str, ...]:
+    """At most `most` of the metrics, sorted: those that best tell the profiles apart.
+
+    Pivoted QR on the standardised logarithms picks columns one by one, each time the one that the columns before
+    explain least (Golub and Van Loan, Matrix Computations, 5.4.2). Of collinear metrics one is kept. The selection
+    ignores outcomes, so it cannot leak them into a test.
+    """
+    names = sorted(metrics)
+    if len(names) <= most:
+        return tuple(names)
+    at = {name: column for column, name in enumerate(names)}
+    values = np.full((len(profiles), len(names)), np.nan)
+    for row, profile in enumerate(profiles):
+        for key in profile.metrics.keys() & at.keys():
+            values[row, at[key]] = np.log1p(profile.metrics[key])
+    known = np.isfinite(values)
+    count = np.maximum(known.sum(axis=0), 1)
+    centre = np.where(known, values, 0.0).sum(axis=0) / count
+    off = np.where(known, values - centre, 0.0)
+    spread = np.sqrt((off**2).sum(axis=0) / count)
+    scaled = off / np.maximum(spread, 1e-9)
+    from scipy.linalg import qr  # which every command would wait for, and few datasets need
+
+    _, _, order = qr(scaled, mode="economic", pivoting=True)
+    return tuple(sorted(names[column] for column in order[:most]))
+
 
 SLICE_S = 0.003  # that a scheduler gives at a time: 3 ms by EEVDF's and CFS's default; a unit for rates, no more
 PAGE_S = 5e-6  # of CPU time that a page of the I/O channel costs; a unit for rates, no more

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from models.features.probe_features import probes_needed
+from models.features.feature_matrix import probes_needed
 from models.learning.fitted_target import FittedTarget
 from models.learning.held_out import HELD_OUT, write_held_out
 from models.learning.learned_predictor import LearnedPredictor
 from models.learning.memory import Memory
-from models.learning.ranges import Ranges
 from models.learning.residual_learner import ResidualLearner
-from models.learning.support import Support
+from models.learning.support import Ranges, Support
 from models.learning.trees import TreeEnsembles
 from profiler.files import MEGABYTE, TooLargeError, read_text, replace_whole, sha256
 from profiler.observed import check_id

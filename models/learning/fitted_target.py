@@ -11,7 +11,7 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.executor import Here, each
-from models.features.examples import Examples
+from models.features.examples import STATED, Examples, GroupedExamples, contended, group_repeats, machines_of
 from models.features.feature_matrix import KINDS
 from models.features.folds import (
     Fold,
@@ -23,21 +23,8 @@ from models.features.folds import (
     pair_folds,
     workload_folds,
 )
-from models.features.machines import STATED, machines_of
-from models.features.repeats import GroupedExamples, group_repeats
-from models.features.window_weights import contended
 from models.learning.held_out import HeldOutPredictions
 from models.learning.memory import Memory, Recalled, Stated, fit_memory
-from models.learning.ranges import (
-    ENOUGH_WORKLOADS,
-    FEW,
-    TIERS,
-    Ranges,
-    TierErrors,
-    balanced,
-    calibrate,
-    hints_of,
-)
 from models.learning.residual_learner import (
     LearnerTask,
     ResidualLearner,
@@ -45,7 +32,19 @@ from models.learning.residual_learner import (
     clipped,
     fit_learner,
 )
-from models.learning.support import Support, fit_support, squares
+from models.learning.support import (
+    ENOUGH_WORKLOADS,
+    FEW,
+    TIERS,
+    Ranges,
+    Support,
+    TierErrors,
+    balanced,
+    calibrate,
+    fit_support,
+    hints_of,
+    squares,
+)
 from models.physics.prior import CEILING, JITTER_TIMES, LATENCY_TIMES, PRIOR_HALF_WIDTH, prior_spread
 
 Progress = Callable[[str, float], None]

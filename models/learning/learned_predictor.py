@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from models.arrays import Bools, Floats, Ints
-from models.data.dedicated_cpus import given_own_cpus
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch
+from models.data.topology import given_own_cpus
 from models.features.feature_matrix import FeatureMatrix, build_matrix
 from models.features.sensitivity_curves import REPORTER
 from models.learning.fitted_target import FittedTarget, TargetEstimate

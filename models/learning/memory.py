@@ -17,8 +17,7 @@ import numpy as np
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch
 from models.data.topology import cpu_overlap
-from models.features.examples import Neighbour
-from models.features.machines import STATED, alike
+from models.features.examples import STATED, Neighbour, alike
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -44,7 +43,7 @@ class Memory:
     """Effects on log(ratio) by names such as `victim|near|web-1k`, `neighbour|far|cpu` and `pair|near|web-1k|cpu`, and
     under the same names how many measured rows each rests on. `shrink` is how many rows of a pair count as much as
     knowing nothing of it. On other hosts than `platforms`, as DATASET/PLATFORM, each with what was stated of its
-    machine (models.features.machines.STATED, None = nothing), effects count `elsewhere` as much."""
+    machine (models.features.examples.STATED, None = nothing), effects count `elsewhere` as much."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     count: Mapping[str, float] = field(default_factory=dict)

@@ -6,11 +6,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from models.arrays import Bools, Floats
+from models.arrays import Bools, Floats, Ints
 from models.data.demand_classes import day_one
 from models.data.scene import CPU_DEMAND, DEVICES, ProfileTable, SceneBatch
-from models.physics.kinds import holds, trait
 from profiler.demand import Resource
+from profiler.host_kinds import HOST_KINDS, TRAITS
+
+# Traits of the kinds of hypervisors, as arrays over scenes.
+
+
+def trait(kind: Ints, name: str) -> Floats:
+    """A number of each scene's kind of host; nan where that kind has none. `kind` is an index into HOST_KINDS."""
+    values = [getattr(TRAITS[one], name) for one in HOST_KINDS]
+    return np.asarray(np.array([np.nan if value is None else float(value) for value in values])[kind])
+
+
+def holds(kind: Ints, name: str) -> Bools:
+    """Whether each scene's kind of host has a trait."""
+    return np.asarray(np.array([bool(getattr(TRAITS[one], name)) for one in HOST_KINDS])[kind])
+
 
 # Each further CPU of the driver domain, or of a guest, makes every page dearer: events grow 2.4-fold from one to four
 # shared cores (NEIGHBOR section 4.3.1, Fig. 29); a fifth of the driver domain's time per page is taken to be events,

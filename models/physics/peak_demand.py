@@ -8,9 +8,8 @@ import numpy as np
 
 from models.arrays import Floats
 from models.data.scene import DAY_PARTS, DEVICES, SceneBatch
-from models.physics.contention import beside_the_day, day_factors, moments, variation
+from models.physics.contention import beside_the_day, day_factors, device_variation, moments, variation
 from models.physics.demands import Demands, capacity, link
-from models.physics.device_contention import device_variation
 from models.physics.normal import below
 
 FIGURES = 4  # of the sums, before those of DAY_PARTS

@@ -1,7 +1,9 @@
-"""Aligns stored samples of an instance, its neighbours and their host as arrays on one time axis."""
+"""Samples of an instance, its neighbours and their host as windows on one time axis; which count, and their means."""
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from models.arrays import Floats
+from models.arrays import Bools, Floats, Ints
+from models.profiling.phases import Phases
 from profiler.metrics import SCOPES, join_key
 from profiler.observed import MetricSample
 
@@ -140,3 +143,176 @@ def _fill(cpu: Floats) -> Floats:
         if 1 < after - before <= FILLED + 1:
             filled[before + 1 : after] = max(cpu[before], cpu[after])
     return filled
+
+
+# Windows of five minutes from means over half an hour, in shapes that were seen: the method of fragments.
+#
+# A mean says how much was wanted and at which hour, but not how it varied within. Each mean takes the shape of the half
+# hour with the most similar mean that was seen window by window (Svanidze, 1964, for the flow of rivers).
+
+HALF_HOUR_S = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Half hours that were seen window by window: their means in order, and each one's windows over its mean."""
+
+    window_s: int
+    means: Sequence[float]
+    ratios: Sequence[Sequence[float]]
+
+    def broken_down(self, end_s: float, step_s: float, mean: float, most: float = math.inf) -> Mapping[float, float]:
+        """The windows of `step_s` seconds up to `end_s` that had this mean: end of each → demand, at most `most`.
+
+        Empty where no half hour was seen, or where the seconds are not whole windows.
+        """
+        count = round(step_s / self.window_s)
+        if not self.means or count < 1 or abs(count * self.window_s - step_s) > 1:
+            return {}
+        ratios = self.ratios[self._nearest(mean)]
+        begin_s = end_s - step_s
+        return {begin_s + (at + 1) * self.window_s: min(mean * ratios[at % len(ratios)], most) for at in range(count)}
+
+    def _nearest(self, mean: float) -> int:
+        at = bisect.bisect_left(self.means, mean)
+        near = [one for one in (at - 1, at) if 0 <= one < len(self.means)]
+        return min(near, key=lambda one: abs(self.means[one] - mean))
+
+
+def shapes(windows: Mapping[float, float], window_s: int) -> Shapes:
+    """Of windows (end → demand): every half hour of which all are there."""
+    count = HALF_HOUR_S // window_s
+    blocks: dict[int, list[float]] = {}
+    for end_s in sorted(windows):
+        blocks.setdefault(int(end_s - window_s) // HALF_HOUR_S, []).append(windows[end_s])
+    seen = sorted((sum(block) / count, block) for block in blocks.values() if len(block) == count)
+    ratios = [[one / mean for one in block] if mean > 0 else [1.0] * count for mean, block in seen]
+    return Shapes(window_s, [mean for mean, _ in seen], ratios)
+
+
+# Means of autocorrelated windows with 90 % intervals, by the effective number of independent windows.
+
+_TAIL = 0.95  # of a two-sided 90 % interval
+_ROUNDING = 1e-12  # spread over mean of values that differ by rounding only
+
+
+@dataclass(frozen=True, slots=True)
+class MeanEstimate:
+    """A metric's mean with its 90 % interval (None = too few windows) and its effective number of windows."""
+
+    value: float
+    lower: float | None
+    upper: float | None
+    effective: float
+
+    @property
+    def doubt(self) -> float | None:
+        """Half width of the interval over the value; None where either is unknown or 0."""
+        if self.lower is None or self.upper is None or self.value <= 0:
+            return None
+        return (self.upper - self.lower) / 2 / self.value
+
+
+def estimate(values: Floats, runs: Ints) -> MeanEstimate | None:
+    """Mean of the known values (n,) with a 90 % interval that accounts for autocorrelation within runs of windows.
+
+    The effective number is n / (1 + 2 Σ ρₖ); lags are summed while sums of pairs are positive and fall (Geyer 1992).
+    None where no value is known.
+    """
+    from scipy.special import stdtrit  # here, so that commands which estimate nothing start faster
+
+    known = np.isfinite(values)
+    values, runs = values[known], runs[known]
+    count = len(values)
+    if count == 0:
+        return None
+    mean = float(values.mean())
+    if values.std() <= _ROUNDING * mean:
+        return MeanEstimate(mean, mean, mean, float(count)) if count > 1 else MeanEstimate(mean, None, None, 1.0)
+    effective = count / _inflation(values - mean, runs)
+    if effective < 2:
+        return MeanEstimate(mean, None, None, effective)
+    half = float(stdtrit(effective - 1, _TAIL) * values.std() / np.sqrt(effective - 1))
+    return MeanEstimate(mean, max(0.0, mean - half), mean + half, effective)
+
+
+def _inflation(rest: Floats, runs: Ints) -> float:
+    """1 + 2 Σ ρₖ of values around their mean, within runs; at least 1."""
+    power = float(rest @ rest)
+    total, last = -1.0, np.inf
+    for lag in range(0, len(rest) - 1, 2):
+        pair = _lagged(rest, runs, lag) / power + _lagged(rest, runs, lag + 1) / power
+        if pair <= 0:
+            break
+        last = min(pair, last)
+        total += 2 * last
+    return float(np.clip(total, 1.0, len(rest)))
+
+
+def _lagged(rest: Floats, runs: Ints, lag: int) -> float:
+    same = runs[lag:] == runs[: len(runs) - lag]
+    return float((rest[lag:] * rest[: len(rest) - lag])[same].sum())
+
+
+# Selects the windows that a phase's profile is made of: solo windows, away from changes, where there are enough.
+
+LEAST_WINDOWS = 12  # solo windows of a profile: two minutes at the agent's ten seconds
+_EDGE = 4  # windows of a stretch from which on those beside a change, which may hold some of both, are left out
+_FROM_HOST = ("event", "switch")  # what solo windows say of the host belongs to the workload; busy and steal do not
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseWindows:
+    """The windows of one phase and the estimates from them.
+
+    `all` are its windows, `used` those that the `estimates` are made of: only solo ones if `solo`. `alone` counts the
+    solo windows that are not next to a change.
+    """
+
+    number: int
+    spans: tuple[tuple[float, float], ...]
+    all: Ints
+    used: Ints
+    solo: bool
+    solo_windows: int
+    alone: int
+    estimates: Mapping[str, MeanEstimate]
+
+    @classmethod
+    def of(cls, windows: InstanceWindows, phases: Phases, solo: Bools, number: int) -> PhaseWindows:
+        stretches = [(a, b) for a, b in phases.stretches if phases.labels[a] == number]
+        inner = np.concatenate([_inner(a, b, len(windows)) for a, b in stretches])
+        alone = inner[solo[inner]]
+        is_solo = len(alone) >= min(LEAST_WINDOWS, len(inner)) and len(alone) > 0
+        used = alone if is_solo else inner
+        runs = np.searchsorted([a for a, _ in stretches], used, side="right") + len(windows) * windows.unbroken[used]
+        spans = tuple(span for a, b in stretches for span in _spans(windows, a, b))
+        found = {key: estimate(values[used], runs) for key, values in _columns(windows, solo=is_solo).items()}
+        known = {key: one for key, one in found.items() if one is not None}
+        rows = np.flatnonzero(phases.labels == number)
+        return cls(number, spans, rows, used, is_solo, int(solo[rows].sum()), len(alone), known)
+
+
+def _spans(windows: InstanceWindows, begin: int, end: int) -> list[tuple[float, float]]:
+    """Begin and end of the windows of a segment, split where windows are missing."""
+    gaps = begin + 1 + np.flatnonzero(np.diff(windows.unbroken[begin:end]))
+    edges = [begin, *(int(gap) for gap in gaps), end]
+    return [(float(windows.times[a] - windows.period_s), float(windows.times[b - 1])) for a, b in pairwise(edges)]
+
+
+def _inner(begin: int, end: int, count: int) -> Ints:
+    """The windows of a segment without those next to a change, where there are enough."""
+    if end - begin < _EDGE:
+        return np.arange(begin, end)
+    return np.arange(begin + (begin > 0), end - (end < count))
+
+
+def _columns(windows: InstanceWindows, *, solo: bool) -> dict[str, Floats]:
+    """Metrics that can be attributed to the instance: its own and, in solo windows, those of driver domain and host."""
+    columns = {key: values for key, values in windows.own.items() if not key.endswith("_p95")}
+    if solo:
+        for key, values in windows.around.items():
+            of_driver = key.startswith("driver_domain.") and not key.endswith("_p95")
+            if key not in columns and (of_driver or key in _FROM_HOST):
+                columns[key] = values
+    return dict(sorted(columns.items()))

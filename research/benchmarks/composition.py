@@ -20,8 +20,8 @@ import numpy as np
 
 from models.arrays import Floats
 from models.data.dataset import Dataset, load_dataset
+from models.data.dataset_rules import check_learnable
 from models.data.scene import ProfileTable, build_batch
-from models.data.status import check_learnable
 from models.features.examples import measured
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor

@@ -17,12 +17,11 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models.arrays import Floats, Ints
-from models.features.examples import Examples
+from models.features.examples import Examples, group_repeats
 from models.features.folds import elsewhere_folds, elsewhere_of
-from models.features.repeats import group_repeats
 from models.learning.fitted_target import with_base
-from models.learning.ranges import balanced
 from models.learning.residual_learner import boosting_params
+from models.learning.support import balanced
 
 LOWEST, HIGHEST = 1e-3, 1.0
 ROUNDS = (50, 150, 300)  # of boosting

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from models.data.dataset import RATIO_OUTCOMES, Dataset, load_dataset
-from models.data.status import check_learnable
+from models.data.dataset_rules import check_learnable
 from models.executor import each, executor
 from models.learning.learned_predictor import LearnedPredictor
 from models.training import fit_predictor

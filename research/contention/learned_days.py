@@ -31,10 +31,9 @@ from advisor.settings import Settings
 from advisor.store import held
 from models.arrays import Bools, Floats
 from models.data.dataset import load_dataset
-from models.evaluation.comparison import ResampledMeans, beside, errors, means_of
 from models.evaluation.gate import gate
-from models.evaluation.prediction_checks import widen
-from models.evaluation.window_figures import CONTENDED, WindowFigures, WindowKey
+from models.evaluation.prediction_checks import CONTENDED, WindowFigures, WindowKey, widen
+from models.evaluation.results_table import ResampledMeans, beside, errors_of, means_of
 from models.features.examples import Examples, build_examples
 from models.learning.fitted_target import fit_target
 from models.learning.held_out import HeldOutPredictions
@@ -281,7 +280,7 @@ def judge(examples: Examples) -> None:
         for table in held_out:
             _say(f"{name}, {_errors_of(table)}")
             if name == "with bursts":
-                means = beside(table, errors(table, table.expected), plain[table.protocol])
+                means = beside(table, errors_of(table, table.expected), plain[table.protocol])
                 _say(f"  with less without bursts {_with_interval(means, 2, '+.4f') if means else 'unknown'}")
         verdict = gate(held_out, None)
         _say(f"{name}: {'passed' if verdict.passed else ' '.join(verdict.refusals)}")
@@ -290,7 +289,7 @@ def judge(examples: Examples) -> None:
 
 def _errors_of(table: HeldOutPredictions) -> str:
     """Errors of prior and learned with 95 % intervals over hosts, the bias of both, and the coverage."""
-    mine, prior = errors(table, table.expected), errors(table, table.prior)
+    mine, prior = errors_of(table, table.expected), errors_of(table, table.prior)
     inside = ((table.measured >= table.lower) & (table.measured <= table.upper)) * 1.0
     means = means_of(np.column_stack([prior, mine, mine - prior, inside]), table.pair)
     stated = [_with_interval(means, at) for at in range(4)]

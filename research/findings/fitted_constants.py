@@ -65,7 +65,7 @@ class PriorConstants:
 
         xen = replace(TRAITS["xen"], weight_exponent=self.weight_exponent, driver_servers=self.driver_servers)
         with (
-            patch("models.physics.kinds.TRAITS", {**TRAITS, "xen": xen}),
+            patch("models.physics.demands.TRAITS", {**TRAITS, "xen": xen}),
             patch("models.physics.demands.EVENT_SHARE", self.event_share),
             patch("models.physics.prior.demands", wanted),
         ):

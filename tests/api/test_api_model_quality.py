@@ -19,7 +19,7 @@ from advisor.settings import Settings
 from advisor.store import held
 from advisor.store.engine import Database
 from api.app import create_app
-from models.evaluation.window_figures import WindowFigures, WindowKey
+from models.evaluation.prediction_checks import WindowFigures, WindowKey
 from profiler.observed import Colocation, Outcome
 from tests.api import cli_runs
 from tests.api.api_client import Client, bent_client, failing

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.features.examples import Examples, Neighbour
-from models.features.repeats import GroupedExamples, group_repeats
+from models.features.examples import Examples, GroupedExamples, Neighbour, group_repeats
 
 Group = tuple[str, ...]
 PAIRS = st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3).map(tuple), min_size=1, max_size=30)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.artefacts import without_artefacts
 from models.data.dataset import load_dataset, throughput_ratio
+from models.data.dataset_rules import without_artefacts
 from models.features.examples import measured
 from profiler.observed import Colocation, Instance, Outcome
 

@@ -19,12 +19,12 @@ import pytest
 from models.data.dataset import Dataset, load_dataset
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.evaluation.methods import predict_rows
+from models.evaluation.baselines import predict_rows
 from models.features.examples import Examples, build_examples, further_metrics, scene_of
-from models.features.feature_selection import MOST_METRICS
+from models.features.feature_matrix import MOST_METRICS
 from models.learning import artifact
 from models.learning.learned_predictor import LearnedPredictor
-from models.learning.ranges import UNTESTED
+from models.learning.support import UNTESTED
 from models.physics.prior import PRIOR_HALF_WIDTH, PriorPredictor
 from models.prediction import InterferencePrediction
 from models.training import fit_predictor

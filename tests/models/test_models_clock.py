@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.physics.clock import CLOCK, UNKNOWN, USUALLY
+from models.physics.cpu_speed import CLOCK, UNKNOWN, USUALLY
 from models.physics.prior import PriorPredictor, solve
 from tests.examples import examples
 from tests.models.synthetic import TABLE, host, instance

@@ -9,7 +9,7 @@ import pytest
 
 from models import training
 from models.data.dataset import Dataset, DatasetError, load_dataset, status_of
-from models.data.status import DatasetStatus
+from models.data.dataset_rules import DatasetStatus
 from models.evaluation.run import examine
 from models.features.examples import build_examples, further_metrics
 from models.training import fit_predictor

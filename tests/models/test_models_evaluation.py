@@ -14,14 +14,10 @@ from sklearn.ensemble import RandomForestRegressor
 
 from models.arrays import Floats
 from models.data.dataset import DatasetError, load_dataset
-from models.evaluation import baselines, factorisation_baseline, methods
-from models.evaluation.baselines import BASELINES
-from models.evaluation.error_metrics import errors
-from models.evaluation.method_runs import run_methods
-from models.evaluation.methods import IntervalPrediction, Method, plain
-from models.evaluation.pairwise_ranking import PairwiseRanking
-from models.evaluation.progress import EvaluationProgress
-from models.evaluation.protocols import PROTOCOLS, folds_of
+from models.evaluation import baselines
+from models.evaluation.baselines import BASELINES, IntervalPrediction, Method, plain
+from models.evaluation.error_metrics import PairwiseRanking, errors
+from models.evaluation.results_table import PROTOCOLS, EvaluationProgress, folds_of, run_methods
 from models.evaluation.run import examine
 from models.features.examples import Examples, build_examples, further_metrics
 from models.learning.fitted_target import LEAST_ROWS, TargetEstimate
@@ -53,7 +49,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         patch.setattr(
             baselines, "RandomForestRegressor", lambda **how: RandomForestRegressor(**how | {"n_estimators": 3})
         )
-        patch.setattr(factorisation_baseline, "SWEEPS", 3)
+        patch.setattr(baselines, "SWEEPS", 3)
         return examine(world.write(tmp_path_factory.mktemp("datasets") / "world"), ALLOWED).figures
 
 
@@ -164,8 +160,8 @@ def test_every_row_is_judged_once_where_folds_part_the_rows(examples: Examples) 
 def test_large_data_is_judged_in_few_folds_that_leave_out_groups(
     examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models.evaluation.protocols.MANY_ROWS", 100)
-    monkeypatch.setattr("models.evaluation.protocols.FEW_FOLDS", 2)
+    monkeypatch.setattr("models.evaluation.results_table.MANY_ROWS", 100)
+    monkeypatch.setattr("models.evaluation.results_table.FEW_FOLDS", 2)
     for protocol in ("unseen_pair", "unseen_workload"):
         folds = folds_of(examples, protocol)
         assert len(folds) == 2
@@ -179,13 +175,13 @@ def test_large_data_is_judged_in_few_folds_that_leave_out_groups(
 @pytest.fixture
 def own_method_only(monkeypatch: pytest.MonkeyPatch, few_trees: None) -> Iterator[None]:
     """No baselines but the mean: they take most of the time."""
-    use(monkeypatch, cotenant=methods.METHODS["cotenant"], mean=methods.METHODS["mean"])
+    use(monkeypatch, cotenant=baselines.METHODS["cotenant"], mean=baselines.METHODS["mean"])
     yield
 
 
 def use(monkeypatch: pytest.MonkeyPatch, **chosen: Method) -> None:
     """Evaluate these methods alone."""
-    monkeypatch.setattr(methods, "METHODS", chosen)
+    monkeypatch.setattr(baselines, "METHODS", chosen)
 
 
 def test_the_model_never_sees_the_left_out_workload(
@@ -198,7 +194,7 @@ def test_the_model_never_sees_the_left_out_workload(
         ones = np.ones(len(test))
         return TargetEstimate(ones, ones, ones, ones, ones, ones, ones)
 
-    monkeypatch.setattr(methods, "predict_rows", spy)
+    monkeypatch.setattr(baselines, "predict_rows", spy)
     examine(World(workloads=4).write(tmp_path / "world"), ["unseen_workload"])
     assert [len(test - train) for train, test in seen] == [1, 1, 1, 1]
 
@@ -206,7 +202,7 @@ def test_the_model_never_sees_the_left_out_workload(
 def test_random_rows_look_better_than_unseen_workloads_where_workloads_have_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(monkeypatch, cotenant=as_the_prior, knn=methods.METHODS["knn"])
+    use(monkeypatch, cotenant=as_the_prior, knn=baselines.METHODS["knn"])
     world = World(workloads=4, hidden=0.5, noise=0.005).write(tmp_path / "world")
     found = examine(world, ["random_row", "unseen_workload"]).figures["protocols"]
     random_row, unseen = (found[name]["models"]["knn"]["mae"] for name in ("random_row", "unseen_workload"))
@@ -299,7 +295,7 @@ def test_one_pair_leaves_nothing_to_train_on(tmp_path: Path, own_method_only: No
 
 
 def test_an_unknown_protocol_is_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "predict_rows", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr(baselines, "predict_rows", lambda *_: pytest.fail("it ran"))
     path = World(workloads=3).write(tmp_path / "world")
     with pytest.raises(DatasetError, match="protocol 'guess' is none of random_row"):
         examine(path, ["unseen_pair", "guess"])

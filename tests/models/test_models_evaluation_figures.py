@@ -13,16 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.evaluation import methods
-from models.evaluation.bootstrap import interval, resampled_means
-from models.evaluation.compositions import COMPOSITIONS
-from models.evaluation.factorisation_baseline import Entries, factorise
-from models.evaluation.methods import IntervalPrediction
-from models.evaluation.noise_floor import NoiseFloor
-from models.evaluation.pairwise_ranking import PairwiseRanking
-from models.evaluation.progress import EvaluationProgress
-from models.evaluation.results_table import average_ranks, ranks
-from models.evaluation.row_groups import limiting, repeats
+from models.evaluation import baselines
+from models.evaluation.baselines import COMPOSITIONS, Entries, IntervalPrediction, ridge_factors
+from models.evaluation.error_metrics import NoiseFloor, PairwiseRanking, interval, limiting, repeats, resampled_means
+from models.evaluation.results_table import EvaluationProgress, average_ranks, ranks
 from models.evaluation.run import examine
 from models.features.examples import Examples
 from tests.examples import examples
@@ -162,7 +156,7 @@ def test_compositions_stand_beside_the_models_where_pairs_predict_more(
     def ours(_: Examples, test: Examples) -> IntervalPrediction:
         return IntervalPrediction(test.base, test.base * 0.9, test.base * 1.1)
 
-    monkeypatch.setattr(methods, "METHODS", {"cotenant": ours, "mean": methods.METHODS["mean"]})
+    monkeypatch.setattr(baselines, "METHODS", {"cotenant": ours, "mean": baselines.METHODS["mean"]})
     world = World(workloads=4, repeats=2, triples=True).write(tmp_path / "world")
     found = examine(world, ["pairs_to_n", "unseen_pair"]).figures["protocols"]
     assert set(found["pairs_to_n"]["compositions"]) == set(COMPOSITIONS)
@@ -188,8 +182,8 @@ def test_more_sweeps_never_fit_worse(seed: int, most: int) -> None:
     losses = []
     for sweeps in (1, 2, 4, 8, 16):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("models.evaluation.factorisation_baseline.SWEEPS", sweeps)
-            left, right = factorise(entries, target, len(names), 2, 1.0)
+            patch.setattr("models.evaluation.baselines.SWEEPS", sweeps)
+            left, right = ridge_factors(entries, target, len(names), 2, 1.0)
         penalty = 1.0 * ((left[:, 1:] ** 2).sum() + (right[:, [0, 2, 3]] ** 2).sum())
         losses.append(((target - entries.predict(left, right)) ** 2).sum() + penalty)
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(losses))

@@ -10,7 +10,7 @@ import numpy as np
 from models.data.dataset import Dataset
 from models.data.profile import WorkloadProfile
 from models.features.examples import further_metrics
-from models.features.feature_selection import MOST_METRICS, select_metrics
+from models.features.feature_matrix import MOST_METRICS, select_metrics
 
 
 def profiles(values: np.ndarray, names: list[str]) -> list[WorkloadProfile]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from models.profiling.half_hours import shapes
+from models.profiling.windows import shapes
 
 QUIET, BUSY = [0.1, 0.1, 0.1, 0.1, 0.1, 0.7], [1.0, 2.0, 1.0, 2.0, 1.0, 2.0]
 SEEN = shapes({300.0 * (at + 1): value for at, value in enumerate(QUIET + BUSY + [9.0] * 5)}, 300)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.physics.hyperthreads import ADDS, SECOND_THREAD
+from models.physics.cpu_speed import ADDS, SECOND_THREAD
 from models.physics.prior import PriorPredictor, solve
 from tests.examples import examples
 from tests.models.synthetic import TABLE, host, instance

@@ -15,10 +15,10 @@ from models.data.dataset import load_dataset
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
 from models.features.examples import scene_of
+from models.physics.cpu_speed import budget_runs_out, cap_stall, processor_sharing
 from models.physics.demands import GOODPUT
 from models.physics.latency import BACKLOG_MBIT
 from models.physics.prior import PriorPredictor, solve
-from models.physics.queueing import budget_runs_out, cap_stall, processor_sharing
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
 from tests.examples import examples
 from tests.models.synthetic import NAMES, TABLE, Scene, batch, dedicated, host, instance, instances, scenes, shared

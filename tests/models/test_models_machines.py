@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.features.machines import machines_of
+from models.features.examples import machines_of
 
 ROME, MILAN, UNSTATED = [2, 1, 2250.0, 0.5, 32], [2, 1, 2445.4, 0.5, 32], [2, 1, np.nan, np.nan, np.nan]
 

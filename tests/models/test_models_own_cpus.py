@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.data.dedicated_cpus import given_own_cpus
 from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.data.topology import given_own_cpus
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings, Pinning

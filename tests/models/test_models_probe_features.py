@@ -11,8 +11,7 @@ from models.data.dataset import Dataset
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
 from models.features.examples import build_examples, further_metrics, scene_of
-from models.features.feature_matrix import build_matrix
-from models.features.probe_features import probes_needed, usual_host, with_probe_features
+from models.features.feature_matrix import build_matrix, probes_needed, usual_host, with_probe_features
 from profiler.observed import PROBED_VALUES, Colocation, Host, Instance, Outcome
 
 

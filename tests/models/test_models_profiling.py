@@ -11,11 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
-from models.profiling.load_estimation import DemandLevel, InstanceLimits, at_full_load, is_alike, load_levels, use
-from models.profiling.mean_intervals import MeanEstimate, estimate
-from models.profiling.profiles import SOLO_CPU, profile_windows
-from models.profiling.window_selection import LEAST_WINDOWS
-from models.profiling.windows import FILLED, align, by_series
+from models.profiling.profiles import (
+    SOLO_CPU,
+    DemandLevel,
+    InstanceLimits,
+    at_full_load,
+    is_alike,
+    load_levels,
+    profile_windows,
+    use,
+)
+from models.profiling.windows import FILLED, LEAST_WINDOWS, MeanEstimate, align, by_series, estimate
 from profiler.observed import MetricSample
 from tests.examples import examples
 from tests.models.profiling_cases import BEGIN_S, PERIOD_S, cpu_samples, host_samples, profiled, recorded, resembling

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.physics.queueing import (
+from models.physics.cpu_speed import (
     MOST_BUSY,
     TimeMoments,
     among_packets,

@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
-from models.physics.clock import CLOCK
-from models.physics.prior import PriorPredictor, prior_spread, solve
-from models.physics.ranges import FLUSHING, QUEUED_DOWN, QUEUED_UP, RATIONED, UNEVEN, WAKING, UnmodelledWaits
+from models.physics.cpu_speed import CLOCK
+from models.physics.prior import (
+    FLUSHING,
+    QUEUED_DOWN,
+    QUEUED_UP,
+    RATIONED,
+    UNEVEN,
+    WAKING,
+    PriorPredictor,
+    UnmodelledWaits,
+    prior_spread,
+    solve,
+)
 from models.prediction import BandArrays
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning

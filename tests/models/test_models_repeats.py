@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.features.examples import Examples
-from models.features.repeats import group_repeats, target_of
+from models.features.examples import Examples, group_repeats, target_of
 from tests.examples import examples
 from tests.models.made_examples import made_up
 

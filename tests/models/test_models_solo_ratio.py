@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.data.scene import SCENE_FIELDS, SLOT_FIELDS, slot_values
-from models.features.solo_ratio import solo_ratio
+from models.features.feature_matrix import solo_ratio
 from models.physics.prior import solve
 from profiler.observed import PROBED_VALUES, Instance
 from tests.examples import examples

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.learning.ranges import Ranges, TierErrors, calibrate, hints_of
 from models.learning.residual_learner import LearnerTask, agreement, fit_learner
-from models.learning.support import HALF, Support, fit_support
+from models.learning.support import HALF, Ranges, Support, TierErrors, calibrate, fit_support, hints_of
 from tests.examples import examples
 
 FEATURES = 3

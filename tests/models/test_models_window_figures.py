@@ -9,8 +9,16 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from models.evaluation.prediction_checks import WIDEST, CheckedPrediction
-from models.evaluation.window_figures import ENOUGH_S, ENOUGH_SCENES, MOST_SCENES, WindowFigures, grouped, groups_of
+from models.evaluation.prediction_checks import (
+    ENOUGH_S,
+    ENOUGH_SCENES,
+    MOST_SCENES,
+    WIDEST,
+    CheckedPrediction,
+    WindowFigures,
+    grouped,
+    groups_of,
+)
 from tests.models.checked_rows import HALF, Z90, one
 
 HOUR = 3600.0

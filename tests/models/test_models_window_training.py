@@ -14,9 +14,8 @@ from models.data.dataset import Dataset, load_dataset
 from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, sampled, write_windows
 from models.evaluation.gate import gate
-from models.features.examples import Examples, build_examples
+from models.features.examples import Examples, build_examples, contended, weighted
 from models.features.folds import host_folds, newest_fold
-from models.features.window_weights import contended, weighted
 from models.learning import artifact
 from models.learning.fitted_target import fit_target
 from models.learning.learned_predictor import LearnedPredictor

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from advisor.domain import Candidate, PlacementRequest, WorkloadProfile
 from advisor.render import commands
 from models.data.scene import ProfileTable, build_batch
-from models.physics.cap_periods import cap_period_ms
+from models.physics.cpu_speed import cap_period_ms
 from profiler.host_kinds import HostKind
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 from tests.advisor.core.core_clouds import ask, cloud

@@ -18,9 +18,8 @@ from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import held
-from models.evaluation.contradictions import ALARM, accumulated, beyond
-from models.evaluation.prediction_checks import CheckedPrediction
-from models.evaluation.window_figures import QUESTIONS, WindowFigures, WindowKey
+from models.evaluation.drift import ALARM, accumulated, beyond
+from models.evaluation.prediction_checks import QUESTIONS, CheckedPrediction, WindowFigures, WindowKey
 from profiler.demand import Demand
 from profiler.observed import MetricSample
 from tests.advisor.service.cloud_with_hogs import LOAD, PCPUS, VCPUS, CloudWithHogs

@@ -15,8 +15,8 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import held
 from models.data.scene import ProfileTable, build_batch
-from models.evaluation import window_figures
-from models.evaluation.window_figures import WindowFigures, WindowGroup, WindowKey
+from models.evaluation import prediction_checks
+from models.evaluation.prediction_checks import WindowFigures, WindowGroup, WindowKey
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
 from profiler.observed import MetricSample
@@ -96,7 +96,7 @@ def stored(advisor: Advisor) -> tuple[dict[WindowKey, WindowFigures], int]:
 @pytest.fixture
 def fewer_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fifth of the windows; tests/models has the real number."""
-    monkeypatch.setattr(window_figures, "ENOUGH_SCENES", ENOUGH)
+    monkeypatch.setattr(prediction_checks, "ENOUGH_SCENES", ENOUGH)
 
 
 @pytest.fixture

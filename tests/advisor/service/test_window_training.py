@@ -16,7 +16,7 @@ from advisor.store import models as registry
 from advisor.store.engine import Database
 from models.data.dataset import load_dataset
 from models.data.window_dataset import SharedWindow
-from models.evaluation.window_figures import WindowFigures, WindowKey
+from models.evaluation.prediction_checks import WindowFigures, WindowKey
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings
 from tests.advisor.service.test_held_windows import HOSTS, VMS, Cloud, cloud
