@@ -14,6 +14,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
+from advisor.domain import BatchAnswer, BatchSummary, Recommendation, RecommendationSummary, SceneEffects
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api import openapi, problems
@@ -48,8 +49,6 @@ from api.routes import (
 from api.routes.common import only_known_parameters, require_json
 from api.routing import Route, protocols
 from api.schedulers.patience import Patience, WithPatience, patient
-from api.schemas.placement_summaries import BatchSummary, PlacementSummary
-from api.schemas.placements import BatchAnswer, PlacementAnswer
 from api.schemas.plans import PlanAnswer
 from api.telemetry import Telemetry
 from api.web import alarms as alarm_page
@@ -86,14 +85,22 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", "/v1/probes", probes.take, "observations", scope="agent"),
     Route("GET", "/v1/probes", probes.listing, "observations"),
     Route("POST", "/v1/colocations", observations.colocations, "observations", created=True, fails=(409,)),
-    Route("POST", "/v1/predictions", questions.predict, "questions", lane="question", scope="read"),
+    Route(
+        "POST",
+        "/v1/predictions",
+        questions.predict,
+        "questions",
+        model=SceneEffects,
+        lane="question",
+        scope="read",
+    ),
     Route(
         "POST",
         "/v1/placements",
         questions.place,
         "questions",
         fails=(409,),
-        model=PlacementAnswer | PlacementSummary,
+        model=Recommendation | RecommendationSummary,
         lane="hold",
         scope="read",
     ),
@@ -113,11 +120,11 @@ ROUTES: tuple[Route, ...] = (
         questions.placement,
         "questions",
         fails=(404,),
-        model=PlacementAnswer | PlacementSummary,
+        model=Recommendation | RecommendationSummary,
     ),
     Route("POST", "/v1/placements/{placement}/outcome", questions.outcome, "questions", status=204, fails=(404, 409)),
     Route("POST", "/v1/plans", plans.make, "questions", fails=(404, 409), model=PlanAnswer, lane="long", scope="read"),
-    Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), scope="read"),
+    Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), model=PlanAnswer, scope="read"),
     Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
     Route("GET", "/v1/scores", scores.cloud, "observations", lane="question"),
     Route("POST", "/v1/changes", changes.make, "changes", status=201, fails=(404, 409)),

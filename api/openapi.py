@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, get_type_hints
 
@@ -127,10 +129,17 @@ def complete(routes: Sequence[BaseRoute], **about: Any) -> dict[str, Any]:
         schema = model.model_json_schema(ref_template=_REF, mode="serialization")
         schema.pop("$defs", None)
         schemas[model.__name__] = schema
-    for unused in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(unused, None)
+    _drop_unused(document)
     _name_keys(schemas)
     return document
+
+
+def _drop_unused(document: dict[str, Any]) -> None:
+    """Take out schemas that nothing refers to: FastAPI's own of errors, and types of which answers have other forms."""
+    schemas = document["components"]["schemas"]
+    while unused := schemas.keys() - set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document))):
+        for name in unused:
+            del schemas[name]
 
 
 def _without_null(parameter: dict[str, Any]) -> None:

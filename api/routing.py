@@ -8,7 +8,6 @@ from types import UnionType
 from typing import Any
 
 from fastapi import Response
-from pydantic import BaseModel
 
 from advisor import plug_ins
 from api.auth import Needs
@@ -29,7 +28,7 @@ class Route:
     answers: type[Response] | None = None  # where the answer is not JSON
     described: Mapping[str, Any] | None = None  # the schema of such an answer in the description
     body: Mapping[str, Any] | None = None  # the description of a body that the endpoint reads by itself
-    model: type[BaseModel] | UnionType | None = None  # of an answer that the endpoint writes by itself
+    model: type | UnionType | None = None  # of an answer that the endpoint writes by itself
     lane: LaneName = "storage"  # the threads in which it runs
     scope: Needs | None = None  # what a token must allow, where that does not follow from the method
     hurried: bool = False  # kube-scheduler waits for the answer, see api.schedulers.patience

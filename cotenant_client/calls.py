@@ -18,14 +18,14 @@ from cotenant_client.schemas import (
     InventoryBody,
     ModelOut,
     OutcomeBody,
-    PlacementAnswer,
     PlacementBody,
     PlanAnswer,
     PlanBody,
     PlanItem,
     Readiness,
-    SceneAnswer,
+    Recommendation,
     SceneBody,
+    SceneEffects,
     WorkloadItem,
 )
 
@@ -109,7 +109,7 @@ class Calls:
         return _get("readyz")
 
     @Answer
-    def place(self, **body: Unpack[PlacementBody]) -> Call[PlacementAnswer]:
+    def place(self, **body: Unpack[PlacementBody]) -> Call[Recommendation]:
         """Where should this `instance` go? With `dry_run` no host is held for it, and the call may be repeated."""
         return Call("POST", "/v1/placements", body=body, repeatable=body.get("dry_run", False))
 
@@ -122,7 +122,7 @@ class Calls:
         return Call("POST", "/v1/placements:batch", body=body, repeatable=body.get("dry_run", False))
 
     @Answer
-    def placement(self, placement: str) -> Call[PlacementAnswer]:
+    def placement(self, placement: str) -> Call[Recommendation]:
         """The stored answer of that id."""
         return _get("v1", "placements", placement)
 
@@ -132,7 +132,7 @@ class Calls:
         return Call("POST", path_of("v1", "placements", placement, "outcome"), body=body)
 
     @Answer
-    def predict(self, **body: Unpack[SceneBody]) -> Call[SceneAnswer]:
+    def predict(self, **body: Unpack[SceneBody]) -> Call[SceneEffects]:
         """What would these `instances` do to each other on this `host`?"""
         return Call("POST", "/v1/predictions", body=body, repeatable=True)
 

@@ -7,14 +7,167 @@ Answers may hold more: later versions add fields.
 from typing import Any, Literal, NotRequired, TypedDict
 
 
-class ModelRef(TypedDict):
-    """Which model answered, and where its training data came from."""
+class NetworkOut(TypedDict):
+    """How tc treats an instance: `shared` may borrow up to `ceil_mbit`, `dedicated` keeps to `rate_mbit`."""
 
-    version: str
-    origin: str
+    mode: Literal["none", "shared", "dedicated"]
+    rate_mbit: float | None
+    ceil_mbit: float | None
 
 
-class LevelHeldOut(TypedDict):
+class IsolationOut(TypedDict):
+    """CPU, network and disk settings; null = leave as is."""
+
+    cap_percent: float | None
+    weight: int | None
+    network: NetworkOut | None
+    disk_limit_mb_s: float | None
+
+
+class Band(TypedDict):
+    """A predicted ratio with its range; 1.0 = as alone. It is a 90 % interval where outcomes have calibrated it."""
+
+    expected: float | None
+    lower: float | None
+    upper: float | None
+
+
+class CpuTime(TypedDict):
+    """CPU delivered to an instance, by the analytic model, also where a learned one answers."""
+
+    share: float | None
+    worst_share: float | None
+    short: float | None
+    short_before: NotRequired[float | None]
+    overloaded: NotRequired[bool]
+
+
+class EffectBasis(TypedDict):
+    """What the T/B of one instance rests on where a learned model answers."""
+
+    support: float | None
+    correction: float | None
+    similar: float | None
+    machines: float | None
+    measured: float | None
+    sentence: str
+
+
+class Effect(TypedDict):
+    """What happens to one instance."""
+
+    instance: str
+    throughput_ratio: Band
+    latency_ratio: Band
+    before: NotRequired[Band | None]
+    outside_training: NotRequired[bool]
+    jitter_ratio: NotRequired[Band | None]
+    cpu: NotRequired[CpuTime | None]
+    basis: NotRequired[EffectBasis | None]
+
+
+class Reason(TypedDict):
+    """One part of an explanation."""
+
+    resource: str
+    share: float | None
+    text: str
+    neighbour: NotRequired[str | None]
+    kind: NotRequired[Literal["loss", "comparison", "counterfactual", "uncertainty"]]
+    finding: NotRequired[str]
+    ratio: NotRequired[float | None]
+
+
+class Command(TypedDict):
+    """One step to apply and how to undo it; argument lists, never shell text."""
+
+    tool: str
+    argv: list[str]
+    undo: list[str]
+    note: NotRequired[str]
+
+
+class SettingsOut(TypedDict):
+    """What an instance would run under; null = leave as is."""
+
+    pinning: dict[str, list[int]] | None
+    isolation: IsolationOut
+
+
+class MitigationStep(TypedDict):
+    """One step of the isolation ladder as it was tried on a host where a limit would break. A last resort takes more
+    than half from an instance without a limit; the same action then also occurs earlier at a milder strength."""
+
+    action: Literal["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
+    text: str
+    changes: NotRequired[dict[str, SettingsOut]]
+    effects: NotRequired[list[Effect]]
+    satisfies: NotRequired[bool]
+    driver_cpus: NotRequired[list[int] | None]
+    notes: NotRequired[list[str]]
+
+
+class Headroom(TypedDict):
+    """What would stay free on a host with the new VM, as parts of its capacity; below 0 = more is asked for."""
+
+    cpu: float | None
+    memory: float | None
+    nic: float | None
+    one_numa_node: NotRequired[bool]
+    cpu_before: NotRequired[float | None]
+    memory_before: NotRequired[float | None]
+    nic_before: NotRequired[float | None]
+
+
+class TuningStep(TypedDict):
+    """One change to a host as it stands."""
+
+    instance: str
+    why: str
+    settings: NotRequired[SettingsOut | None]
+    driver_cpus: NotRequired[list[int]]
+    driver_weight: NotRequired[int | None]
+    effects: NotRequired[list[Effect]]
+    commands: NotRequired[list[Command]]
+    notes: NotRequired[list[str]]
+
+
+class Candidate(TypedDict):
+    """One host that can take the instance, with the pinning and settings that suit it best there."""
+
+    rank: int
+    host: str
+    score: float | None
+    combined_score: float | None
+    pinning: dict[str, list[int]] | None
+    isolation: IsolationOut
+    new_vm: Effect
+    neighbours: list[Effect]
+    tied_with: NotRequired[list[str]]
+    reasons: NotRequired[list[Reason]]
+    commands: NotRequired[list[Command]]
+    mitigation: NotRequired[list[MitigationStep]]
+    changes: NotRequired[dict[str, SettingsOut]]
+    headroom: NotRequired[Headroom | None]
+    reserved: NotRequired[float | None]
+    crowded: NotRequired[float | None]
+    calibration: NotRequired[Literal["observed", "trained", "windows", "none"]]
+    calibration_hosts: NotRequired[int | None]
+    evidence: NotRequired[dict[str, int]]
+    tuning: NotRequired[list[TuningStep]]
+    notes: list[str]
+
+
+class Rejection(TypedDict):
+    """A host that cannot take the instance: a stable code and a sentence."""
+
+    host: str
+    code: str
+    reason: str
+    mitigation: NotRequired[list[MitigationStep]]
+
+
+class LevelHeld(TypedDict):
     """How forecasts of such instances held in measured windows of five minutes on contended hosts of this cloud."""
 
     windows: int
@@ -22,24 +175,57 @@ class LevelHeldOut(TypedDict):
     error: float
 
 
-class EvidenceOut(TypedDict):
+class Evidence(TypedDict):
     """What the answer rests on."""
 
     level: Literal["size", "class", "given", "history", "measured", "profile"]
     advice: str
-    held: NotRequired[LevelHeldOut | None]
+    held: NotRequired[LevelHeld | None]
 
 
-class HeadroomOut(TypedDict):
-    """What would be left on a host with the new VM, as parts of its capacity; below 0 = more is asked for."""
+class Recommendation(TypedDict):
+    """The ranked answer to a question of a placement; an empty list of candidates with reasons is an answer too."""
 
-    cpu: float | None
-    memory: float | None
-    nic: float | None
-    one_numa_node: bool
-    cpu_before: NotRequired[float | None]
-    memory_before: NotRequired[float | None]
-    nic_before: NotRequired[float | None]
+    id: str
+    created_at: str
+    model_version: str
+    model_origin: str
+    degraded: bool
+    snapshot_age_s: float | None
+    candidates: list[Candidate]
+    rejected: list[Rejection]
+    notes: NotRequired[list[str]]
+    evidence: NotRequired[Evidence | None]
+    present: NotRequired[Candidate | None]
+    tuned: NotRequired[list[Candidate]]
+    dry_run: bool
+    advised: Literal["none", "place", "stay", "settings", "move"]
+
+
+class BurstFigures(TypedDict):
+    """What the answers of a batch do together."""
+
+    placed: int
+    not_kept: int
+    hosts_used: int
+    harm: float | None
+
+
+class JointSearch(TypedDict):
+    """How joint answers were found, and by how much they are better than those in the order given."""
+
+    chosen: Literal["given", "largest_first", "planned_worst", "planned_total", "planned_pack"]
+    tried: list[Literal["given", "largest_first", "planned_worst", "planned_total", "planned_pack"]]
+    ended: Literal["search", "time"]
+    found: BurstFigures
+    given: BurstFigures
+
+
+class BatchAnswer(TypedDict):
+    """The answers, each as that to one question."""
+
+    answers: list[Recommendation]
+    joint: NotRequired[JointSearch | None]
 
 
 class Network(TypedDict):
@@ -57,215 +243,6 @@ class Isolation(TypedDict):
     weight: NotRequired[int | None]
     network: NotRequired[Network | None]
     disk_limit_mb_s: NotRequired[float | None]
-
-
-class BandOut(TypedDict):
-    """A predicted ratio with its range; 1.0 = as alone. It is a 90 % interval where outcomes have calibrated it."""
-
-    expected: float | None
-    lower: float | None
-    upper: float | None
-
-
-class CpuOut(TypedDict):
-    """CPU delivered to an instance, by the analytic model, also where a learned one answers."""
-
-    share: float | None
-    worst_share: float | None
-    short: float | None
-    short_before: float | None
-    overloaded: bool
-
-
-class BasisOut(TypedDict):
-    """What the T/B of one instance rests on where a learned model answers."""
-
-    support: float | None
-    correction: float | None
-    similar: float | None
-    machines: float | None
-    measured: float | None
-    sentence: str
-
-
-class NewcomerOut(TypedDict):
-    """The predicted effect on the new VM."""
-
-    throughput_ratio: BandOut
-    latency_ratio: BandOut
-    jitter_ratio: BandOut | None
-    outside_training: bool
-    cpu: NotRequired[CpuOut | None]
-    basis: NotRequired[BasisOut | None]
-
-
-class EffectOut(TypedDict):
-    """What happens to one instance."""
-
-    instance: str
-    before: NotRequired[BandOut | None]
-    throughput_ratio: BandOut
-    latency_ratio: BandOut
-    jitter_ratio: NotRequired[BandOut | None]
-    outside_training: NotRequired[bool]
-    cpu: NotRequired[CpuOut | None]
-    basis: NotRequired[BasisOut | None]
-
-
-class SettingsOut(TypedDict):
-    """What an instance would run under; null = leave as is."""
-
-    pinning: dict[str, list[int]] | None
-    isolation: Isolation
-
-
-class MitigationStepOut(TypedDict):
-    """One step of the isolation ladder as it was tried where a limit would break."""
-
-    action: Literal["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
-    text: str
-    changes: dict[str, SettingsOut]
-    effects: list[EffectOut]
-    satisfies: bool
-    driver_cpus: list[int] | None
-    notes: NotRequired[list[str]]
-
-
-class ReasonOut(TypedDict):
-    """One part of an explanation."""
-
-    resource: str
-    share: float | None
-    text: str
-    neighbour: str | None
-    kind: NotRequired[Literal["loss", "comparison", "counterfactual", "uncertainty"]]
-    finding: NotRequired[str]
-    ratio: NotRequired[float | None]
-
-
-class CommandOut(TypedDict):
-    """One step to apply and how to undo it; argument lists, never shell text."""
-
-    tool: str
-    argv: list[str]
-    undo: list[str]
-    note: NotRequired[str]
-
-
-class CandidateOut(TypedDict):
-    """One host that can take the instance, with the pinning and settings that suit it best there."""
-
-    rank: int
-    host: str
-    score: float | None
-    tied_with: list[str]
-    headroom: NotRequired[HeadroomOut | None]
-    reserved: NotRequired[float | None]
-    crowded: NotRequired[float | None]
-    calibration: NotRequired[Literal["observed", "trained", "windows", "none"]]
-    calibration_hosts: NotRequired[int | None]
-    evidence: NotRequired[dict[str, int]]
-    combined_score: float | None
-    pinning: dict[str, list[int]] | None
-    isolation: Isolation
-    newcomer: NewcomerOut
-    neighbours: list[EffectOut]
-    changes: NotRequired[dict[str, SettingsOut]]
-    mitigation: NotRequired[list[MitigationStepOut]]
-    notes: NotRequired[list[str]]
-    reasons: list[ReasonOut]
-    commands: NotRequired[list[CommandOut]]
-
-
-class TuningStepOut(TypedDict):
-    """One change to a host as it stands."""
-
-    instance: str
-    why: str
-    settings: SettingsOut | None
-    driver_cpus: list[int]
-    driver_weight: int | None
-    effects: list[EffectOut]
-    notes: list[str]
-
-
-class TunedCandidateOut(TypedDict):
-    """A host as it would be after a few changes to who is there; `neighbours[].before` is without them."""
-
-    rank: int
-    host: str
-    score: float | None
-    tied_with: list[str]
-    headroom: NotRequired[HeadroomOut | None]
-    reserved: NotRequired[float | None]
-    crowded: NotRequired[float | None]
-    calibration: NotRequired[Literal["observed", "trained", "windows", "none"]]
-    calibration_hosts: NotRequired[int | None]
-    evidence: NotRequired[dict[str, int]]
-    combined_score: float | None
-    pinning: dict[str, list[int]] | None
-    isolation: Isolation
-    newcomer: NewcomerOut
-    neighbours: list[EffectOut]
-    changes: NotRequired[dict[str, SettingsOut]]
-    mitigation: NotRequired[list[MitigationStepOut]]
-    notes: NotRequired[list[str]]
-    reasons: list[ReasonOut]
-    commands: NotRequired[list[CommandOut]]
-    tuning: list[TuningStepOut]
-
-
-class RejectionOut(TypedDict):
-    """A host that cannot take the instance: a stable code and a sentence."""
-
-    host: str
-    code: str
-    reason: str
-    mitigation: NotRequired[list[MitigationStepOut]]
-
-
-class PlacementAnswer(TypedDict):
-    """The ranked answer; an empty list of candidates with reasons is an answer too."""
-
-    id: str
-    created_at: str
-    model: ModelRef
-    degraded: bool
-    snapshot_age_s: float
-    dry_run: bool
-    notes: list[str]
-    evidence: NotRequired[EvidenceOut | None]
-    advised: NotRequired[Literal["none", "place", "stay", "settings", "move"]]
-    present: NotRequired[CandidateOut | None]
-    candidates: list[CandidateOut]
-    tuned: NotRequired[list[TunedCandidateOut]]
-    rejected: list[RejectionOut]
-
-
-class BurstFiguresOut(TypedDict):
-    """What the answers of a batch do together."""
-
-    placed: int
-    not_kept: int
-    hosts_used: int
-    harm: float | None
-
-
-class JointSearchOut(TypedDict):
-    """How joint answers were found, and by how much they are better than those in the order given."""
-
-    chosen: Literal["given", "largest_first", "planned_worst", "planned_total", "planned_pack"]
-    tried: list[Literal["given", "largest_first", "planned_worst", "planned_total", "planned_pack"]]
-    ended: Literal["search", "time"]
-    found: BurstFiguresOut
-    given: BurstFiguresOut
-
-
-class BatchAnswer(TypedDict):
-    """The answers, each as that to one question."""
-
-    answers: list[PlacementAnswer]
-    joint: NotRequired[JointSearchOut | None]
 
 
 class DemandBody(TypedDict):
@@ -427,8 +404,8 @@ class InventoryBody(TypedDict):
     generation: NotRequired[int | None]
 
 
-class ActivationOut(TypedDict):
-    """One change of the model that answers; `cause` is activate, force (against the gate) or rollback."""
+class Activation(TypedDict):
+    """One change of the model that answers."""
 
     at: str
     before: str
@@ -437,7 +414,7 @@ class ActivationOut(TypedDict):
 
 
 class ModelOut(TypedDict):
-    """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card."""
+    """A registered model with its part of the history."""
 
     version: str
     status: str
@@ -445,7 +422,7 @@ class ModelOut(TypedDict):
     origin: str
     card: dict[str, Any]
     verdict: NotRequired[dict[str, Any] | None]
-    history: NotRequired[list[ActivationOut] | None]
+    history: NotRequired[list[Activation] | None]
 
 
 class OutcomeBody(TypedDict):
@@ -470,13 +447,116 @@ class PlacementBody(TypedDict):
     tune: NotRequired[bool]
 
 
-class AgeOut(TypedDict):
-    """The plan beside the inventory of now."""
+class PlanStep(TypedDict):
+    """One step of a plan; at no moment is an instance below a limit that was not before."""
 
-    stale: bool | None
-    generation: int
-    hosts: list[str] | None
-    instances: list[str] | None
+    instance: str
+    host: str | None
+    rejected: NotRequired[list[Rejection]]
+    action: NotRequired[Literal["place", "move", "settings", "resize", "remove", "driver_domain"]]
+    source: NotRequired[str | None]
+    stage: NotRequired[int]
+    why: NotRequired[str]
+    gain: NotRequired[Band | None]
+    score: NotRequired[float | None]
+    new_vm: NotRequired[Effect | None]
+    settings: NotRequired[SettingsOut | None]
+    changes: NotRequired[dict[str, SettingsOut]]
+    vcpus: NotRequired[int | None]
+    duration_s: NotRequired[Band | None]
+    commands: NotRequired[list[Command]]
+    notes: NotRequired[list[str]]
+    effects: NotRequired[list[Effect]]
+    driver_cpus: NotRequired[list[int]]
+    driver_weight: NotRequired[int | None]
+
+
+class PlanSums(TypedDict):
+    """A cloud in figures."""
+
+    hosts: int
+    hosts_used: int
+    instances: int
+    below: int
+    worst: float | None
+    mean: float | None
+    total: float | None
+    watts: NotRequired[float | None]
+    price: NotRequired[float | None]
+    score: NotRequired[float | None]
+    score_lowest: NotRequired[float | None]
+    scores: NotRequired[list[int]]
+
+
+class Search(TypedDict):
+    """How a plan was found."""
+
+    aim: str
+    value: float | None
+    bound: float | None
+    gap: float | None
+    ended: Literal["optimal", "time", "search", "already fine", "in the way", "not now"]
+
+
+class RunwayPoint(TypedDict):
+    """The cloud some months from now."""
+
+    month: float
+    added: int
+    load_factor: float
+    sums: PlanSums
+    fits: bool
+
+
+class SpareCapacity(TypedDict):
+    """How much more fits with a failover reserve."""
+
+    hosts: int
+    label: str | None
+    fit: int | None
+    too_many: int
+    in_the_way: str
+
+
+class Capacity(TypedDict):
+    """How much more of the mix fits."""
+
+    fit: int
+    fit_lower: int
+    by_rule: int
+    first_refusal: str
+    runs_out_month: NotRequired[float | None]
+    runway: NotRequired[list[RunwayPoint]]
+    spare: NotRequired[SpareCapacity | None]
+    earliest_month: NotRequired[float | None]
+    latest_month: NotRequired[float | None]
+    asked_at: NotRequired[str | None]
+    months_examined: int | None
+    outlook: str
+
+
+class Variant(TypedDict):
+    """One of several clouds side by side."""
+
+    name: str
+    sums: PlanSums
+    fit: NotRequired[int | None]
+    notes: NotRequired[list[str]]
+    runs_out_month: NotRequired[float | None]
+    instance_days: NotRequired[float | None]
+
+
+class ClassSizing(TypedDict):
+    """What new numbers of vCPUs save and risk in one class of instances."""
+
+    name: str
+    instances: int
+    vcpus: int
+    vcpus_then: int
+    short: float | None
+    short_mean: float | None
+    riskiest: str
+    busiest: float | None
 
 
 class AskedInstance(TypedDict):
@@ -555,161 +635,50 @@ class PlanBody(TypedDict):
     seed: NotRequired[int]
 
 
-class SearchOut(TypedDict):
-    """How the plan was found."""
+class PlanAge(TypedDict):
+    """A stored plan beside the inventory of now."""
 
-    aim: str
-    value: float | None
-    bound: float | None
-    gap: float | None
-    ended: Literal["optimal", "time", "search", "already fine", "in the way", "not now"]
-
-
-class SumsOut(TypedDict):
-    """A cloud in figures."""
-
-    hosts: int
-    hosts_used: int
-    instances: int
-    below: int
-    worst: float | None
-    mean: float | None
-    total: float | None
-    score: NotRequired[float | None]
-    score_lowest: NotRequired[float | None]
-    scores: NotRequired[list[int]]
-    watts: NotRequired[float | None]
-    price: NotRequired[float | None]
-
-
-class RunwayOut(TypedDict):
-    """The cloud some months from now."""
-
-    month: float
-    added: int
-    load_factor: float
-    sums: SumsOut
-    fits: bool
-
-
-class SpareOut(TypedDict):
-    """How much more fits with a failover reserve."""
-
-    hosts: int
-    label: str | None
-    fit: int | None
-    too_many: int
-    in_the_way: str
-
-
-class CapacityOut(TypedDict):
-    """How much more of the mix fits."""
-
-    fit: int
-    fit_lower: int
-    by_rule: int
-    first_refusal: str
-    runs_out_month: float | None
-    earliest_month: NotRequired[float | None]
-    latest_month: NotRequired[float | None]
-    months_examined: int | None
-    outlook: str
-    runway: list[RunwayOut]
-    spare: NotRequired[SpareOut | None]
-
-
-class VariantOut(TypedDict):
-    """One of several clouds side by side."""
-
-    name: str
-    sums: SumsOut
-    fit: NotRequired[int | None]
-    runs_out_month: NotRequired[float | None]
-    instance_days: NotRequired[float | None]
-    notes: NotRequired[list[str]]
-
-
-class ClassSizingOut(TypedDict):
-    """What new numbers of vCPUs save and risk in one class of instances."""
-
-    name: str
-    instances: int
-    vcpus: int
-    vcpus_then: int
-    short: float | None
-    short_mean: float | None
-    riskiest: str
-    busiest: float | None
-
-
-class SecondsOut(TypedDict):
-    """A time in seconds, and between which ends it lies."""
-
-    expected: float | None
-    lower: float | None
-    upper: float | None
-
-
-class PlanStepOut(TypedDict):
-    """One step; `host` null = no host could take it, for the reasons in `rejected`, or it is taken away (undo)."""
-
-    instance: str
-    host: str | None
-    action: NotRequired[Literal["place", "move", "settings", "resize", "remove", "driver_domain"]]
-    source: NotRequired[str | None]
-    stage: NotRequired[int]
-    why: NotRequired[str]
-    gain: NotRequired[BandOut | None]
-    score: NotRequired[float | None]
-    tied_with: NotRequired[list[str]]
-    newcomer: NotRequired[EffectOut | None]
-    pinning: NotRequired[dict[str, list[int]] | None]
-    isolation: NotRequired[Isolation | None]
-    changes: NotRequired[dict[str, SettingsOut]]
-    vcpus: NotRequired[int | None]
-    duration_s: NotRequired[SecondsOut | None]
-    rejected: list[RejectionOut]
-    commands: NotRequired[list[CommandOut]]
-    notes: NotRequired[list[str]]
-    effects: NotRequired[list[EffectOut]]
-    driver_cpus: NotRequired[list[int]]
-    driver_weight: NotRequired[int | None]
+    stale: bool | None
+    generation: int
+    hosts: NotRequired[list[str] | None]
+    instances: NotRequired[list[str] | None]
 
 
 class PlanAnswer(TypedDict):
-    """A plan, with the predicted effect on each host's instances before and after."""
+    """A plan with its question, beside the inventory of now."""
 
     id: str
     created_at: str
-    kind: Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
-    model: ModelRef
-    degraded: bool
-    generation: int | None
-    stale: NotRequired[bool | None]
-    age: NotRequired[AgeOut | None]
+    model_version: str
+    model_origin: str
+    steps: list[PlanStep]
+    before: dict[str, list[Effect]]
+    after: dict[str, list[Effect]]
+    generation: NotRequired[int | None]
+    sums_before: NotRequired[PlanSums | None]
+    sums_after: NotRequired[PlanSums | None]
+    search: NotRequired[Search | None]
+    capacity: NotRequired[Capacity | None]
+    variants: NotRequired[list[Variant]]
+    sizing: NotRequired[list[ClassSizing]]
+    undo: NotRequired[list[PlanStep]]
+    duration_s: NotRequired[Band | None]
+    degraded: NotRequired[bool]
+    notes: NotRequired[list[str]]
     question: PlanBody
-    notes: list[str]
-    search: SearchOut | None
-    sums_before: SumsOut | None
-    sums_after: SumsOut | None
-    capacity: NotRequired[CapacityOut | None]
-    variants: NotRequired[list[VariantOut]]
-    sizing: NotRequired[list[ClassSizingOut]]
-    steps: list[PlanStepOut]
-    undo: NotRequired[list[PlanStepOut]]
-    duration_s: NotRequired[SecondsOut | None]
-    before: dict[str, list[EffectOut]]
-    after: dict[str, list[EffectOut]]
+    stale: bool | None
+    age: PlanAge | None
+    kind: Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
 
 
 class PlanItem(TypedDict):
-    """A plan in a listing."""
+    """A plan in a listing, beside the inventory of now."""
 
     id: str
     created_at: str
     kind: Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
     model_version: str
-    generation: int | None
+    generation: NotRequired[int | None]
     stale: bool | None
 
 
@@ -746,19 +715,20 @@ class Readiness(TypedDict):
     hosts: NotRequired[int]
 
 
-class SceneAnswer(TypedDict):
-    """What the instances of a scene do to each other, in the scene's order."""
-
-    model: ModelRef
-    degraded: bool
-    combined_score: float | None
-    effects: list[EffectOut]
-    crowded: NotRequired[float | None]
-
-
 class SceneBody(TypedDict):
     """A host and the instances that share it; workloads that are not given here are looked up by name."""
 
     host: HostItem
     instances: list[AskedInstance]
     workloads: NotRequired[list[WorkloadItem]]
+
+
+class SceneEffects(TypedDict):
+    """What the instances of a scene do to each other, in the scene's order."""
+
+    model_version: str
+    model_origin: str
+    degraded: bool
+    effects: list[Effect]
+    combined_score: float | None
+    crowded: NotRequired[float | None]

@@ -19,8 +19,8 @@ TARGET = ROOT / "cotenant_client" / "schemas.py"
 WANTED = (
     "BatchAnswer", "BatchBody", "Generation", "GenerationStored", "HostItem", "InstanceItem",
     "InventoryBody", "ModelOut", "OutcomeBody",
-    "PlacementAnswer", "PlacementBody", "PlanAnswer", "PlanBody", "PlanItem", "Problem", "Readiness", "SceneAnswer",
-    "SceneBody", "WorkloadItem",
+    "PlacementBody", "PlanAnswer", "PlanBody", "PlanItem", "Problem", "Readiness", "Recommendation",
+    "SceneBody", "SceneEffects", "WorkloadItem",
 )  # fmt: skip
 HEAD = '''"""Bodies and answers of the service; docs/reference/rest.md tells what their fields mean.
 

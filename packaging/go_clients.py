@@ -62,15 +62,15 @@ CLIENTS = (
                 "max_latency_ratio", "max_time_short", "exclusive", "dedicated_vcpus", "labels",
             ),
             "BatchAnswer": ("answers",),
-            "PlacementAnswer": ("degraded", "notes", "candidates", "rejected"),
-            "CandidateOut": ("host", "score", "newcomer", "tied_with", "pinning", "notes"),
-            "NewcomerOut": ("throughput_ratio",),
-            "RejectionOut": ("code", "reason"),
+            "Recommendation": ("degraded", "notes", "candidates", "rejected"),
+            "Candidate": ("host", "score", "new_vm", "tied_with", "pinning", "notes"),
+            "Effect": ("throughput_ratio",),
+            "Rejection": ("code", "reason"),
             "Problem": ("code", "detail", "field"),
         },
         pointed=frozenset({"hosts"}),  # an empty list is no host, which is not the same as all
         tags=True,
-        untagged=frozenset({"newcomer"}),
+        untagged=frozenset({"new_vm"}),
     ),
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from advisor.domain import AuditEntry, ServiceEvent, time_as_json
+from advisor.domain import AuditEntry, ServiceEvent, codec
 
 _CHANGES = {
     "change.plan": "change.planned",
@@ -19,7 +19,7 @@ _CHANGES = {
 def event_of(entry: AuditEntry) -> ServiceEvent:
     """An entry of the kinds that `store.audit.events` finds, as a reader receives it."""
     name, detail = _read(entry)
-    return ServiceEvent(entry.id, name, {"at": time_as_json(entry.at), **detail})
+    return ServiceEvent(entry.id, name, {"at": codec.encode(entry.at), **detail})
 
 
 def _read(entry: AuditEntry) -> tuple[str, dict[str, Any]]:
@@ -44,7 +44,7 @@ def _read(entry: AuditEntry) -> tuple[str, dict[str, Any]]:
 
 def _alarm(entry: AuditEntry) -> dict[str, Any]:
     instance, host, *others = entry.objects
-    times = {name: time_as_json(datetime.fromisoformat(entry.detail[name])) for name in ("since", "raised")}
+    times = {name: codec.encode(datetime.fromisoformat(entry.detail[name])) for name in ("since", "raised")}
     antagonist = others[0] if others else None
     return {"instance": instance, "host": host, "antagonist": antagonist, **times, "text": entry.detail["why"]}
 

@@ -135,11 +135,11 @@ def predicted_by_answer(
 ) -> tuple[PredictedEffect, ...]:
     """The same of an answer: the instance itself, and who is on its host."""
     best, present = answer.best, answer.present
-    effects: tuple[Effect, ...] = (best.newcomer, *best.neighbours)
+    effects: tuple[Effect, ...] = (best.new_vm, *best.neighbours)
     bands = {one.instance: (one.before, one.throughput_ratio) for one in effects if one.before is not None}
     if present is not None:
         name = answer.request.instance.id
-        bands[name] = (present.newcomer.throughput_ratio, best.newcomer.throughput_ratio)
+        bands[name] = (present.new_vm.throughput_ratio, best.new_vm.throughput_ratio)
     return _with_controls(bands, {change.host for change in changes}, changes, inventory)
 
 

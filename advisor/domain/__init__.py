@@ -14,20 +14,12 @@ from advisor.domain.announcements import (
     Announcement,
     Malformed,
 )
-from advisor.domain.answer_json import recommendation_as_json, time_as_json, waiting_shown
 from advisor.domain.answer_reading import plan_from_json, recommendation_from_json, scene_effects_from_json
-from advisor.domain.answer_summary import summary_as_json
 from advisor.domain.answers import (
-    LONGEST_KNOWN_LATENCY,
-    NO_SUPPORT,
     Advised,
     AnswerSource,
-    Band,
     Candidate,
     Command,
-    CpuTime,
-    Effect,
-    EffectBasis,
     Headroom,
     HostRanking,
     MitigationAction,
@@ -37,17 +29,17 @@ from advisor.domain.answers import (
     ReasonKind,
     Recommendation,
     Rejection,
-    SceneEffects,
     TuningStep,
     settings_there,
 )
 from advisor.domain.bursts import (
+    BatchAnswer,
     BatchOrder,
+    BatchSummary,
     BurstFigures,
     BurstSearchEnd,
     BurstTrial,
     JointSearch,
-    joint_search_as_json,
 )
 from advisor.domain.calibration import Calibration, calibration_in_words
 from advisor.domain.changes import (
@@ -66,20 +58,14 @@ from advisor.domain.changes import (
     RolloutState,
     Verdict,
 )
-from advisor.domain.checkup import Checkup, Delivered, OwnLoad
+from advisor.domain.checkup import Alarms, Checkup, Delivered, OwnLoad
 from advisor.domain.cloud import (
     CloudNow,
     Histories,
     History,
     HostDetail,
     HostNow,
-    MeasuredSlowing,
-    Obtained,
-    ObtainedHere,
     ResidentNow,
-    Slowing,
-    SlowingHere,
-    SlowingSource,
 )
 from advisor.domain.contradictions import Contradiction, ContradictionCause
 from advisor.domain.cpu_maps import CpuMap, cpu_map
@@ -87,6 +73,15 @@ from advisor.domain.cpu_words import latency_in_words, short_of_cpu, speed, time
 from advisor.domain.declared import Declared, DeclaredField, field_at, fields_of
 from advisor.domain.dedicated import dedicated_vcpus
 from advisor.domain.duration_words import duration_in_words
+from advisor.domain.effects import (
+    LONGEST_KNOWN_LATENCY,
+    NO_SUPPORT,
+    Band,
+    CpuTime,
+    Effect,
+    EffectBasis,
+    SceneEffects,
+)
 from advisor.domain.evidence import (
     EVIDENCE_LEVELS,
     Evidence,
@@ -103,6 +98,7 @@ from advisor.domain.host_memory import MEMORY_SHORT, NOTICED_PERCENT, STALLED_PE
 from advisor.domain.known import Find, asked_about, changed, found_in, unpinned
 from advisor.domain.list_words import listed
 from advisor.domain.names import NAMES, ids_by_name, known_as, names_of, spellings, spoken
+from advisor.domain.obtained import InstanceObtained, Obtained
 from advisor.domain.outcomes import AnsweredAs, PostedColocation, PredictedVsObserved, RecommendationOutcome
 from advisor.domain.page import Page
 from advisor.domain.plan_questions import (
@@ -183,6 +179,17 @@ from advisor.domain.scores import (
     ScoreSummary,
     VmScore,
 )
+from advisor.domain.slowing import (
+    FELT,
+    HostSlowing,
+    MeasuredSlowing,
+    Slowing,
+    SlowingHere,
+    SlowingPair,
+    SlowingSource,
+    beside,
+)
+from advisor.domain.summaries import CandidateSummary, RecommendationSummary
 from advisor.domain.worth import (
     AdviceWorth,
     AlternativeNow,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
 
 TokenScope = Literal["read", "write", "admin"]
 TOKEN_SCOPES: tuple[TokenScope, ...] = get_args(TokenScope)  # each includes those before it
@@ -42,18 +44,17 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """An entry of the audit log: `objects` are the ids it is about, `detail` what else there is to say.
+    """Who changed something or got an answer."""
 
-    `request_id` is empty where it was a command. Bulk calls name no objects, their counts stand in `detail`.
-    """
-
-    id: str
-    at: datetime
-    actor: str
-    request_id: str
-    operation: str
-    objects: tuple[str, ...]
-    detail: Mapping[str, Any]
+    id: Annotated[str, Field(description="the entry's id")]
+    at: Annotated[datetime, Field(description="when")]
+    actor: Annotated[str, Field(description="`local`, `token:ID` or `keystone:USER`")]
+    request_id: Annotated[str, Field(description="as in the log and in X-Request-ID; empty for a command")]
+    operation: Annotated[str, Field(description="what was done, see docs/access.md")]
+    objects: Annotated[
+        tuple[str, ...], Field(description="ids that it is about; empty for bulk calls, whose counts are in `detail`")
+    ]
+    detail: Annotated[Mapping[str, Any], Field(description="counts and names")]
 
 
 EventKind = Literal["alarm", "plan", "change", "model", "inventory"]

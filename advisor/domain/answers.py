@@ -1,171 +1,116 @@
-"""What is answered: effects, reasons, candidates with their commands, recommendations, moves."""
+"""What is answered: reasons, candidates with their commands, recommendations, moves.
+
+The description of each field stands beside its type: REST, `--json`, the client's types and the reference follow.
+What has none (`exclude`) is stored and not sent.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AliasChoices, Field, computed_field
 
 from advisor.domain.calibration import Calibration
+from advisor.domain.effects import CROWDED, DEGRADED, Effect, ModelOrigin, ModelVersion
 from advisor.domain.evidence import Evidence, EvidenceLevel
+from advisor.domain.figures import Figure, Score, Thousandths
 from advisor.domain.questions import PlacementRequest
-from profiler.observed import Instance, IsolationSettings, Pinning
+from advisor.domain.settings_json import Isolated, Pins, Settings
+from profiler.observed import Instance, IsolationSettings
 
 # "hit": another question had decided it; "former": on the cloud as it was a moment before; "miss": decided for this one
 AnswerSource = Literal["hit", "former", "miss"]
-
-LONGEST_KNOWN_LATENCY = 10.0
-"""Times as long as alone. A latency interval that reaches further tells nothing about its upper edge, so people are
-reported that the edge is not known; programs get the number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """A predicted ratio with its range, which is a 90 % interval where outcomes have calibrated it."""
-
-    expected: float
-    lower: float
-    upper: float
-
-
-@dataclass(frozen=True, slots=True)
-class CpuTime:
-    """What an instance gets of the CPU time that it wants, by the queueing model whatever model predicts its ratios.
-
-    `share` is run / (run + wait), `worst_share` the same in the worst twentieth of the time, both 0-1. `short` is the
-    part of the time in which it gets less than it wants, and `short_before` the same without the newcomer (None for the
-    newcomer). `overloaded` = at its busy times more work arrives than it is served: no finite latency is reported.
-    """
-
-    share: float
-    worst_share: float
-    short: float
-    short_before: float | None = None
-    overloaded: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class EffectBasis:
-    """What the T/B of one instance rests on where a learned model answers: `support`, 0-1, is how much of what was
-    learned applies, `correction` the part by which it changed what the analytic model says (-0.04 = 4 % less), after
-    `similar` measured co-locations on so many `machines`, and `measured` ones of exactly these instances."""
-
-    support: float
-    correction: float
-    similar: float
-    machines: float
-    measured: float
-
-    @property
-    def sentence(self) -> str:
-        """The same in words."""
-        if self.support < NO_SUPPORT:
-            return "nothing like it was measured: the analytic model answers"
-        own = f" and {round(self.measured)} of exactly these instances" if round(self.measured) else ""
-        machines = max(round(self.machines), 1)
-        return (
-            f"corrected by {100 * self.correction:+.0f} % after {round(self.similar):,} similar measured co-locations "
-            f"on {machines} machine{'s' * (machines != 1)}{own} (support {100 * self.support:.0f} %)"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What happens to one instance: `before` is its throughput ratio without the newcomer (None for the newcomer).
-
-    `jitter_ratio` and `cpu` are None only in answers that were stored before they were predicted, `basis` also where no
-    learned model answers.
-    """
-
-    instance: str
-    throughput_ratio: Band
-    latency_ratio: Band
-    before: Band | None = None
-    outside_training: bool = False
-    jitter_ratio: Band | None = None
-    cpu: CpuTime | None = None
-    basis: EffectBasis | None = None
-
-    @property
-    def overloaded(self) -> bool:
-        """Whether more work arrives at its busy times than it is served then: no finite latency is reported."""
-        return self.cpu is not None and self.cpu.overloaded
-
-
-NO_SUPPORT = 0.05  # of what was learned: with less, an answer is the analytic model's
 ReasonKind = Literal["loss", "comparison", "counterfactual", "uncertainty"]
+MitigationAction = Literal["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
+Advised = Literal["none", "place", "stay", "settings", "move"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One part of an explanation: `resource` (cpu, driver_domain, nic, disk, memory, unknown), its `share` of the loss
-    (0-1), who presses (`neighbour`, None = no instance in particular) and a sentence.
+    """One part of an explanation."""
 
-    `kind`: what is lost, how the host compares with the next one, what would be if, and what is not sure. `finding` is
-    the papers' finding with the same mechanism ("" = none), `ratio` the T/B the sentence speaks of, None = none.
-    """
-
-    resource: str
-    share: float
-    text: str
-    neighbour: str | None = None
-    kind: ReasonKind = "loss"
-    finding: str = ""
-    ratio: float | None = None
-
-
-MitigationAction = Literal["weight", "cap", "pinning", "network", "disk", "hint", "driver_domain", "host"]
+    resource: Annotated[
+        str, Field(description="the limiting resource: cpu, driver_domain, nic, disk, memory or unknown")
+    ]
+    share: Annotated[Figure, Field(description="share of the loss, 0-1")]
+    text: Annotated[str, Field(description="the reason as a sentence")]
+    neighbour: Annotated[str | None, Field(description="the instance that presses; null = none in particular")] = None
+    kind: Annotated[
+        ReasonKind,
+        Field(description="what is lost, beside the next host, what would be if, and what is not sure"),
+    ] = "loss"
+    finding: Annotated[str, Field(description="the papers' finding with the same mechanism; empty = none")] = ""
+    ratio: Annotated[Figure | None, Field(description="the throughput ratio that the text speaks of")] = None
 
 
 @dataclass(frozen=True, slots=True)
 class MitigationStep:
-    """A mitigation step as tried on a host where a limit would be violated.
+    """One step of the isolation ladder as it was tried on a host where a limit would break.
 
-    `changes` are the settings of instances (newcomer or residents, by id), together with those of the steps that it
-    builds on; empty for a hint or another host. `effects` are predicted for every instance, the newcomer first, with
-    `before` = without the step on the same host; empty where nothing can be predicted. `satisfies` = no limit is
-    violated any more; it is then the last step. Such a step may be a last resort, which takes more than half from an
-    instance without a limit; the same action then also occurs earlier at a milder strength. `driver_cpus` are the pCPUs
-    of the driver domain, None = unchanged. `notes` say what prevents its commands, and which instances lose more than
-    half.
+    A last resort takes more than half from an instance without a limit; the same action then also occurs earlier at a
+    milder strength.
     """
 
-    action: MitigationAction
-    text: str
-    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
-    effects: tuple[Effect, ...] = ()
-    satisfies: bool = False
-    driver_cpus: tuple[int, ...] | None = None
-    notes: tuple[str, ...] = ()
+    action: Annotated[MitigationAction, Field(description="what kind of setting it changes")]
+    text: Annotated[str, Field(description="the step as a sentence")]
+    changes: Annotated[
+        Mapping[str, Settings],
+        Field(description="settings by instance, together with the steps that it builds on; empty for another host"),
+    ] = field(default_factory=dict)
+    effects: Annotated[
+        tuple[Effect, ...],
+        Field(
+            description="the new VM first, `before` is without the step on the same host; empty where nothing can be "
+            "predicted"
+        ),
+    ] = ()
+    satisfies: Annotated[bool, Field(description="no limit is broken any more: the ladder ends there")] = False
+    driver_cpus: Annotated[
+        tuple[int, ...] | None, Field(description="where the driver domain would run; null = as it does")
+    ] = None
+    notes: Annotated[
+        tuple[str, ...],
+        Field(
+            description="what keeps its commands from being rendered, and the instances that lose more than half of "
+            "their speed"
+        ),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One step to apply and how to undo it; argv lists, never shell text."""
+    """One step to apply and how to undo it; argument lists, never shell text."""
 
-    tool: str
-    argv: tuple[str, ...]
-    undo: tuple[str, ...]
-    note: str = ""
+    tool: Annotated[str, Field(description="the program, such as tc or virsh")]
+    argv: Annotated[tuple[str, ...], Field(description="the argument list; empty = see note")]
+    undo: Annotated[tuple[str, ...], Field(description="the argument list that takes it back")]
+    note: Annotated[str, Field(description="what cannot be a command, as a sentence")] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """What would be left on a host with the newcomer, as parts of what it has; below 0 = more is asked for.
+    """What would stay free on a host with the new VM, as parts of its capacity; below 0 = more is asked for."""
 
-    `cpu` and `nic` in its busy moments (95th percentile of demand), `memory` of what may be promised; 1 where the
-    capacity is unknown. `one_node` = the newcomer fits into one NUMA node. `*_before` is what is left without
-    the newcomer, None = not known.
-    """
-
-    cpu: float
-    memory: float
-    nic: float
-    one_node: bool = True
-    cpu_before: float | None = None
-    memory_before: float | None = None
-    nic_before: float | None = None
+    cpu: Annotated[Figure, Field(description="of its CPUs in busy moments (95th percentile of demand)")]
+    memory: Annotated[Figure, Field(description="of the memory that may be promised; 1 = unknown")]
+    nic: Annotated[Figure, Field(description="of its network in busy moments; 1 = unknown")]
+    one_numa_node: Annotated[
+        bool,
+        Field(
+            description="the new VM fits into one NUMA node",
+            validation_alias=AliasChoices("one_numa_node", "one_node"),
+        ),
+    ] = True
+    cpu_before: Annotated[Figure | None, Field(description="of its CPUs without the new VM; null = not known")] = None
+    memory_before: Annotated[Figure | None, Field(description="of its memory without the new VM; null = not known")] = (
+        None
+    )
+    nic_before: Annotated[Figure | None, Field(description="of its network without the new VM; null = not known")] = (
+        None
+    )
 
     @property
     def scarcest(self) -> tuple[str, float]:
@@ -175,18 +120,25 @@ class Headroom:
 
 @dataclass(frozen=True, slots=True)
 class TuningStep:
-    """One change to a host as it stands: an instance gets `settings`, or ("") the driver domain keeps to `driver_cpus`
-    with the scheduler weight `driver_weight`, None = as it is. `effects` are those that it changes by 0.01 or more,
-    with what was before. `commands` are there where they were asked for, `notes` say why one is missing."""
+    """One change to a host as it stands."""
 
-    instance: str
-    why: str
-    settings: IsolationSettings | None = None
-    driver_cpus: tuple[int, ...] = ()
-    driver_weight: int | None = None
-    effects: tuple[Effect, ...] = ()
-    commands: tuple[Command, ...] = ()
-    notes: tuple[str, ...] = ()
+    instance: Annotated[str, Field(description="whose settings change; empty = the driver domain's")]
+    why: Annotated[str, Field(description="what changes, and its effects, as words")]
+    settings: Annotated[
+        Settings | None, Field(description="what the instance runs under then; null = the driver domain")
+    ] = None
+    driver_cpus: Annotated[
+        tuple[int, ...], Field(description="the driver domain's CPUs then; empty = as they are")
+    ] = ()
+    driver_weight: Annotated[int | None, Field(description="its scheduler weight then; null = as it is")] = None
+    effects: Annotated[
+        tuple[Effect, ...],
+        Field(description="instances whose T/B it changes by 0.01 or more, with what was before"),
+    ] = ()
+    commands: Annotated[
+        tuple[Command, ...], Field(description="those of this step; empty where none were asked for")
+    ] = ()
+    notes: Annotated[tuple[str, ...], Field(description="why a command is missing")] = ()
 
     @property
     def subject(self) -> str:
@@ -196,80 +148,130 @@ class TuningStep:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A host that can take the instance, with the best pinning and settings there.
+    """One host that can take the instance, with the pinning and settings that suit it best there."""
 
-    `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known.
-    `rungs` are the mitigation steps tried because the placement alone violates a limit; the last one succeeded.
-    `changes` are the settings that it gives residents, `notes` what must be known before they are applied. `expected`
-    and `half_width` are of what `score` is a lower bound of. `reserved` was taken off both, for others who may come
-    need the place. `evidence` is how many residents are known how well. `tuning` are changes to the host that come
-    first, in their order; all figures are with them, but for what residents have `before`.
-    """
+    rank: Annotated[int, Field(description="1 is the best")]
+    host: Annotated[str, Field(description="the host")]
+    score: Annotated[Score, Field(description="by the objective that was asked for; higher is better")]
+    combined_score: Annotated[Score, Field(description="sum of the expected throughput ratios there")]
+    pinning: Annotated[Pins | None, Field(description="the pinning that suits it best there; null = none")]
+    isolation: Annotated[Isolated, Field(description="the settings that suit it best there")]
+    new_vm: Annotated[
+        Effect,
+        Field(description="the predicted effect on the new VM", validation_alias=AliasChoices("new_vm", "newcomer")),
+    ]
+    neighbours: Annotated[tuple[Effect, ...], Field(description="what happens to each neighbour")]
+    tied_with: Annotated[
+        tuple[str, ...],
+        Field(description="hosts whose difference lies within the uncertainty, where no instance is visibly worse off"),
+    ] = ()
+    reasons: Annotated[tuple[Reason, ...], Field(description="why the host stands where it stands")] = ()
+    commands: Annotated[tuple[Command, ...], Field(description="empty where none are needed or asked for")] = ()
+    mitigation: Annotated[
+        tuple[MitigationStep, ...],
+        Field(
+            description="steps that were tried here because a limit would break; the last one meets it",
+            validation_alias=AliasChoices("mitigation", "rungs"),
+        ),
+    ] = ()
+    changes: Annotated[Mapping[str, Settings], Field(description="settings that neighbours get, by instance")] = field(
+        default_factory=dict
+    )
+    headroom: Annotated[
+        Headroom | None,
+        Field(description="what would stay free there; it decides between equal scores; null in answers of old"),
+    ] = None
+    reserved: Annotated[
+        Score,
+        Field(description="by how much the score is reduced because instances that usually arrive need the place"),
+    ] = 0.0
+    expected: Annotated[float, Field(exclude=True)] = 0.0  # `score` is a lower bound of this
+    half_width: Annotated[float, Field(exclude=True)] = 0.0
+    crowded: Annotated[Figure | None, Field(description=CROWDED)] = None
+    calibration: Annotated[
+        Calibration,
+        Field(
+            description="what has shown how often the ranges hold: outcomes on hosts like this one, windows of hosts "
+            "or pairs that the model's training left out, or nothing; only the first makes them 90 % intervals"
+        ),
+    ] = "none"
+    calibration_hosts: Annotated[
+        int | None, Field(description="of `windows`: of how many hosts they were; null = not known")
+    ] = None
+    evidence: Annotated[
+        Mapping[EvidenceLevel, int],
+        Field(description="how many residents are known by their size, class, a description, history, and so on"),
+    ] = field(default_factory=dict)
+    tuning: Annotated[
+        tuple[TuningStep, ...],
+        Field(
+            description="of a host in `tuned`: changes to it that come first, in their order; undo goes backwards, and "
+            "`neighbours[].before` is without them"
+        ),
+    ] = ()
 
-    rank: int
-    host: str
-    score: float
-    combined_score: float
-    pinning: Pinning | None
-    isolation: IsolationSettings
-    newcomer: Effect
-    neighbours: tuple[Effect, ...]
-    tied_with: tuple[str, ...] = ()
-    reasons: tuple[Reason, ...] = ()
-    commands: tuple[Command, ...] = ()
-    rungs: tuple[MitigationStep, ...] = ()
-    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
-    headroom: Headroom | None = None
-    reserved: float = 0.0
-    expected: float = 0.0
-    half_width: float = 0.0
-    crowded: float | None = None
-    calibration: Calibration = "none"
-    calibration_hosts: int | None = None
-    evidence: Mapping[EvidenceLevel, int] = field(default_factory=dict)
-    tuning: tuple[TuningStep, ...] = ()
-
+    @computed_field(description="what must be known before the settings are followed")  # type: ignore[prop-decorator]
     @property
     def notes(self) -> tuple[str, ...]:
         """The notes of the successful mitigation step."""
-        return self.rungs[-1].notes if self.rungs else ()
+        return self.mitigation[-1].notes if self.mitigation else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A host that cannot take the instance: a stable code, a sentence, and the mitigation steps that failed."""
+    """A host that cannot take the instance: a stable code and a sentence."""
 
-    host: str
-    code: str
-    reason: str
-    rungs: tuple[MitigationStep, ...] = ()
-
-
-Advised = Literal["none", "place", "stay", "settings", "move"]
+    host: Annotated[str, Field(description="the host")]
+    code: Annotated[str, Field(description="see docs/answers.md")]
+    reason: Annotated[str, Field(description="the code as a sentence")]
+    mitigation: Annotated[
+        tuple[MitigationStep, ...],
+        Field(description="steps that were tried in vain", validation_alias=AliasChoices("mitigation", "rungs")),
+    ] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """The stored answer to a PlacementRequest. `widened` is by which factor the throughput bands on a host are wider
-    than the model's own; hosts whose bands are the model's own are left out. `present` is the instance on its host with
-    the settings that it has now, None = it is on no host; its `tied_with` are candidates that are no better. `tuned`
-    are hosts as they would be after a few changes to who is there, best first, apart from those that need none."""
+    """The ranked answer to a question of a placement; an empty list of candidates with reasons is an answer too."""
 
-    id: str
-    created_at: datetime
-    request: PlacementRequest
-    model_version: str
-    model_origin: str
-    degraded: bool
-    snapshot_age_s: float
-    candidates: tuple[Candidate, ...]
-    rejected: tuple[Rejection, ...]
-    notes: tuple[str, ...] = ()
-    widened: Mapping[str, float] = field(default_factory=dict)
-    evidence: Evidence | None = None
-    present: Candidate | None = None
-    tuned: tuple[Candidate, ...] = ()
+    id: Annotated[str, Field(description="the answer's id")]
+    created_at: Annotated[datetime, Field(description="when it was answered")]
+    request: Annotated[PlacementRequest, Field(exclude=True)]
+    model_version: ModelVersion
+    model_origin: ModelOrigin
+    degraded: Annotated[bool, Field(description=DEGRADED)]
+    snapshot_age_s: Annotated[Thousandths, Field(description="age of the cloud that the answer is about")]
+    candidates: Annotated[tuple[Candidate, ...], Field(description="hosts that can take it, best first")]
+    rejected: Annotated[tuple[Rejection, ...], Field(description="hosts that cannot take it")]
+    notes: Annotated[tuple[str, ...], Field(description="what else to know")] = ()
+    # By which factor the throughput bands on a host are wider than the model's own; other hosts are left out.
+    widened: Annotated[Mapping[str, float], Field(exclude=True)] = field(default_factory=dict)
+    evidence: Annotated[Evidence | None, Field(description="what the answer rests on; null = not known")] = None
+    present: Annotated[
+        Candidate | None,
+        Field(
+            description="the instance where it is, with the settings that it has now; tied_with are candidates that "
+            "are no better; null = it is on no host"
+        ),
+    ] = None
+    tuned: Annotated[
+        tuple[Candidate, ...],
+        Field(
+            description="with `tune`: hosts that are better, for it or for who is there, if settings of others change "
+            "first; apart from `candidates`, which need nothing of the kind, and also of hosts that are rejected"
+        ),
+    ] = ()
 
+    @computed_field(description="it holds no host")  # type: ignore[prop-decorator]
+    @property
+    def dry_run(self) -> bool:
+        """Whether it holds no host."""
+        return self.request.dry_run
+
+    @computed_field(  # type: ignore[prop-decorator]
+        description="place: it is on no host, and goes to the first candidate; stay: no candidate is better than as it "
+        "is; settings: others where it is; move: to the first candidate; none: no host can take it"
+    )
     @property
     def advised(self) -> Advised:
         """What the answer comes to: `place` an instance that is on no host; else `stay` where no candidate is better,
@@ -310,18 +312,6 @@ class HostRanking:
     answer: Recommendation
     scores: Mapping[str, float]
     per_host: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class SceneEffects:
-    """The answer to a Scene, one Effect per instance in the scene's order; `crowded` as of a Candidate."""
-
-    model_version: str
-    model_origin: str
-    degraded: bool
-    effects: tuple[Effect, ...]
-    combined_score: float
-    crowded: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from advisor.domain.answers import Band
+from advisor.domain.effects import Band
 
 ChangeKind = Literal["weight", "cap", "pin", "tc", "disk", "move"]
 CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)

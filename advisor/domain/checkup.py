@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pydantic import Field, computed_field
 
 from advisor.domain.contradictions import Contradiction
+from advisor.domain.figures import Known
 from advisor.domain.host_memory import HostMemory
 from advisor.domain.list_words import listed
 from advisor.domain.scores import LOW_SCORE, VmScore
@@ -15,57 +19,73 @@ LOW_DELIVERY = 0.8  # of the CPU time that an instance asked for, over an hour: 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """CPU time delivered to an instance in the last hour: `share` of what it asked for, without what its cap took."""
+    """CPU time delivered to one instance in the last hour."""
 
-    instance: str
-    host: str
-    share: float
+    instance: Annotated[str, Field(description="the instance")]
+    host: Annotated[str, Field(description="where it is")]
+    share: Annotated[Known, Field(description="of the CPU time that it asked for, without what its own cap took")]
 
 
 @dataclass(frozen=True, slots=True)
 class OwnLoad:
-    """CPUs that a host uses itself, outside of its instances, of how many it has."""
+    """What a host uses itself, outside of its instances."""
 
-    host: str
-    cpus: float
-    pcpus: int
+    host: Annotated[str, Field(description="the host")]
+    cpus: Annotated[Known, Field(description="CPUs that its own work uses")]
+    pcpus: Annotated[int, Field(description="CPUs that it has")]
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryHere:
-    """The memory of a host."""
+    """The memory of one host."""
 
-    host: str
-    state: HostMemory
+    host: Annotated[str, Field(description="the host")]
+    state: Annotated[HostMemory, Field(description="as its agent measured it in the last minutes")]
 
 
 @dataclass(frozen=True, slots=True)
 class Checkup:
-    """What was found, by host and instance, and what could be looked at.
+    """What is wrong with the cloud and the service now, and what was looked at."""
 
-    `hosts` and `instances` are how many the service knows, `measured_instances` of how many run and wait were measured
-    in the last hour. `silent` hosts sent nothing for as long as is allowed, `unmeasured` ones never sent a measurement,
-    those in `stopped` did and no longer do, though another source still reports them. `starved` instances got less than
-    LOW_DELIVERY. `low_scores` are measured and below LOW_SCORE. Hosts in `memory` stall for memory or swap.
-    `elsewhere` = measurements are in another store, so that only predictions were looked at.
-    """
+    hosts: Annotated[int, Field(description="how many hosts are known")]
+    instances: Annotated[int, Field(description="how many instances are known")]
+    measured_instances: Annotated[int, Field(description="of how many run and wait were measured in the last hour")]
+    alarms: Annotated[
+        tuple[Contradiction, ...], Field(description="anomalies: measured beyond the predicted range")
+    ] = ()
+    silent: Annotated[tuple[str, ...], Field(description="hosts that sent nothing for as long as is allowed")] = ()
+    unmeasured: Annotated[tuple[str, ...], Field(description="hosts that never sent a measurement")] = ()
+    stopped: Annotated[
+        tuple[str, ...],
+        Field(description="hosts that no longer send measurements, though a source reports them"),
+    ] = ()
+    starved: Annotated[
+        tuple[Delivered, ...],
+        Field(description="instances with less than 0.8 of their CPU time, the lowest first"),
+    ] = ()
+    low_scores: Annotated[
+        tuple[VmScore, ...], Field(description="measured VMs with a score below 60, the lowest first")
+    ] = ()
+    memory: Annotated[
+        tuple[MemoryHere, ...], Field(description="hosts that stall for memory 5 % of the time or more, or swap")
+    ] = ()
+    own_load: Annotated[
+        tuple[OwnLoad, ...], Field(description="hosts whose own work takes a tenth of their CPUs or more")
+    ] = ()
+    disagreements: Annotated[Mapping[str, str], Field(description="on what sources differ, by host")] = field(
+        default_factory=dict
+    )
+    malformed: Annotated[
+        Mapping[str, str], Field(description="what was left out of the reports of agents, by host")
+    ] = field(default_factory=dict)
+    degraded: Annotated[bool, Field(description="the active model cannot be read and the analytic model answers")] = (
+        False
+    )
+    elsewhere: Annotated[
+        bool, Field(description="true = measurements are in another store, and were not looked at")
+    ] = False
 
-    hosts: int
-    instances: int
-    measured_instances: int
-    alarms: tuple[Contradiction, ...] = ()
-    silent: tuple[str, ...] = ()
-    unmeasured: tuple[str, ...] = ()
-    stopped: tuple[str, ...] = ()
-    starved: tuple[Delivered, ...] = ()
-    low_scores: tuple[VmScore, ...] = ()
-    memory: tuple[MemoryHere, ...] = ()
-    own_load: tuple[OwnLoad, ...] = ()
-    disagreements: tuple[tuple[str, str], ...] = ()
-    malformed: tuple[tuple[str, str], ...] = ()
-    degraded: bool = False
-    elsewhere: bool = False
-
+    @computed_field(description="all that is wrong, as sentences; empty = nothing is")  # type: ignore[prop-decorator]
     @property
     def problems(self) -> tuple[str, ...]:
         """All that is wrong, as sentences; empty = nothing is."""
@@ -105,12 +125,13 @@ class Checkup:
             f"{one.host} uses {one.cpus:.1f} of its {one.pcpus} CPUs itself, outside of its instances."
             for one in self.own_load
         ]
-        found += [f"Sources disagree on {host}: {text}." for host, text in self.disagreements]
-        found += [f"Of what {host} reports, {text}." for host, text in self.malformed]
+        found += [f"Sources disagree on {host}: {text}." for host, text in self.disagreements.items()]
+        found += [f"Of what {host} reports, {text}." for host, text in self.malformed.items()]
         if self.degraded:
             found.append("The active model cannot be read, and the analytic model stands in: look at cotenant models.")
         return tuple(found)
 
+    @computed_field(description="what was looked at, as a sentence")  # type: ignore[prop-decorator]
     @property
     def looked_at(self) -> str:
         """What a check-up that found nothing rests on, in words."""
@@ -129,3 +150,10 @@ class Checkup:
 def worst_first(found: Sequence[Delivered]) -> tuple[Delivered, ...]:
     """By share, then by name."""
     return tuple(sorted(found, key=lambda one: (one.share, one.host, one.instance)))
+
+
+@dataclass(frozen=True, slots=True)
+class Alarms:
+    """Alarms that stand, by host and instance."""
+
+    alarms: Annotated[tuple[Contradiction, ...], Field(description="each ends by itself when windows agree again")]

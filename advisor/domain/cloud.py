@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
-from advisor.domain.answers import Effect
+from advisor.domain.effects import Effect
 from advisor.domain.evidence import WEAK, evidence_level
+from advisor.domain.slowing import Slowing
 from profiler.observed import Host, Instance
 
 
@@ -75,77 +75,6 @@ class CloudNow:
     model_origin: str
     degraded: bool
     fresh_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Slowing:
-    """What `victim` would keep more of its speed without `neighbour`, as T/B; below 0 = it is better off with it."""
-
-    victim: str
-    neighbour: str
-    loss: float
-
-
-SlowingSource = Literal["run queue", "correlation"]
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredSlowing:
-    """The part of the CPU time that `victim` wants which it loses to `neighbour`, as measured.
-
-    By "run queue": for so long it waited while that one ran. By "correlation": by so much more it waited in windows in
-    which that one ran, at its mean use; `chance` is the p-value, None = it was seen and not inferred.
-    """
-
-    victim: str
-    neighbour: str
-    loss: float
-    source: SlowingSource
-    chance: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class SlowingHere:
-    """Which instances slow which on a host as measured from `begin_s` to `end_s`, the largest loss first.
-
-    `windows` are those that a correlation had, `watched` the instances whose run queue was watched; of these no
-    correlation is asked. `elsewhere` = another store has the samples, and nothing is reported.
-    """
-
-    host: str
-    begin_s: float
-    end_s: float
-    windows: int
-    watched: tuple[str, ...]
-    found: tuple[MeasuredSlowing, ...]
-    elsewhere: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Obtained:
-    """One thing that says what an instance obtained, by windows of five minutes, in `unit`.
-
-    95 % of its `windows` were no worse than `tail`; none was worse than `worst`.
-    """
-
-    metric: str
-    unit: str
-    help: str
-    mean: float
-    tail: float
-    worst: float
-    windows: int
-
-
-@dataclass(frozen=True, slots=True)
-class ObtainedHere:
-    """What an instance obtained from `begin_s` to `end_s`, as measured; `elsewhere` = another store has the samples."""
-
-    instance: str
-    begin_s: float
-    end_s: float
-    found: tuple[Obtained, ...]
-    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)

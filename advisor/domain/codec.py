@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -36,6 +36,20 @@ def text(value: Any) -> str:
     return to_json(value, inf_nan_mode="strings", fallback=dict).decode()
 
 
+def answer_text(value: Any, *, only: Collection[str] = (), apart: Collection[str] = ()) -> bytes:
+    """An answer as REST and `--json` write it: figures with the digits that are known, null for what is not finite.
+
+    `only` and `apart` name fields of the value that are written, and that are not.
+    """
+    adapter = _adapter(cast(Hashable, type(value)))
+    return adapter.dump_json(value, include=set(only) or None, exclude=set(apart) or None)
+
+
+def answer_values(value: Any) -> Any:
+    """The same as plain values."""
+    return json.loads(answer_text(value))
+
+
 def parsed(document: str | bytes) -> Any:
     """Inverse of `text` without a type; Unreadable where it is no JSON."""
     try:
@@ -58,8 +72,13 @@ def decode(kind: type[T], data: Any) -> T:
 
 
 @cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+@cache
 def _validator(kind: Any) -> SchemaValidator:
-    return SchemaValidator(_of_any_literal(TypeAdapter(kind).core_schema))
+    return SchemaValidator(_of_any_literal(_adapter(kind).core_schema))
 
 
 def _of_any_literal(schema: Any) -> Any:

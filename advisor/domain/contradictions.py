@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, computed_field
+
+from advisor.domain.figures import Known, Tenths
 
 # Who is likely behind it: a neighbour that wants more than before, the instance itself for the same reason, or the
 # host, where no instance in particular changed.
@@ -13,28 +17,39 @@ ContradictionCause = Literal["neighbour", "itself", "host"]
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """An alarm that stands. Shares are run / (run + wait) of windows of five minutes: `observed` is their mean since
-    `since` over `windows`, `expected` and `lower` what was predicted before the last of them.
+    """An alarm that stands; shares are run / (run + wait) of windows of five minutes."""
 
-    `antagonist` is who likely holds it back, None = no instance in particular; it wanted `wanted_before` CPUs and wants
-    `wanted`. `measured` = the run queue was watched, and this one ran for most of the time that it waits more; else it
-    is who wants more than before.
-    """
+    instance: Annotated[str, Field(description="the instance with less CPU delivered than was predicted")]
+    host: Annotated[str, Field(description="where it is")]
+    since: Annotated[datetime, Field(description="when the first window began that lay below the predicted range")]
+    raised: Annotated[datetime, Field(description="when the last window ended that it took to be sure")]
+    windows: Annotated[int, Field(description="windows since then")]
+    expected: Annotated[Known, Field(description="share that was predicted before the last of them")]
+    lower: Annotated[
+        Known, Field(description="lower end of its range, as wide as windows here have shown that it must be")
+    ]
+    observed: Annotated[Known, Field(description="mean share since then")]
+    cause: Annotated[
+        ContradictionCause,
+        Field(description="the likely cause: neighbour, itself, or host = no instance there in particular"),
+    ]
+    antagonist: Annotated[str | None, Field(description="that instance; null where it is the host")] = None
+    demand_before: Annotated[Known, Field(description="CPUs that were expected of it; 0 where it is the host")] = 0.0
+    demand: Annotated[
+        Known, Field(description="its demand in CPUs when the alarm was raised; 0 where it is the host")
+    ] = 0.0
+    measured: Annotated[
+        bool,
+        Field(
+            description="true = it ran for most of the time that the other waits more, as the agent's run-queue "
+            "collector saw; false = its demand rose most above what was expected"
+        ),
+    ] = False
+    score: Annotated[
+        Tenths | None, Field(description="score of the instance now, 0-100; null = not asked for here")
+    ] = None
 
-    instance: str
-    host: str
-    since: datetime
-    raised: datetime
-    windows: int
-    expected: float
-    lower: float
-    observed: float
-    cause: ContradictionCause
-    antagonist: str | None = None
-    wanted_before: float = 0.0
-    wanted: float = 0.0
-    measured: bool = False
-
+    @computed_field(description="the alarm in words")  # type: ignore[prop-decorator]
     @property
     def text(self) -> str:
         """It in words: what was measured, what was predicted, and who is likely behind it."""
@@ -46,7 +61,7 @@ class Contradiction:
 
     @property
     def _why(self) -> str:
-        change = f"demand rose from {self.wanted_before:.2f} to {self.wanted:.2f} CPUs"
+        change = f"demand rose from {self.demand_before:.2f} to {self.demand:.2f} CPUs"
         if self.cause == "itself":
             return f"Its own {change}."
         if self.antagonist is None:

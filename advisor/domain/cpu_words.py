@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.domain.answers import CpuTime, Effect
+from advisor.domain.effects import CpuTime, Effect
 
 FELT = 0.001  # of the time: who is short for less is not short, as far as anybody can tell
 

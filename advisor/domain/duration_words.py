@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.domain.answers import Band
+from advisor.domain.effects import Band
 
 
 def seconds_in_words(seconds: float) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
+from pydantic import Field
+
+from advisor.domain.figures import Known
 from profiler.demand import DemandOrigin
 from profiler.observed import Instance
 
@@ -33,22 +36,29 @@ _OF_ORIGIN: Mapping[DemandOrigin, EvidenceLevel] = {
 
 @dataclass(frozen=True, slots=True)
 class LevelHeld:
-    """How forecasts of instances of one level held on this cloud, in so many contended `windows` of hosts: the share
-    (0-1) that lay in the model's own interval, and how far off they were on average in the share of CPU time."""
+    """How forecasts of such instances held in measured windows of five minutes on contended hosts of this cloud."""
 
-    windows: int
-    coverage: float
-    error: float
+    windows: Annotated[int, Field(description="windows of hosts, two digits of it")]
+    coverage: Annotated[Known, Field(description="share of instances that got what lay in the model's own range")]
+    error: Annotated[Known, Field(description="mean absolute error, in CPU delivered as a part of demand")]
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What an answer rests on: the level of the newcomer, what to do to know more (empty = nothing), and how answers
-    about instances of that level have held here (None = too little was measured)."""
+    """What the answer rests on."""
 
-    level: EvidenceLevel
-    advice: str
-    held: LevelHeld | None = None
+    level: Annotated[
+        EvidenceLevel,
+        Field(
+            description="what is known of the new VM: size, class (others of this cloud), given, history, measured, "
+            "profile"
+        ),
+    ]
+    advice: Annotated[str, Field(description="what to do to know more; empty = nothing comes to mind")]
+    held: Annotated[
+        LevelHeld | None,
+        Field(description="how answers about instances of that level have held here; null = too few windows"),
+    ] = None
 
 
 def evidence_level(instance: Instance, profiled: Collection[str]) -> EvidenceLevel:

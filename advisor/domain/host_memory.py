@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from advisor.domain.figures import Known, Tenths
 
 # Kernel, Documentation/accounting/psi.rst: the example of a trigger is a partial stall of 150 ms within 1 s. A host
 # that stalls so much takes no new VM. systemd-oomd kills from 60 % on (oomd.conf, DefaultMemoryPressureLimit).
@@ -16,22 +21,23 @@ NOTICED_PERCENT = 1.0  # of stalls: less is not named
 
 @dataclass(frozen=True, slots=True)
 class HostMemory:
-    """Means over about five minutes as the host's agent measured them; None = the host does not show it.
+    """A host's memory over about five minutes, as its agent measured it; null = the host does not show it."""
 
-    `stalled` is the part of the time in %, in which some task waited for memory (PSI memory, `some`). `swap_mb` are
-    swapped out, and `swap_in_mb_s` come back: memory that is needed and is not there. `ksm_mb` are saved by merged
-    pages, which come back as demand when they change. `available_mb` can be used without swapping. The pool of huge
-    pages of the default size is `huge_mb`, of which `huge_free_mb` are free.
-    """
-
-    stalled: float | None = None
-    swap_mb: float | None = None
-    swap_in_mb_s: float | None = None
-    swap_out_mb_s: float | None = None
-    ksm_mb: float | None = None
-    available_mb: float | None = None
-    huge_mb: float | None = None
-    huge_free_mb: float | None = None
+    stalled: Annotated[
+        Tenths | None, Field(description="part of the time in which some task stalled for memory (PSI), %")
+    ] = None
+    swap_mb: Annotated[Tenths | None, Field(description="memory that is swapped out, MB")] = None
+    swap_in_mb_s: Annotated[
+        Known | None, Field(description="memory that comes back from swap, MB/s: it is needed and is not there")
+    ] = None
+    swap_out_mb_s: Annotated[Known | None, Field(description="memory that goes to swap, MB/s")] = None
+    ksm_mb: Annotated[
+        Tenths | None,
+        Field(description="memory saved by merged pages (KSM), which come back as demand when they change, MB"),
+    ] = None
+    available_mb: Annotated[Tenths | None, Field(description="memory that can be used without swapping, MB")] = None
+    huge_mb: Annotated[Tenths | None, Field(description="the pool of huge pages of the default size, MB")] = None
+    huge_free_mb: Annotated[Tenths | None, Field(description="of this pool what nothing uses, MB")] = None
 
     @property
     def swaps(self) -> bool:

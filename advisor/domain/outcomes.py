@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from advisor.domain.answers import Band, Recommendation
+from advisor.domain.answers import Recommendation
+from advisor.domain.effects import Band
 from profiler.observed import Colocation
 
 AnsweredAs = Literal["all", "real", "reported"]  # every answer, those that were no dry run, those with an outcome

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
-from advisor.domain.answers import Band, Candidate, Command, Effect, Rejection
+from pydantic import AliasChoices, Field, computed_field
+
+from advisor.domain.answers import Command, Rejection
+from advisor.domain.effects import DEGRADED, Band, Effect, ModelOrigin, ModelVersion
+from advisor.domain.figures import Figure, Hundredths, Known, Score, Tenths
 from advisor.domain.plan_questions import Growth, PlanKind, PlanRequest
-from profiler.observed import IsolationSettings
+from advisor.domain.settings_json import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,39 +40,65 @@ PlanAction = Literal["place", "move", "settings", "resize", "remove", "driver_do
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """One step of a plan: `host` None = no host can take the instance, with the reasons in `rejected`.
+    """One step of a plan; at no moment is an instance below a limit that was not before."""
 
-    `candidate` is how a newcomer stands in the ranking where that was asked. Steps of one `stage` may run together,
-    those of the next one begin when it is done, and at no moment is anybody below a limit who was not before. `gain` is
-    the harm that a move of a rebalance takes away: what the most affected of those that it changes keeps more, half of
-    it T/B and half the part of the time in which it is short of CPU, where that is known, and 0.3 of what all others
-    keep more, less what the move costs; None where that is not why. `settings` are what the instance runs under
-    afterwards, `changes` what others get by it. `vcpus` is its new size, where the step changes that. Only an undo
-    removes: it takes away from `source` who was placed there, and has no host. A step of a tuning names in `effects`
-    the instances that it changes, with what was before it. Its `driver_domain` step is about no instance (""): it keeps
-    the driver domain of `host` to `driver_cpus` with the scheduler weight `driver_weight`. `duration_s` is how long its
-    memory takes over the network beside the other moves of its stage, None where that is not known or nothing is
-    copied.
-    """
-
-    instance: str
-    host: str | None
-    candidate: Candidate | None = None
-    rejected: tuple[Rejection, ...] = ()
-    action: PlanAction = "place"
-    source: str | None = None
-    stage: int = 0
-    why: str = ""
-    gain: Band | None = None
-    settings: IsolationSettings | None = None
-    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
-    vcpus: int | None = None
-    duration_s: Band | None = None
-    commands: tuple[Command, ...] = ()
-    notes: tuple[str, ...] = ()
-    effects: tuple[Effect, ...] = ()
-    driver_cpus: tuple[int, ...] = ()
-    driver_weight: int | None = None
+    instance: Annotated[
+        str, Field(description="the instance; empty = the step is about the host's driver domain (tune)")
+    ]
+    host: Annotated[
+        str | None,
+        Field(description="where it goes; null = no host can take it (see `rejected`), or it is taken away (undo)"),
+    ]
+    rejected: Annotated[tuple[Rejection, ...], Field(description="hosts that cannot take it")] = ()
+    action: Annotated[PlanAction, Field(description="remove is in an undo only, driver_domain in a tuning only")] = (
+        "place"
+    )
+    source: Annotated[str | None, Field(description="where it is before")] = None
+    stage: Annotated[int, Field(description="steps of one stage may run together, the next begins when it is done")] = 0
+    why: Annotated[str, Field(description="the reason as a sentence")] = ""
+    gain: Annotated[
+        Band | None,
+        Field(
+            description="by how much a move of a rebalance reduces the loss: in speed and time for the most affected "
+            "instance, and 0.3 of that of all others, less what the move costs; of a new size, what the most affected "
+            "gains (relative throughput)"
+        ),
+    ] = None
+    score: Annotated[
+        Score | None, Field(description="of that host at that step; null where no instance was placed")
+    ] = None
+    new_vm: Annotated[
+        Effect | None,
+        Field(
+            description="the predicted effect on it there at that step; null where no instance was placed",
+            validation_alias=AliasChoices("new_vm", "newcomer"),
+        ),
+    ] = None
+    neighbours: Annotated[tuple[Effect, ...], Field(exclude=True)] = ()  # of a placed one; `Plan.after` has them
+    settings: Annotated[Settings | None, Field(description="what it runs under after the step; null = as before")] = (
+        None
+    )
+    changes: Annotated[Mapping[str, Settings], Field(description="settings that neighbours get, by instance")] = field(
+        default_factory=dict
+    )
+    vcpus: Annotated[int | None, Field(description="its new size, where the step changes that")] = None
+    duration_s: Annotated[
+        Band | None,
+        Field(
+            description="seconds that its memory takes over the network beside the other moves of its stage; null "
+            "where that is not known, or nothing is copied"
+        ),
+    ] = None
+    commands: Annotated[tuple[Command, ...], Field(description="empty where none are needed or asked for")] = ()
+    notes: Annotated[tuple[str, ...], Field(description="what else to know")] = ()
+    effects: Annotated[
+        tuple[Effect, ...],
+        Field(description="effects that the step changes by 0.01 or more, with the value before it (tune)"),
+    ] = ()
+    driver_cpus: Annotated[tuple[int, ...], Field(description="pCPUs of the driver domain after the step (tune)")] = ()
+    driver_weight: Annotated[
+        int | None, Field(description="its scheduler weight after the step, where the step changes that (tune)")
+    ] = None
 
     @property
     def subject(self) -> str:
@@ -78,26 +108,32 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class PlanSums:
-    """A cloud in figures: `below` instances are under their limit (or `keep_ratio`), `worst` is the lowest expected
-    T/B, `mean` the mean and `total` the sum of all; 1.0 and 0 for a cloud without instances.
+    """A cloud in figures."""
 
-    `watts` is what all hosts in use draw and `price` what all hosts cost a month, by labels of hosts; None where a host
-    says nothing of it. `score` is the mean predicted score of VMs, 0-100, `score_lowest` the lowest, and `scores` says
-    how many are in each of SCORE_BUCKETS; None and empty where there is no VM, or where an older version made the plan.
-    """
-
-    hosts: int
-    hosts_used: int
-    instances: int
-    below: int
-    worst: float
-    mean: float
-    total: float
-    watts: float | None = None
-    price: float | None = None
-    score: float | None = None
-    score_lowest: float | None = None
-    scores: tuple[int, ...] = ()
+    hosts: Annotated[int, Field(description="number of hosts")]
+    hosts_used: Annotated[int, Field(description="hosts with at least one instance")]
+    instances: Annotated[int, Field(description="number of instances")]
+    below: Annotated[int, Field(description="instances under their limit, or under keep_ratio where they have none")]
+    worst: Annotated[Score, Field(description="the lowest expected T/B; 1 without instances")]
+    mean: Annotated[Score, Field(description="mean expected T/B; 1 without instances")]
+    total: Annotated[Score, Field(description="sum of the expected T/B")]
+    watts: Annotated[
+        Tenths | None,
+        Field(description="what hosts in use draw (W), by their labels; null where one does not say"),
+    ] = None
+    price: Annotated[
+        Hundredths | None,
+        Field(description="what all hosts cost a month, by their label; null where one does not say"),
+    ] = None
+    score: Annotated[
+        Tenths | None, Field(description="mean predicted score of VMs, 0-100; null where there is no VM")
+    ] = None
+    score_lowest: Annotated[
+        Tenths | None, Field(description="the lowest predicted score; null where there is no VM")
+    ] = None
+    scores: Annotated[
+        tuple[int, ...], Field(description="VMs by score: 0-20, 20-40, 40-60, 60-80 and 80-100; empty without VMs")
+    ] = ()
 
 
 PlanEnd = Literal["optimal", "time", "search", "already fine", "in the way", "not now"]
@@ -105,19 +141,26 @@ PlanEnd = Literal["optimal", "time", "search", "already fine", "in the way", "no
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How a plan was found: `value` is what it reaches of `aim`, `bound` what no plan can surpass, `gap` how far they
-    are apart as a share of the bound (0 = nothing better exists), or of 1 where the bound is 0.
+    """How a plan was found."""
 
-    `ended`: optimal = proven, time = the limit was reached, search = the local search found nothing better, already
-    fine = nothing is to be done, in the way = not everything that was asked for can be (the notes say what hinders),
-    not now = moves would pay, but of instances or hosts that rest after a move (the notes say until when).
-    """
-
-    aim: str
-    value: float
-    bound: float
-    gap: float
-    ended: PlanEnd
+    aim: Annotated[str, Field(description="what was searched for")]
+    value: Annotated[Score, Field(description="what the plan reaches, in the unit of the aim")]
+    bound: Annotated[Score, Field(description="what no plan can surpass, in the same unit")]
+    gap: Annotated[
+        Figure,
+        Field(
+            description="how far value and bound are apart, as a share of the bound (0 = nothing better exists), or of "
+            "1 where the bound is 0"
+        ),
+    ]
+    ended: Annotated[
+        PlanEnd,
+        Field(
+            description="optimal: proven; time: the limit was reached; search: the local search found nothing better; "
+            "already fine: nothing is to be done; in the way: not everything that was asked for can be; not now: moves "
+            "would pay, but of instances or hosts that rest after a move (the notes say what hinders, and until when)"
+        ),
+    ]
 
     @property
     def away(self) -> str:
@@ -135,54 +178,62 @@ def day_after(begin: datetime, months: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunwayPoint:
-    """The cloud some `month` from now: how many instances of the mix came, and how it stands."""
+    """The cloud some months from now."""
 
-    month: float
-    added: int
-    load_factor: float
-    sums: PlanSums
-    fits: bool
+    month: Annotated[float, Field(description="months from now")]
+    added: Annotated[int, Field(description="instances added by then")]
+    load_factor: Annotated[Known, Field(description="load over the load of now")]
+    sums: Annotated[PlanSums, Field(description="the cloud then")]
+    fits: Annotated[bool, Field(description="every instance has a host and is within its limit")]
 
 
 @dataclass(frozen=True, slots=True)
 class SpareCapacity:
-    """How many of a mix fit while every instance still finds a host when `hosts` of them fail together, or so many
-    groups of hosts, one for each value of `label`.
+    """How much more fits with a failover reserve."""
 
-    `fit` is the largest number with which every such failure was tried and survived, None = none was found, not even 0.
-    `too_many` is the least that does not do, and `in_the_way` says why; what lies between both was not tried.
-    """
-
-    hosts: int
-    label: str | None
-    fit: int | None
-    too_many: int
-    in_the_way: str
+    hosts: Annotated[int, Field(description="so many hosts, or values of the label, fail together")]
+    label: Annotated[
+        str | None, Field(description="the label whose hosts fail together; null = each host is one of its own")
+    ]
+    fit: Annotated[
+        int | None,
+        Field(description="instances of the mix with which every failure was tried and survived; null = not even 0"),
+    ]
+    too_many: Annotated[
+        int, Field(description="the least number that does not do; what lies between both was not tried")
+    ]
+    in_the_way: Annotated[str, Field(description="what happens then")]
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How much more of a mix fits: `fit` as expected, `fit_lower` if every instance ends at the lower edge of its
-    interval.
+    """How much more of the mix fits."""
 
-    `by_rule` is how many the sizes alone would let in. `first_refusal` says what is in the way of one more.
-    `runway` is the cloud now and month by month, given the growth, as far as it was examined; `runs_out_month` is when
-    the cloud is full: None = in none of these months. Whether it lasts beyond them is not known. `earliest_month` and
-    `latest_month` are the same where the growth is as much more or less as is uncertain; None likewise, or where
-    nothing is uncertain. Months are counted from `asked_at`. `spare` is what fits with a failover reserve.
-    """
+    fit: Annotated[int, Field(description="instances of the mix, as expected")]
+    fit_lower: Annotated[int, Field(description="the same if every instance ends at the worse edge of its interval")]
+    by_rule: Annotated[int, Field(description="what sizes alone would let in, by first fit")]
+    first_refusal: Annotated[str, Field(description="what is in the way of one more")]
+    runs_out_month: Annotated[
+        float | None, Field(description="the first month whose demand does not fit; null = none of those examined")
+    ] = None
+    runway: Annotated[
+        tuple[RunwayPoint, ...], Field(description="the cloud now and month by month, as far as it was examined")
+    ] = ()
+    spare: Annotated[SpareCapacity | None, Field(description="with the failover reserve that was asked for")] = None
+    earliest_month: Annotated[
+        float | None,
+        Field(
+            description="`runs_out_month` with as much more growth as is uncertain; null = none of those examined, or "
+            "nothing is uncertain"
+        ),
+    ] = None
+    latest_month: Annotated[
+        float | None,
+        Field(description="the same with as much less of it; null = none of those examined, or nothing is uncertain"),
+    ] = None
+    asked_at: Annotated[datetime | None, Field(description="months are counted from it; null = not known")] = None
 
-    fit: int
-    fit_lower: int
-    by_rule: int
-    first_refusal: str
-    runs_out_month: float | None = None
-    runway: tuple[RunwayPoint, ...] = ()
-    spare: SpareCapacity | None = None
-    earliest_month: float | None = None
-    latest_month: float | None = None
-    asked_at: datetime | None = None
-
+    @computed_field(description="how many months were examined; null = no growth was given")  # type: ignore[prop-decorator]
     @property
     def months_examined(self) -> int | None:
         """How many months were examined, the one in which the cloud is full among them; None = no growth was given."""
@@ -219,6 +270,9 @@ class Capacity:
         more = "" if spare.fit + 1 >= spare.too_many else f" Numbers up to {spare.too_many - 1:,} were not settled."
         return f"{spare.fit:,} fit so that every instance has a host when {failing}; of more: {spare.in_the_way}.{more}"
 
+    @computed_field(  # type: ignore[prop-decorator]
+        description="what was found of these months; empty = no growth was given"
+    )
     @property
     def outlook(self) -> str:
         """What was found of these months, as a sentence; "" where no growth was given."""
@@ -248,37 +302,39 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One of several clouds side by side: its name, how it stands, how much more fits where that was asked.
+    """One of several clouds side by side."""
 
-    Where growth was given: the month in which it is full, None = in none that was examined, and how many days of
-    newcomers it serves in the months looked ahead.
-    """
-
-    name: str
-    sums: PlanSums
-    fit: int | None = None
-    notes: tuple[str, ...] = ()
-    runs_out_month: float | None = None
-    instance_days: float | None = None
+    name: Annotated[str, Field(description="which cloud")]
+    sums: Annotated[PlanSums, Field(description="its figures")]
+    fit: Annotated[int | None, Field(description="how many more instances of the mix fit; null = not asked")] = None
+    notes: Annotated[tuple[str, ...], Field(description="what else to know")] = ()
+    runs_out_month: Annotated[
+        float | None, Field(description="the first month whose demand does not fit; null = none of those examined")
+    ] = None
+    instance_days: Annotated[
+        Tenths | None,
+        Field(description="days that new VMs run within the months looked ahead; null = not known"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class ClassSizing:
-    """What new numbers of vCPUs save and risk in one class of instances, called `name`.
+    """What new numbers of vCPUs save and risk in one class of instances."""
 
-    `instances` get another size: `vcpus` are theirs together now, `vcpus_then` with it. `short` is the part of the time
-    (0-1) in which the one at most risk, `riskiest`, then wants more than it has, and `short_mean` the mean over them.
-    `busiest` is the largest part of its vCPUs (0-1) that one of them then wants at busy times, by its p95.
-    """
-
-    name: str
-    instances: int
-    vcpus: int
-    vcpus_then: int
-    short: float
-    short_mean: float
-    riskiest: str
-    busiest: float
+    name: Annotated[
+        str, Field(description="the class: the label `class`, else the name without its number, else the workload")
+    ]
+    instances: Annotated[int, Field(description="instances that get another size")]
+    vcpus: Annotated[int, Field(description="vCPUs that they have together")]
+    vcpus_then: Annotated[int, Field(description="vCPUs with the new sizes")]
+    short: Annotated[
+        Figure, Field(description="part of the time in which the demand of `riskiest` then exceeds its vCPUs, 0-1")
+    ]
+    short_mean: Annotated[Figure, Field(description="the same in the mean over them")]
+    riskiest: Annotated[str, Field(description="the instance at most risk")]
+    busiest: Annotated[
+        Figure, Field(description="largest demand of one at busy times (p95), as a part of its vCPUs, 0-1")
+    ]
 
     @property
     def saved(self) -> int:
@@ -288,54 +344,68 @@ class ClassSizing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Ordered steps, with what is predicted for every instance before and after, by host.
+    """Ordered steps, with the predicted effect on each host's instances before and after."""
 
-    `generation` is the inventory's that it was made for, None = a file: when the cloud has another one, the plan is
-    stale. `sizing` is what new sizes save and risk by class, those that save most first (right_size). `undo` are the
-    steps back, in their order. `duration_s` is how long all stages take one after the other, None where nothing is
-    copied or that is not known of every move.
-    """
+    id: Annotated[str, Field(description="the plan's id")]
+    created_at: Annotated[datetime, Field(description="when it was made")]
+    model_version: ModelVersion
+    model_origin: ModelOrigin
+    steps: Annotated[tuple[PlanStep, ...], Field(description="the steps by stage")]
+    before: Annotated[
+        Mapping[str, tuple[Effect, ...]], Field(description="the effect on every instance before, by host")
+    ]
+    after: Annotated[Mapping[str, tuple[Effect, ...]], Field(description="the effect on every instance after, by host")]
+    request: Annotated[PlanRequest, Field(exclude=True)] = field(default_factory=PlanRequest)
+    generation: Annotated[int | None, Field(description="of the inventory that it was made for; null = a file")] = None
+    sums_before: Annotated[PlanSums | None, Field(description="the cloud before")] = None
+    sums_after: Annotated[PlanSums | None, Field(description="the cloud after")] = None
+    search: Annotated[Search | None, Field(description="how it was found; null = nothing was searched for")] = None
+    capacity: Annotated[Capacity | None, Field(description="how many more fit")] = None
+    variants: Annotated[tuple[Variant, ...], Field(description="clouds side by side")] = ()
+    sizing: Annotated[
+        tuple[ClassSizing, ...],
+        Field(description="what new sizes save and risk by class, the largest saving first (right_size)"),
+    ] = ()
+    undo: Annotated[tuple[PlanStep, ...], Field(description="the steps back, in their order")] = ()
+    duration_s: Annotated[
+        Band | None,
+        Field(
+            description="seconds of all stages one after the other; null where that of a move is not known, or nothing "
+            "is copied"
+        ),
+    ] = None
+    degraded: Annotated[bool, Field(description=DEGRADED)] = False
+    notes: Annotated[tuple[str, ...], Field(description="what else to know")] = ()
 
-    id: str
-    created_at: datetime
-    model_version: str
-    model_origin: str
-    steps: tuple[PlanStep, ...]
-    before: Mapping[str, tuple[Effect, ...]]
-    after: Mapping[str, tuple[Effect, ...]]
-    request: PlanRequest = field(default_factory=PlanRequest)
-    generation: int | None = None
-    sums_before: PlanSums | None = None
-    sums_after: PlanSums | None = None
-    search: Search | None = None
-    capacity: Capacity | None = None
-    variants: tuple[Variant, ...] = ()
-    sizing: tuple[ClassSizing, ...] = ()
-    undo: tuple[PlanStep, ...] = ()
-    duration_s: Band | None = None
-    degraded: bool = False
-    notes: tuple[str, ...] = ()
+    @computed_field(description="which question it answers")  # type: ignore[prop-decorator]
+    @property
+    def kind(self) -> PlanKind:
+        """Which question it answers."""
+        return self.request.kind
 
 
 @dataclass(frozen=True, slots=True)
 class PlanEntry:
-    """A plan in a listing: what was asked, when, and for which generation of the inventory (None = not known)."""
+    """A plan in a listing."""
 
-    id: str
-    created_at: datetime
-    kind: PlanKind
-    model_version: str
-    generation: int | None = None
+    id: Annotated[str, Field(description="the plan's id")]
+    created_at: Annotated[datetime, Field(description="when it was made")]
+    kind: Annotated[PlanKind, Field(description="which question it answers")]
+    model_version: Annotated[str, Field(description="which model predicted")]
+    generation: Annotated[int | None, Field(description="of the inventory that it was made for; null = not known")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class PlanAge:
-    """How a stored plan stands to the inventory of now: `stale` when that was written since, None = not known.
+    """A stored plan beside the inventory of now."""
 
-    `hosts` and `instances` are those that were put or deleted since, None = it is no longer known which.
-    """
-
-    stale: bool | None
-    generation: int
-    hosts: tuple[str, ...] | None = None
-    instances: tuple[str, ...] | None = None
+    stale: Annotated[bool | None, Field(description="the inventory was written since; null = not known")]
+    generation: Annotated[int, Field(description="of the inventory now")]
+    hosts: Annotated[
+        tuple[str, ...] | None, Field(description="put or deleted since; null = it is no longer known which")
+    ] = None
+    instances: Annotated[
+        tuple[str, ...] | None, Field(description="put or deleted since; null = it is no longer known which")
+    ] = None

@@ -5,31 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card.json.
+    """A registered model."""
 
-    `verdict` is what the gate last said of it, as plain values of `models.evaluation.gate.GateVerdict`; None for the
-    analytic model.
-    """
-
-    version: str
-    status: str
-    created_at: datetime
-    origin: str
-    card: Mapping[str, Any]
-    verdict: Mapping[str, Any] | None = None
+    version: Annotated[str, Field(description="the model")]
+    status: Annotated[str, Field(description="candidate, shadow, active or retired")]
+    created_at: Annotated[datetime, Field(description="when it was registered")]
+    origin: Annotated[str, Field(description="where its training data came from")]
+    card: Annotated[
+        Mapping[str, Any], Field(description="figures, training data and settings, as written by the training")
+    ]
+    verdict: Annotated[
+        Mapping[str, Any] | None,
+        Field(
+            description="what the gate last said (`models.evaluation.gate.GateVerdict`): `passed`, `refusals` and "
+            "`reasons` as sentences, `figures` by target and protocol, `against` which active model; null for the "
+            "analytic model"
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """One change of the model that answers: `before` and `after` are versions, "prior" for the analytic model alone;
-    `cause` is activate, force (against the gate) or rollback."""
+    """One change of the model that answers."""
 
-    at: datetime
-    before: str
-    after: str
-    cause: str
+    at: Annotated[datetime, Field(description="when")]
+    before: Annotated[str, Field(description="the version that answered before; prior = the analytic model alone")]
+    after: Annotated[str, Field(description="the version that answers since; prior = the analytic model alone")]
+    cause: Annotated[str, Field(description="activate, force (against the gate) or rollback")]

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from advisor.domain.figures import Known, Tenths
 
 SCORE_BUCKETS = ("0-20", "20-40", "40-60", "60-80", "80-100")  # of scores; the last one holds 100, too
 LOW_SCORE = 60.0  # a VM below it loses two fifths of what it could do
@@ -14,19 +18,18 @@ ScoreSource = Literal["measured", "predicted"]
 
 @dataclass(frozen=True, slots=True)
 class VmScore:
-    """The score of a VM, 0-100, and its three factors, each 0-1 (see advisor.scheduling.vm_scores).
+    """The score of one VM: 100 x cpu x devices x memory (see advisor.scheduling.vm_scores)."""
 
-    `source` says whether `cpu` was measured in the last window of five minutes or is predicted. `devices` is predicted
-    always. `memory` None = the stalls of this VM for memory are not measured, and count as none.
-    """
-
-    instance: str
-    host: str
-    score: float
-    source: ScoreSource
-    cpu: float | None
-    devices: float
-    memory: float | None
+    instance: Annotated[str, Field(description="the VM")]
+    host: Annotated[str, Field(description="where it is")]
+    score: Annotated[Tenths, Field(description="0-100; 100 = uncontended")]
+    source: Annotated[ScoreSource, Field(description="whether `cpu` was measured in the last window or is predicted")]
+    cpu: Annotated[Known | None, Field(description="CPU delivered, 0-1; null where no demand is known")]
+    devices: Annotated[Known, Field(description="what driver domain, network, disk and caches leave, 0-1; predicted")]
+    memory: Annotated[
+        Known | None,
+        Field(description="part of the time without stalls for memory, 0-1; null = not measured, counts as none"),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

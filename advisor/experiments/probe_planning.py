@@ -90,8 +90,7 @@ def probe_plan_as_json(plan: ProbePlan) -> Mapping[str, Any]:
     settings = {
         name: request[name] for name in ("budget_s", "seconds_per_run", "rounds", "pinnings", "objective", "seed")
     }
-    model = {"version": document.pop("model_version"), "origin": document.pop("model_origin")}
-    return {"request": settings, "model": model, **document, "seconds": plan.seconds, "sentence": sentence(plan)}
+    return {"request": settings, **document, "seconds": plan.seconds, "sentence": sentence(plan)}
 
 
 def sentence(plan: ProbePlan) -> str:

@@ -69,7 +69,7 @@ def _left(arrays: CandidateArrays) -> str:
     best, other = arrays.headroom[:2]
     if arrays.home == arrays.hosts[0].id:
         return f" {arrays.home} comes first because {arrays.newcomer.id} is there already."
-    if best.one_node != other.one_node:
+    if best.one_numa_node != other.one_numa_node:
         return (
             f" {arrays.newcomer.id} fits into one NUMA node of {arrays.hosts[0].id}, and of {arrays.hosts[1].id} not."
         )

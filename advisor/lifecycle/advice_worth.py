@@ -35,7 +35,7 @@ NO_LOT = (
     "difference: it does not prove an effect of the advice."
 )
 WHO: Mapping[FaredAs, str] = {
-    "newcomer": "Instances placed as advised",
+    "new_vm": "Instances placed as advised",
     "residents": "Residents of their hosts",
 }
 
@@ -86,7 +86,7 @@ def worth(
         heeded={name: heeded[name] for name in ("followed", "elsewhere", "unseen", "no_host")},
         arrivals=len(arrivals),
         measured=sum(arrival.measured for arrival in arrivals),
-        told=_told(followed),
+        followed=_predictions(followed),
         beside=tuple(_beside(arrivals, who) for who in WHO),
         placements=tuple(_placement(arrival) for arrival in arrivals if arrival.heeded is not None)[:MOST_SHOWN],
     )
@@ -132,9 +132,9 @@ def _without_arrival(
             yield "elsewhere"  # it stayed where it was; an instance that was advised to stay was not placed
 
 
-def _told(followed: Sequence[_Arrival]) -> dict[FaredAs, PredictedAndMeasured]:
+def _predictions(followed: Sequence[_Arrival]) -> dict[FaredAs, PredictedAndMeasured]:
     means: dict[FaredAs, PredictedAndMeasured | None] = {
-        "newcomer": _means([arrival.fared.newcomer for arrival in followed]),
+        "new_vm": _means([arrival.fared.newcomer for arrival in followed]),
         "residents": _means([arrival.fared.residents for arrival in followed]),
     }
     return {who: shares for who, shares in means.items() if shares is not None}
@@ -150,11 +150,11 @@ def _means(parts: Iterable[ShareSums]) -> PredictedAndMeasured | None:
     predicted, crowded = total.told_windows, total.contended
     return PredictedAndMeasured(
         windows=total.windows,
-        told=total.told / predicted if predicted else None,
+        predicted=total.told / predicted if predicted else None,
         observed=total.observed / total.windows,
         inside=total.inside / predicted if predicted else None,
         contended=crowded,
-        contended_told=total.contended_told / crowded if crowded and predicted else None,
+        contended_predicted=total.contended_told / crowded if crowded and predicted else None,
         contended_observed=total.contended_observed / crowded if crowded else None,
     )
 
@@ -170,7 +170,7 @@ def _placement(arrival: _Arrival) -> PlacementWorth:
         seen_at=datetime.fromtimestamp(stay.since_s, UTC),
         heeded=arrival.heeded or "elsewhere",
         band=Band(*on_arrival.band) if on_arrival.band else None,
-        newcomer=_means([arrival.fared.newcomer]),
+        new_vm=_means([arrival.fared.newcomer]),
         residents=_means([arrival.fared.residents]),
         shown=on_arrival.shown,
         most_free=on_arrival.most_free,
@@ -180,7 +180,7 @@ def _placement(arrival: _Arrival) -> PlacementWorth:
 def _beside(arrivals: Sequence[_Arrival], who: FaredAs) -> FaredBeside:
     units = []
     for arrival in arrivals:
-        sums = arrival.fared.newcomer if who == "newcomer" else arrival.fared.residents
+        sums = arrival.fared.newcomer if who == "new_vm" else arrival.fared.residents
         if arrival.measured and sums.windows:
             outcome, wanted = sums.observed / sums.windows, arrival.fared.wanted / arrival.fared.newcomer.windows
             stay, followed = arrival.stay, arrival.heeded == "followed"
@@ -232,9 +232,9 @@ def _sentences(summary: AdviceWorth) -> Iterable[str]:
     )
     arrivals = _number(summary.arrivals, "instance", "instances")
     yield f"{arrivals} came in all; agents measured {summary.measured} of them for at least an hour."
-    for who, shares in summary.told.items():
-        if shares.told is not None and shares.inside is not None:
-            yield _in_a_sentence(who, shares, shares.told, 100 * shares.inside)
+    for who, shares in summary.followed.items():
+        if shares.predicted is not None and shares.inside is not None:
+            yield _in_a_sentence(who, shares, shares.predicted, 100 * shares.inside)
     if summary.measured:
         yield from (group.text for group in summary.beside)
     if any(group.lower is not None for group in summary.beside):
@@ -247,10 +247,10 @@ def _in_a_sentence(who: FaredAs, shares: PredictedAndMeasured, predicted: float,
         f"predicted, in {_number(shares.windows, 'window', 'windows')} of five minutes; {inside:.0f} % of them lie in "
         "the predicted range."
     )
-    if shares.contended and shares.contended_told is not None and shares.contended_observed is not None:
+    if shares.contended and shares.contended_predicted is not None and shares.contended_observed is not None:
         text += (
             f" In the {shares.contended:,} contended ones it was {100 * shares.contended_observed:.1f} %, and "
-            f"{100 * shares.contended_told:.1f} % was predicted."
+            f"{100 * shares.contended_predicted:.1f} % was predicted."
         )
     return text
 

@@ -120,7 +120,7 @@ def on_arrival(
     arrival = ToldOnArrival(
         like=_like(instance, snapshot, at),
         residents={name: edges.get(name, ()) for name in sorted(others & snapshot.names.placed.keys())},
-        band=() if candidate is None else _edges(candidate.newcomer.throughput_ratio),
+        band=() if candidate is None else _edges(candidate.new_vm.throughput_ratio),
         advised=shown[0] if shown else None,
         shown=shown,
         most_free=most_free(snapshot, request, fresh_s=fresh_s),

@@ -176,8 +176,8 @@ def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
             observed=alarm["got"] / max(alarm["windows"], 1),
             cause=alarm["cause"],
             antagonist=alarm["antagonist"],
-            wanted_before=alarm["wanted_before"],
-            wanted=alarm["wanted"],
+            demand_before=alarm["wanted_before"],
+            demand=alarm["wanted"],
             measured=alarm["measured"],
         )
         for name, alarm in sorted(state["instances"].items())

@@ -13,6 +13,7 @@ from advisor.domain import (
     Host,
     LevelHeld,
     Plan,
+    PlanStep,
     Recommendation,
     SceneEffects,
     listed,
@@ -61,7 +62,7 @@ def candidate(told: Candidate, held: HowItHeld) -> Candidate:
     neighbours = tuple(effect(neighbour, factor) for neighbour in told.neighbours)
     # At the widest it is not known whether it is wide enough.
     calibration = "observed" if factor < WIDEST and told.host not in held.doubted else told.calibration
-    return replace(told, newcomer=effect(told.newcomer, factor), neighbours=neighbours, calibration=calibration)
+    return replace(told, new_vm=effect(told.new_vm, factor), neighbours=neighbours, calibration=calibration)
 
 
 def scene(answer: SceneEffects, host: Host, factors: Factors) -> SceneEffects:
@@ -78,10 +79,7 @@ def plan(answer: Plan, held: HowItHeld) -> Plan:
         return answer
     return replace(
         answer,
-        steps=tuple(
-            step if step.candidate is None else replace(step, candidate=candidate(step.candidate, held))
-            for step in answer.steps
-        ),
+        steps=tuple(_step(step, factors.get(step.host or "", 1.0)) for step in answer.steps),
         before=_everywhere(answer.before, factors),
         after=_everywhere(answer.after, factors),
     )
@@ -91,6 +89,13 @@ def effect(told: Effect, factor: float) -> Effect:
     """Widen the throughput bands of one instance."""
     before = None if told.before is None else _band(told.before, factor)
     return replace(told, throughput_ratio=_band(told.throughput_ratio, factor), before=before)
+
+
+def _step(step: PlanStep, factor: float) -> PlanStep:
+    if step.new_vm is None:
+        return step
+    neighbours = tuple(effect(told, factor) for told in step.neighbours)
+    return replace(step, new_vm=effect(step.new_vm, factor), neighbours=neighbours)
 
 
 def _everywhere(effects: Mapping[str, tuple[Effect, ...]], factors: Factors) -> dict[str, tuple[Effect, ...]]:

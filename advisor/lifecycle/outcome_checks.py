@@ -89,7 +89,7 @@ def of_placement(
     stored_host = next((stored for stored in inventory.hosts if stored.id == host), None)
     platform = platform_of(stored_host) if stored_host else host
     factor = answer.widened.get(host, 1.0)
-    effects = [_narrowed(effect, factor) for effect in (candidate.newcomer, *candidate.neighbours)]
+    effects = [_narrowed(effect, factor) for effect in (candidate.new_vm, *candidate.neighbours)]
     rows = _rows(effects, instances, by_target, source, now, answer.model_version, "active", platform)
     scene = _scene_at(answer, candidate, stored_host, instances)
     if scene is None:

@@ -23,7 +23,7 @@ def beside(answer: Recommendation, outcome: RecordedOutcome | None) -> Recommend
         return RecommendationOutcome(answer)
     placed = next((candidate for candidate in answer.candidates if candidate.host == outcome.host), None)
     bands = (
-        {effect.instance: effect.throughput_ratio for effect in (placed.newcomer, *placed.neighbours)} if placed else {}
+        {effect.instance: effect.throughput_ratio for effect in (placed.new_vm, *placed.neighbours)} if placed else {}
     )
     newcomer = answer.request.instance.id
     names = sorted(outcome.ratios, key=lambda name: (name != newcomer, name))

@@ -53,9 +53,9 @@ def is_better(one: Candidate, other: Candidate, *, latency: bool) -> bool:
         return True
     gain = _lowest(one) - _lowest(other)
     if latency:
-        gain = max(gain, 1 / one.newcomer.latency_ratio.expected - 1 / other.newcomer.latency_ratio.expected)
+        gain = max(gain, 1 / one.new_vm.latency_ratio.expected - 1 / other.new_vm.latency_ratio.expected)
     return bool(gain > scoring.NOTICED)
 
 
 def _lowest(candidate: Candidate) -> float:
-    return min(effect.throughput_ratio.expected for effect in (candidate.newcomer, *candidate.neighbours))
+    return min(effect.throughput_ratio.expected for effect in (candidate.new_vm, *candidate.neighbours))

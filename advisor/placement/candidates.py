@@ -225,7 +225,7 @@ def _build_candidates(
             combined_score=float(scores.combined[row]),
             pinning=settings[row].pinning,
             isolation=settings[row],
-            newcomer=effect(request.instance.id, after, row, -1),
+            new_vm=effect(request.instance.id, after, row, -1),
             neighbours=tuple(
                 effect(resident.id, after, row, slot, before)
                 for resident, slot in sorted(
@@ -245,7 +245,7 @@ def _build_candidates(
             )
             if request.commands
             else (),
-            rungs=ranked.steps,
+            mitigation=ranked.steps,
             changes=_of_others(ranked, request.instance.id),
             headroom=ranked.headroom,
             reserved=ranked.reserved,

@@ -98,7 +98,7 @@ def _with_outcome(
             rejection, code=NEEDS_SETTINGS, reason=f"{rejection.reason}, and settings of instances may not change"
         )
     tried = "; isolation was tried on better hosts only" if steps is None else ", and no mitigation step restores it"
-    return replace(rejection, reason=rejection.reason + tried, rungs=steps or ())
+    return replace(rejection, reason=rejection.reason + tried, mitigation=steps or ())
 
 
 def _rejection(

@@ -58,22 +58,22 @@ def _candidate(candidate: Candidate, name: str) -> Candidate:
     """A candidate; neighbours and their changes keep their names."""
     return replace(
         candidate,
-        newcomer=_effect(candidate.newcomer, name),
+        new_vm=_effect(candidate.new_vm, name),
         reasons=tuple(
             replace(why, text=_text(why.text, name), neighbour=_renamed(why.neighbour, name))
             for why in candidate.reasons
         ),
-        rungs=tuple(_mitigation_step(step, name) for step in candidate.rungs),
+        mitigation=tuple(_mitigation_step(step, name) for step in candidate.mitigation),
     )
 
 
 def _rejection(rejection: Rejection, name: str) -> Rejection:
-    if NEWCOMER not in rejection.reason and not rejection.rungs:
+    if NEWCOMER not in rejection.reason and not rejection.mitigation:
         return rejection
     return replace(
         rejection,
         reason=_text(rejection.reason, name),
-        rungs=tuple(_mitigation_step(step, name) for step in rejection.rungs),
+        mitigation=tuple(_mitigation_step(step, name) for step in rejection.mitigation),
     )
 
 

@@ -94,7 +94,7 @@ def _predicted(
             combined_score=float(scores.combined[row]),
             pinning=newcomer.settings.pinning,
             isolation=newcomer.settings,
-            newcomer=effect(newcomer.id, after, row, scenes.slots - 1),
+            new_vm=effect(newcomer.id, after, row, scenes.slots - 1),
             neighbours=tuple(sorted(neighbours, key=lambda shown: shown.instance)),
             crowded=crowded(after, row),
         )

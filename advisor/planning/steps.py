@@ -33,10 +33,13 @@ def steps_forward(context: StepContext, scheduled: Sequence[ScheduledChange]) ->
     for scheduled_step in scheduled:
         then, former = scheduled_step.change.then, scheduled_step.change.former
         step = _step(context, residents, former, then)
+        placed = context.candidates.get(then.id) if step.action == "place" else None
         plan_steps.append(
             replace(
                 step,
-                candidate=context.candidates.get(then.id) if step.action == "place" else None,
+                score=None if placed is None else placed.score,
+                new_vm=None if placed is None else placed.new_vm,
+                neighbours=() if placed is None else placed.neighbours,
                 stage=scheduled_step.stage,
                 why=_why(context, scheduled_step, step.action),
                 gain=scheduled_step.change.gain,
@@ -150,7 +153,7 @@ def _reasons(context: StepContext, step: ScheduledChange, action: PlanAction) ->
     if action == "place":
         candidate = context.candidates.get(then.id)
         if candidate is not None:
-            effects = (candidate.newcomer, *candidate.neighbours)
+            effects = (candidate.new_vm, *candidate.neighbours)
             worst = min(effects, key=lambda effect: effect.throughput_ratio.expected)
             least = worst.throughput_ratio.expected
             yield f"every instance on {then.host} runs at {speed(least)} or more ({worst.instance})"

@@ -51,7 +51,7 @@ def _parts(candidates: Sequence[Candidate]) -> int:
         + len(candidate.reasons)
         + len(candidate.commands)
         + len(candidate.changes)
-        + sum(1 + len(rung.effects) + len(rung.changes) for rung in candidate.rungs)
+        + sum(1 + len(rung.effects) + len(rung.changes) for rung in candidate.mitigation)
         for candidate in candidates
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from advisor.domain import Effect, Inventory, Plan, waiting_shown
+from advisor.domain import Effect, Inventory, Plan
 from advisor.explanation.interference_attribution import AttributedLoss
 from advisor.reports import plan_pictures as pictures
 from advisor.reports import plan_view
@@ -218,7 +218,7 @@ def _waiting(effect: Effect | None) -> tuple[float | None, ...]:
     """Expected latency with its edges, and expected jitter; an overloaded instance has none that is finite."""
     if effect is None:
         return None, None, None, None
-    late = waiting_shown(effect, effect.latency_ratio)
+    late = effect.latency_shown
     jitter = effect.jitter_ratio.expected if effect.jitter_ratio and not effect.overloaded else None
     return late.expected, late.lower, late.upper, jitter
 

@@ -9,7 +9,7 @@ from advisor.reports import comparison_sections, host_sections, plan_view
 from advisor.reports import plan_sentences as words
 from advisor.reports.comparison_sections import quantile
 from advisor.reports.model_card import card_section
-from advisor.reports.number_format import listed, percent
+from advisor.reports.number_format import percent
 from advisor.reports.parts import Column, ReportDocument, Section, Table
 from advisor.reports.plan_background import Background
 from advisor.reports.shared_sentences import origin, refusals, settings
@@ -98,10 +98,9 @@ def _takes(shown: plan_view.StepView) -> str | None:
 
 
 def _loser(shown: plan_view.StepView) -> str | None:
-    best = shown.step.candidate
-    if best is None:
+    if shown.step.new_vm is None:
         return None
-    if not best.neighbours:
+    if not shown.step.neighbours:
         return "none there"
     if shown.loser is None or shown.loser.before is None or shown.loss < words.FELT:
         return _NO_LOSER
@@ -111,10 +110,9 @@ def _loser(shown: plan_view.StepView) -> str | None:
 
 def _settings(shown: plan_view.StepView) -> Iterator[str]:
     step = shown.step
-    own = settings(step.settings or (step.candidate.isolation if step.candidate else None))
+    own = settings(step.settings)
     yield from own or ([_AS_IS] if step.host else [])
-    changes = {**(step.candidate.changes if step.candidate else {}), **step.changes}
-    for name, wanted in sorted(changes.items()):
+    for name, wanted in sorted(step.changes.items()):
         yield f"{name}: {'; '.join(settings(wanted)) or 'as before'}"
 
 
@@ -122,10 +120,6 @@ def _why(shown: plan_view.StepView) -> Iterator[str]:
     step = shown.step
     if step.why:
         yield step.why
-    if step.candidate:
-        yield from (reason.text for reason in step.candidate.reasons)
-        if step.candidate.tied_with:
-            yield f"As good within the interval: {listed(step.candidate.tied_with, 'hosts')}."
     yield from step.notes
     if step.host is None:
         yield "No host can take it; see instances without a host."
@@ -140,7 +134,7 @@ def _commands(plan: Plan) -> Section:
             (number, step.subject, command.tool, (" ".join(command.argv),),
              (" ".join(command.undo),) if command.undo else None, command.note)
             for number, step in enumerate(steps, 1)
-            for command in step.commands or (step.candidate.commands if step.candidate else ())
+            for command in step.commands
         ]  # fmt: skip
         columns = (
             Column("step", "Step", "count"), Column("instance", "Instance", "name"), Column("tool", "Tool"),

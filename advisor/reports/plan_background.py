@@ -135,10 +135,8 @@ def _settings(plan: Plan) -> Mapping[str, tuple[IsolationSettings | None, int | 
     """The settings of each instance after the last step that changes them."""
     settings_by_id: dict[str, tuple[IsolationSettings | None, int | None]] = {}
     for step in plan.steps:
-        changes = {**(step.candidate.changes if step.candidate else {}), **step.changes}
-        for name, settings in changes.items():
+        for name, settings in step.changes.items():
             settings_by_id[name] = (settings, settings_by_id.get(name, (None, None))[1])
-        own = step.settings or (step.candidate.isolation if step.candidate else None)
         former = settings_by_id.get(step.instance, (None, None))
-        settings_by_id[step.instance] = (own or former[0], step.vcpus or former[1])
+        settings_by_id[step.instance] = (step.settings or former[0], step.vcpus or former[1])
     return settings_by_id

@@ -206,7 +206,7 @@ def steps(inventory: Inventory, plan: Plan) -> tuple[StepView, ...]:
 
 
 def _step(step: PlanStep, origin: str | None) -> StepView:
-    losses = [(_loss(effect), effect) for effect in (step.candidate.neighbours if step.candidate else ())]
+    losses = [(_loss(effect), effect) for effect in step.neighbours]
     loss, loser = max(losses, key=lambda pair: pair[0], default=(0.0, None))
     return StepView(step, origin, loser, loss)
 

@@ -37,9 +37,9 @@ def worth_report(worth: AdviceWorth) -> ReportDocument:
 
 def _told(worth: AdviceWorth) -> Section:
     points = [
-        (placement.band.expected, placement.newcomer.observed)
+        (placement.band.expected, placement.new_vm.observed)
         for placement in worth.placements
-        if placement.band is not None and placement.newcomer is not None
+        if placement.band is not None and placement.new_vm is not None
     ]
     drawn = []
     if points:
@@ -49,25 +49,25 @@ def _told(worth: AdviceWorth) -> Section:
                 caption, predicted_and_measured(points), "on the line both are the same; every figure stands in a table"
             )
         ]
-    return Section("told", "Predicted against measured", pictures=drawn, tables=[_sums(worth)])
+    return Section("predicted", "Predicted against measured", pictures=drawn, tables=[_sums(worth)])
 
 
 def _sums(worth: AdviceWorth) -> Table:
     columns = (
         Column("who", "Who", "name"), Column("windows", "Windows", "count"),
-        Column("told", "predicted", "ratio", "Share"),
+        Column("predicted", "predicted", "ratio", "Share"),
         Column("observed", "measured", "ratio", "Share"), Column("inside", "In range", "share"),
         Column("contended", "Windows", "count", "Contended"),
-        Column("contended_told", "predicted", "ratio", "Contended"),
+        Column("contended_predicted", "predicted", "ratio", "Contended"),
         Column("contended_observed", "measured", "ratio", "Contended"),
     )  # fmt: skip
-    rows = [(who, *_figures(sums)) for who, sums in worth.told.items()]
-    return Table("told", "Placements that followed the advice", columns, rows)
+    rows = [(who, *_figures(sums)) for who, sums in worth.followed.items()]
+    return Table("predicted", "Placements that followed the advice", columns, rows)
 
 
 def _figures(sums: PredictedAndMeasured) -> tuple[float | None, ...]:
     return (
-        sums.windows, sums.told, sums.observed, sums.inside, sums.contended, sums.contended_told,
+        sums.windows, sums.predicted, sums.observed, sums.inside, sums.contended, sums.contended_predicted,
         sums.contended_observed,
     )  # fmt: skip
 
@@ -108,13 +108,13 @@ def _placements(worth: AdviceWorth) -> Section:
 
 
 def _row(placement: PlacementWorth) -> tuple[object, ...]:
-    mine, theirs = placement.newcomer, placement.residents
+    mine, theirs = placement.new_vm, placement.residents
     predicted = placement.band
     band = None if predicted is None else Band(predicted.expected, predicted.lower, predicted.upper)
     return (
         placement.asked_at, placement.instance, placement.host, placement.advised, placement.heeded, band,
         mine and mine.observed,
-        mine.windows if mine else 0, theirs and theirs.told, theirs and theirs.observed,
+        mine.windows if mine else 0, theirs and theirs.predicted, theirs and theirs.observed,
     )  # fmt: skip
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from advisor.domain import LOW_SCORE, NOTICED_PERCENT, CloudScores, HostMemory
+from advisor.domain import LOW_SCORE, NOTICED_PERCENT, CloudScores, Host, HostMemory
 from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, MemoryHere, OwnLoad, worst_first
 from advisor.inventories.announced import DISAGREEMENT, LEFT_OUT
 from advisor.serving.snapshot_cache import CloudView
@@ -47,10 +47,8 @@ def take(
         low_scores=tuple(of for of in scored.lowest(scored.cloud.instances, LOW_SCORE) if of.source == "measured"),
         memory=_short(host_memory.measured(connection, now.timestamp())),
         starved=worst_first([one for one, starved in shares.values() if starved]),
-        disagreements=tuple(
-            (host.id, host.labels[DISAGREEMENT]) for host in view.inventory.hosts if DISAGREEMENT in host.labels
-        ),
-        malformed=tuple((host.id, host.labels[LEFT_OUT]) for host in view.inventory.hosts if LEFT_OUT in host.labels),
+        disagreements=_by_host(view.inventory.hosts, DISAGREEMENT),
+        malformed=_by_host(view.inventory.hosts, LEFT_OUT),
         own_load=tuple(
             OwnLoad(host.id, host.own_cpus, host.pcpus)
             for host in snapshot.hosts
@@ -83,3 +81,7 @@ def _shares(
         starved = share < LOW_DELIVERY and waited >= LEAST_HELD_BACK
         found[instance] = Delivered(instance, host, share), starved
     return found
+
+
+def _by_host(hosts: Sequence[Host], label: str) -> dict[str, str]:
+    return {host.id: host.labels[label] for host in hosts if label in host.labels}

@@ -9,10 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
-from pydantic_core import to_json
-
 from advisor.domain import AnswerSource, Contradiction, PlacementRequest, Recommendation, codec
-from advisor.domain.answer_json import body_as_json, head_as_json
 from advisor.lifecycle import contradictions, interval_inflation
 from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.placement import decision
@@ -27,6 +24,8 @@ from advisor.store.recommendations import body_of
 MOST_BYTES = 32 * 2**20  # of what answers take, their texts among it
 QUESTION = 8  # a question takes so many times its text: a short name of a host is an object of 50 bytes
 FORMER = timedelta(seconds=0.5)  # replicas are documented to agree within a second of a write
+# What is of one answer: when, by which model, on what; the rest was decided, and is the same for every such question.
+HEAD = ("id", "created_at", "model_version", "model_origin", "degraded", "snapshot_age_s", "dry_run")
 Held = Callable[[str], HowItHeld]  # of a model's version
 
 
@@ -45,7 +44,7 @@ class EncodedRecommendation:
     @classmethod
     def of(cls, recommendation: Recommendation) -> EncodedRecommendation:
         """Write both texts."""
-        return replace(cls.only_stored(recommendation), body=to_json(body_as_json(recommendation)))
+        return replace(cls.only_stored(recommendation), body=codec.answer_text(recommendation, apart=HEAD))
 
     @classmethod
     def only_stored(cls, recommendation: Recommendation) -> EncodedRecommendation:
@@ -77,8 +76,8 @@ class EncodedRecommendation:
         return EncodedRecommendation(head, self.body.replace(stood, name), self.stored.replace(stood, name), source)
 
     def as_json(self) -> bytes:
-        """The answer to `POST /v1/placements`, equal to `recommendation_as_json`."""
-        return b"%b,%b" % (to_json(head_as_json(self.head))[:-1], self.body[1:])
+        """The answer to `POST /v1/placements`, equal to its text as a whole but for the order of fields."""
+        return b"%b,%b" % (codec.answer_text(self.head, only=HEAD)[:-1], self.body[1:])
 
 
 @dataclass(slots=True)

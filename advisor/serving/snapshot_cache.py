@@ -289,7 +289,7 @@ def as_pending(recommendation: Recommendation, expires_at: datetime) -> Pending 
         return None
     first = recommendation.candidates[0]
     placed, profile = sequential.there(recommendation), own_profile(recommendation.request)
-    driver_cpus = first.rungs[-1].driver_cpus if first.rungs else None
+    driver_cpus = first.mitigation[-1].driver_cpus if first.mitigation else None
     return Pending(recommendation.id, placed, profile, expires_at, first.changes, driver_cpus)
 
 

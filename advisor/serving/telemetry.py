@@ -12,8 +12,8 @@ from advisor.access.audit import Audit, actor
 from advisor.domain import (
     Histories,
     Instance,
+    InstanceObtained,
     InstanceProfile,
-    ObtainedHere,
     Page,
     ProbeReport,
     SlowingHere,
@@ -238,7 +238,7 @@ class TelemetryService:
             if hosts.get(connection, host_id) is None:
                 raise NotFound(f"there is no host {host_id}")
             if self._settings.prometheus_url is not None:
-                return SlowingHere(host_id, now.timestamp(), now.timestamp(), 0, (), (), elsewhere=True)
+                return SlowingHere(host_id, now, now, 0, (), (), elsewhere=True)
             residents = instances.on_hosts(connection, [host_id])
             key = (host_id, since, now.timestamp() // BUCKET_S, tuple(resident.id for resident in residents))
             slowing = self._slowing.find(key)
@@ -247,7 +247,7 @@ class TelemetryService:
                 self._slowing.keep(key, slowing)
         return slowing
 
-    def obtained(self, instance_id: str, *, since: str = "24h") -> ObtainedHere:
+    def obtained(self, instance_id: str, *, since: str = "24h") -> InstanceObtained:
         """What an instance obtained in the last `since` (such as 90m, 24h, 7d): CPU time, and its stalls.
 
         NotFound when there is no such instance, InvalidInput when `since` is no such time.

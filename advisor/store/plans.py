@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -39,7 +41,18 @@ def add(connection: sa.Connection, plan: Plan) -> None:
 def get(connection: sa.Connection, plan_id: str) -> Plan | None:
     """The whole plan, None = there is none such."""
     answer = connection.scalar(sa.select(plans.c.answer).where(plans.c.id == plan_id))
-    return None if answer is None else codec.decode(Plan, answer)
+    if answer is None:
+        return None
+    return codec.decode(Plan, {**answer, "steps": [_of_now(step) for step in answer["steps"]]})
+
+
+def _of_now(step: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A stored step: earlier versions kept what is predicted of a placed instance as a candidate."""
+    before = step.get("candidate")
+    if before is None:
+        return step
+    placed = {"score": before["score"], "new_vm": before["newcomer"], "neighbours": before["neighbours"]}
+    return {**step, **placed, "settings": step.get("settings") or before["isolation"]}
 
 
 def list_page(connection: sa.Connection, *, kind: PlanKind | None, cursor: str | None, limit: int) -> Page[PlanEntry]:

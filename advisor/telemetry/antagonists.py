@@ -11,6 +11,7 @@ import numpy as np
 from sqlalchemy import Connection
 
 from advisor.domain import STOPPED_AT, Instance, MeasuredSlowing, SlowingHere
+from advisor.domain.figures import utc_time
 from advisor.store import histories, waits
 from advisor.store.rollups import BUCKET_S
 from advisor.store.waits import WaitSums
@@ -52,7 +53,7 @@ def of_host(
         if guess.victim not in watched
     ]
     slowings.sort(key=lambda slowing: (-slowing.loss, slowing.victim))
-    return SlowingHere(host, begin_s, end_s, windows, tuple(sorted(watched)), tuple(slowings))
+    return SlowingHere(host, utc_time(begin_s), utc_time(end_s), windows, tuple(sorted(watched)), tuple(slowings))
 
 
 def busiest(residents: Sequence[Instance], most: int) -> Sequence[Instance]:

@@ -8,7 +8,8 @@ from datetime import datetime
 import numpy as np
 from sqlalchemy import Connection
 
-from advisor.domain import Obtained, ObtainedHere
+from advisor.domain import InstanceObtained, Obtained
+from advisor.domain.figures import utc_time
 from advisor.errors import NotFound, SeriesUnavailable
 from advisor.settings import Settings
 from advisor.store import histories, instances
@@ -28,28 +29,28 @@ _TAIL = 0.95  # of the windows were no worse
 Windows = Mapping[str, Mapping[float, float]]  # metric → end of a window in s → mean
 
 
-def stored(connection: Connection, instance: str, *, since: str, now: datetime) -> ObtainedHere:
+def stored(connection: Connection, instance: str, *, since: str, now: datetime) -> InstanceObtained:
     """What was stored in windows of five minutes, wherever it was; NotFound when there is no such instance."""
     if instances.get(connection, instance) is None:
         raise NotFound(f"there is no instance {instance}")
     begin_s, end_s = _span(since, now)
     windows = _windows(connection, instance, begin_s, end_s, BUCKET_S, _METRICS)
-    return ObtainedHere(instance, begin_s, end_s, obtained(windows))
+    return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), obtained(windows))
 
 
-def scraped(settings: Settings, instance: str, *, since: str, now: datetime) -> ObtainedHere:
+def scraped(settings: Settings, instance: str, *, since: str, now: datetime) -> InstanceObtained:
     """The same from the store that `prometheus_url` names; empty where it has nothing or does not answer."""
     begin_s, end_s = _span(since, now)
     try:
         readings = promql.read(settings, instance, since=since, now=now).readings
     except (NotFound, SeriesUnavailable):
-        return ObtainedHere(instance, begin_s, end_s, (), elsewhere=True)
+        return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), (), elsewhere=True)
     windows: dict[str, dict[float, float]] = {}
     for (_, owner, scope, metric), (times, values) in readings.items():
         if (owner, scope) == (instance, "instance") and metric in _METRICS:
             ends, means = step_means(times, values, begin_s, BUCKET_S)
             windows.setdefault(metric, {}).update(zip(ends, means, strict=True))
-    return ObtainedHere(instance, begin_s, end_s, obtained(windows), elsewhere=True)
+    return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), obtained(windows), elsewhere=True)
 
 
 def obtained(windows: Windows) -> tuple[Obtained, ...]:

@@ -53,8 +53,8 @@ def show_answer(answer: Recommendation, *, explain: bool, commands: bool) -> Non
     for candidate in (*answer.candidates, *answer.tuned):
         if explain:
             show_reasons(candidate)
-        if candidate.rungs:
-            _show_ladder(candidate.host, candidate.rungs)
+        if candidate.mitigation:
+            _show_ladder(candidate.host, candidate.mitigation)
             _show_changes(candidate)
         if commands:
             show_commands(candidate)
@@ -62,13 +62,13 @@ def show_answer(answer: Recommendation, *, explain: bool, commands: bool) -> Non
         say()
         _show_rejected(answer.rejected, everyone=explain or len(answer.rejected) <= MANY)
     for rejected in answer.rejected:
-        if explain and rejected.rungs:
-            _show_ladder(rejected.host, rejected.rungs)
+        if explain and rejected.mitigation:
+            _show_ladder(rejected.host, rejected.mitigation)
     say()
     for note in answer.notes:
         say(note)
     _show_evidence(answer)
-    effects = chain.from_iterable((each.newcomer, *each.neighbours) for each in answer.candidates)
+    effects = chain.from_iterable((each.new_vm, *each.neighbours) for each in answer.candidates)
     say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded, effects=effects))
 
 
@@ -87,7 +87,7 @@ def _show_tuned(answer: Recommendation) -> None:
                 say(f"    {note}")
         changed = list(_changed(candidate.neighbours))
         if changed:
-            say(f"  {candidate.host}, now and with {candidate.newcomer.instance} after that: {', '.join(changed)}")
+            say(f"  {candidate.host}, now and with {candidate.new_vm.instance} after that: {', '.join(changed)}")
 
 
 def _changed(neighbours: Iterable[Effect]) -> Iterable[str]:
@@ -125,12 +125,12 @@ def _show_best(name: str, answer: Recommendation) -> None:
 
 
 def _expected(candidate: Candidate) -> str:
-    return shown(candidate.newcomer.throughput_ratio.expected, 2)
+    return shown(candidate.new_vm.throughput_ratio.expected, 2)
 
 
 def _change_of_worst(present: Candidate, best: Candidate) -> str:
     """What the most affected neighbours have before and after, where the instance itself gains little; else empty."""
-    gain = best.newcomer.throughput_ratio.expected - present.newcomer.throughput_ratio.expected
+    gain = best.new_vm.throughput_ratio.expected - present.new_vm.throughput_ratio.expected
     if gain >= NOTICED or not present.neighbours:
         return ""
     there = f"{worst_neighbour(best)} there" if best.neighbours else f"no other on {best.host}"
@@ -158,7 +158,7 @@ def _row(candidate: Candidate, *, unpins: bool = False) -> tuple[object, ...]:
         candidate.rank,
         candidate.host,
         shown(candidate.score, 3, score_figure),
-        ratio(candidate.newcomer),
+        ratio(candidate.new_vm),
         worst_neighbour(candidate),
         _shortest(candidate),
         "; ".join([_settings_of(candidate, unpins=unpins), *(() if candidate.tuning else _changes(candidate))]),
@@ -248,7 +248,7 @@ def short(effect: Effect) -> str:
 
 def _shortest(candidate: Candidate) -> str:
     """The part of the time in which whoever is short of CPU for longest there is short."""
-    known = [effect for effect in (candidate.newcomer, *candidate.neighbours) if effect.cpu is not None]
+    known = [effect for effect in (candidate.new_vm, *candidate.neighbours) if effect.cpu is not None]
     if any(effect.overloaded for effect in known):
         return "overloaded"
     worst = max(known, key=lambda effect: effect.cpu.short if effect.cpu else 0.0, default=None)

@@ -24,7 +24,6 @@ from advisor.domain import (
     found_in,
     known_as,
     like_another,
-    recommendation_as_json,
     recommendation_from_json,
     scene_effects_from_json,
     time_part,
@@ -94,7 +93,7 @@ def where(
         else _answer_of(service, request, given, like)
     )
     if as_json:
-        print_json(recommendation_as_json(answer))
+        print_json(answer)
     else:
         show_answer(answer, explain=request.explain, commands=request.commands)
     if not answer.candidates:
@@ -115,9 +114,7 @@ def predict(
         offline.predict(known, model=model, settings=settings()) if service is None else _predicted_by(service, known)
     )
     if as_json:
-        from api.schemas.effects import SceneAnswer  # schemas take time to load, which `where` does without
-
-        print_json(SceneAnswer.of(answer))
+        print_json(answer)
         return
     rows = [
         (

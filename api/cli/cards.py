@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from advisor.domain import Activation
 from api.cards import figures, is_section, origins
 from api.cli.output import clean, figure, print_table, say
-from api.schemas.registry import ActivationOut, ModelOut
+from api.schemas.registry import ModelOut
 
 ABOVE = ("version", "origin")  # of a card, that stand above it already
 DIGEST = 12  # characters of a fingerprint that are shown; --json has all
@@ -44,7 +45,7 @@ def print_verdict(verdict: Mapping[str, Any]) -> None:
         say(f"  {sentence}")
 
 
-def print_history(history: Sequence[ActivationOut]) -> None:
+def print_history(history: Sequence[Activation]) -> None:
     """Who answered when."""
     rows = [(f"{change.at:%Y-%m-%d %H:%M:%S}", change.before, change.after, change.cause) for change in history]
     print_table(("at (UTC)", "before", "after", "by"), rows)

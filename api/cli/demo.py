@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from advisor import offline
-from advisor.domain import Inventory, PlacementRequest, recommendation_as_json
+from advisor.domain import Inventory, PlacementRequest
 from advisor.errors import InvalidInput
 from api.cli.answers import show_answer, show_commands, show_reasons, sizes_only
 from api.cli.options import AsJson, settings
@@ -78,7 +78,7 @@ def _answer(*, as_json: bool) -> None:
     with TemporaryDirectory(prefix="cotenant-demo-") as folder:  # where no learned model is
         answer = offline.where(cloud, request, model=None, settings=settings(state_dir=Path(folder)))
     if as_json:
-        print_json({"known": _known(cloud), "recommendation": recommendation_as_json(answer)})
+        print_json({"known": _known(cloud), "recommendation": answer})
         return
     known = _known(cloud)
     say(f"An example cloud: {known['hosts']} hosts, {known['instances']} instances.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from advisor.domain import Checkup, codec
 from advisor.service import Advisor
 from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.endings import FAILED
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, say
-from api.schemas.alarms import DoctorOut
 
 
 def doctor(
@@ -26,10 +26,10 @@ def doctor(
     service = service_or_database(server, token_file, database)
     if service is not None:
         with service.read_as("checkup"):
-            found = DoctorOut.model_validate(service.get("checkup"))
+            found = codec.decode(Checkup, service.get("checkup"))
     else:
         with Advisor(settings(database=database)) as advisor:
-            found = DoctorOut.like(advisor.cloud.checkup())
+            found = advisor.cloud.checkup()
     if as_json:
         print_json(found)
     else:

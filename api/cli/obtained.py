@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from advisor.domain import InstanceObtained, codec
 from advisor.service import Advisor
 from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.obtained import InstanceObtained
 
 
 def obtained(
@@ -30,11 +30,11 @@ def obtained(
     if service is not None:
         with service.read_as("answer"):
             name = service.named("instances", instance)["id"]
-            measured = InstanceObtained.model_validate(service.get("instances", name, "obtained", since=since))
+            measured = codec.decode(InstanceObtained, service.get("instances", name, "obtained", since=since))
     else:
         with Advisor(settings(database=database)) as advisor:
             name = advisor.inventory.find_instance(instance).id
-            measured = InstanceObtained.of(advisor.telemetry.obtained(name, since=since))
+            measured = advisor.telemetry.obtained(name, since=since)
     if as_json:
         print_json(measured)
         return

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import Any
 
 import typer
@@ -44,13 +45,15 @@ def print_json(value: Any, *, in_one_line: bool = False) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """What json does not know; a schema without unset fields, as REST answers."""
+    """What json does not know: an answer as REST writes it, a schema without unset fields."""
     from pydantic import BaseModel  # the list of commands is printed without it
     from pydantic_core import to_jsonable_python
 
+    from advisor.domain import codec
+
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return to_jsonable_python(value)
+    return codec.answer_values(value) if is_dataclass(value) else to_jsonable_python(value)
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], *, right: Sequence[int] = ()) -> None:

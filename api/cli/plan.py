@@ -19,7 +19,8 @@ from api.cli.endings import NO_HOST
 from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, ReportOut, settings
 from api.cli.output import print_json, progress, say
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
-from api.schemas.plans import PlanAnswer, PlanBody
+from api.schemas.plan_questions import PlanBody
+from api.schemas.plans import PlanAnswer
 
 
 @with_options

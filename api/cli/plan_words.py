@@ -43,7 +43,7 @@ def show_steps(steps: Sequence[PlanStep]) -> None:
     """One line for each step, those of one stage together."""
     if not steps:
         return
-    ranked = any(step.candidate for step in steps)  # only who is placed anew stands in a ranking
+    ranked = any(step.new_vm for step in steps)  # only who is placed anew stands in a ranking
     copied = any(step.duration_s for step in steps)
     rows = [
         (
@@ -52,7 +52,7 @@ def show_steps(steps: Sequence[PlanStep]) -> None:
             step.subject,
             step.source or "",
             step.host or ("" if step.action == "remove" else "none"),
-            *([ratio(step.candidate.newcomer) if step.candidate else ""] if ranked else []),
+            *([ratio(step.new_vm) if step.new_vm else ""] if ranked else []),
             *([duration_in_words(step.duration_s) if step.duration_s else ""] if copied else []),
             _what(step),
         )

@@ -15,7 +15,7 @@ from api.cli.endings import FAILED
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.cli.quality import quality
-from api.schemas.registry import ActivationOut, ModelOut
+from api.schemas.registry import ModelOut
 
 Version = Annotated[str, typer.Argument(help="A version from the list.")]
 
@@ -32,7 +32,7 @@ def list_models(database: Database = None, as_json: AsJson = False) -> None:
     with Advisor(settings(database=database)) as advisor:
         cards = advisor.models.listing()
     if as_json:
-        print_json([ModelOut.like(card) for card in cards])
+        print_json([ModelOut.of(card) for card in cards])
     else:
         rows = [(card.version, card.status, _gate(card), _created(card), card.origin) for card in cards]
         print_table(("version", "status", "gate", "created (UTC)", "origin"), rows)
@@ -42,7 +42,7 @@ def list_models(database: Database = None, as_json: AsJson = False) -> None:
 def show_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
     """Show one model: card, training data, figures, the gate's verdict, when it answered."""
     with Advisor(settings(database=database)) as advisor:
-        model = ModelOut.with_history(advisor.models.get(version), advisor.models.history(version))
+        model = ModelOut.of(advisor.models.get(version), advisor.models.history(version))
     if as_json:
         print_json(model)
     else:
@@ -56,7 +56,7 @@ def judge_model(version: Version, database: Database = None, as_json: AsJson = F
         model = advisor.models.judge(version)
     verdict = model.verdict
     if as_json:
-        print_json(ModelOut.like(model))
+        print_json(ModelOut.of(model))
     elif verdict is None:
         say("The analytic model needs no gate: models are compared with it.")
     else:
@@ -111,7 +111,7 @@ def shadow_model(
     with Advisor(settings(database=database)) as advisor:
         model = advisor.models.shadow(version)
     if as_json:
-        print_json(ModelOut.like(model))
+        print_json(ModelOut.of(model))
     elif model.status == "shadow":
         say(f"Model {model.version} is scored beside the active one from now on.")
     else:
@@ -122,7 +122,7 @@ def shadow_model(
 def show_history(database: Database = None, as_json: AsJson = False) -> None:
     """Show which model answered when, and by what that changed."""
     with Advisor(settings(database=database)) as advisor:
-        changes = [ActivationOut.like(change) for change in advisor.models.history()]
+        changes = list(advisor.models.history())
     if as_json:
         print_json(changes)
     elif changes:
@@ -136,7 +136,7 @@ models.command("quality")(quality)
 
 def _say_active(model: ModelCard, *, as_json: bool) -> None:
     if as_json:
-        print_json(ModelOut.like(model))
+        print_json(ModelOut.of(model))
     else:
         say(f"Model {model.version} answers from now on.")
 

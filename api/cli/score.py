@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from advisor.domain import SCORE_BUCKETS
+from advisor.domain import SCORE_BUCKETS, VmScore
 from advisor.service import Advisor
 from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.scores import HostScoresOut, ScorePointOut, ScoresIn, ScoresOut, VmScoreOut
+from api.schemas.scores import HostScoresOut, ScorePointOut, ScoresIn, ScoresOut
 
 MOST_SHOWN = 20  # rows of a table; --json has more
 _HEADS = ("VMs", "mean", "lowest", *SCORE_BUCKETS)
@@ -75,7 +75,7 @@ def _cells(of: ScoresIn) -> tuple[str, ...]:
     return (str(of.instances), _figure(of.mean), _figure(of.lowest), *(str(of.buckets[name]) for name in SCORE_BUCKETS))
 
 
-def _print_vms(vms: Sequence[VmScoreOut]) -> None:
+def _print_vms(vms: Sequence[VmScore]) -> None:
     if not vms:
         say("No VM is below 60.")
         return

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from advisor.domain import HostSlowing, SlowingPair, codec
 from advisor.service import Advisor
 from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.slowing import HostSlowing, SlowingOut
 
 
 def slowing(
@@ -30,7 +30,7 @@ def slowing(
     if service is not None:
         with service.read_as("answer"):
             name = service.named("hosts", host)["id"]
-            shown = HostSlowing.model_validate(service.get("hosts", name, "slowing", since=since))
+            shown = codec.decode(HostSlowing, service.get("hosts", name, "slowing", since=since))
     else:
         with Advisor(settings(database=database)) as advisor:
             name = advisor.inventory.find_host(host).id
@@ -52,7 +52,7 @@ def slowing(
         say(f"No run queue is watched; correlations had {shown.windows} windows of five minutes.")
 
 
-def _cells(pair: SlowingOut) -> list[str]:
+def _cells(pair: SlowingPair) -> list[str]:
     by = "" if pair.source is None else pair.source
     return [pair.victim, pair.neighbour, _figure(pair.predicted), _figure(pair.measured), by]
 

@@ -208,7 +208,7 @@ def _described(reading: Reading, news: SyncDiff, *, dry_run: bool) -> SyncOut:
         dry_run=dry_run,
         complete=reading.complete,
         parts=[PartOut.like(part) for part in reading.parts],
-        told_hosts=len(news.told),
+        reported_hosts=len(news.told),
         hosts=[host.id for host in news.hosts],
         instances=[instance.id for instance in news.instances],
         gone_hosts=list(news.gone_hosts),

@@ -15,7 +15,6 @@ from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.audit import AuditOut
 from api.schemas.commands import TokenMade, TokenOut
 from profiler.files import read_secret
 
@@ -132,7 +131,7 @@ def show_audit(
         entries = advisor.access.audit(actor=actor, named=named, limit=limit).items
         names = {f"token:{token.id}": f"token:{token.id} ({token.name})" for token in advisor.access.tokens.listing()}
     if as_json:
-        print_json([AuditOut.like(entry) for entry in entries])
+        print_json(list(entries))
         return
     rows = [
         (

@@ -11,7 +11,6 @@ from advisor.domain import PlacementWorth, PredictedAndMeasured
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, ReportOut, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.worth import AdviceWorthOut
 
 COLUMNS = (
     "asked", "instance", "went to", "advised", "predicted", "measured", "windows", "neighbours", "where most is free",
@@ -36,7 +35,7 @@ def worth(
     if report is not None:
         offline.write_worth_report(advice, report)
     if as_json:
-        print_json(AdviceWorthOut.of(advice))
+        print_json(advice)
         return
     for sentence in advice.sentences:
         say(sentence)
@@ -56,8 +55,8 @@ def _cells(placement: PlacementWorth) -> list[str]:
         placement.host,
         placement.advised or "nowhere",
         "" if band is None else f"{band.expected:.2f} ({band.lower:.2f}-{band.upper:.2f})",
-        _observed(placement.newcomer),
-        "0" if placement.newcomer is None else str(placement.newcomer.windows),
+        _observed(placement.new_vm),
+        "0" if placement.new_vm is None else str(placement.new_vm.windows),
         _observed(placement.residents),
         "" if free is None else f"{free.share:.2f} on {free.host}",
     ]

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from advisor.domain import Alarms, Checkup
 from api.routes.common import CloudDep
-from api.schemas.alarms import AlarmsOut, AnomalyOut, DoctorOut
 
 
-def listing(cloud: CloudDep) -> AlarmsOut:
+def listing(cloud: CloudDep) -> Alarms:
     """Which instances get less of the CPU time that they want than was predicted, and who is likely behind it.
 
     An alarm takes several windows in a row. The audit log also says when alarms are raised and when they end.
     """
     standing = cloud.alarms()
     scores = cloud.scores().instances if standing else {}
-    return AlarmsOut(
-        alarms=[
-            AnomalyOut.like(alarm).model_copy(
-                update={"score": scores[alarm.instance].score if alarm.instance in scores else None}
-            )
+    return Alarms(
+        tuple(
+            replace(alarm, score=scores[alarm.instance].score) if alarm.instance in scores else alarm
             for alarm in standing
-        ]
+        )
     )
 
 
-def checkup(cloud: CloudDep) -> DoctorOut:
+def checkup(cloud: CloudDep) -> Checkup:
     """What is wrong with the cloud and the service now, in sentences, as `cotenant doctor` says it."""
-    return DoctorOut.like(cloud.checkup())
+    return cloud.checkup()

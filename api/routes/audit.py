@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Query
 
+from advisor.domain import AuditEntry
 from api.routes.common import AccessDep, Cursor, Limit, QueryId
-from api.schemas.audit import AuditOut
 from api.schemas.base import TEXT_PATTERN
 from api.schemas.pages import PageOut
 
@@ -18,7 +18,7 @@ QueryName = Annotated[
 
 def listing(
     access: AccessDep, actor: QueryId = None, named: QueryName = None, cursor: Cursor = None, limit: Limit = 100
-) -> PageOut[AuditOut]:
+) -> PageOut[AuditEntry]:
     """Who changed something or got an answer, newest first, in pages; all, or of one actor, or about one object."""
     page = access.audit(actor=actor, named=named, cursor=cursor, limit=limit)
-    return PageOut(items=[AuditOut.like(item) for item in page.items], next_cursor=page.next_cursor)
+    return PageOut(items=list(page.items), next_cursor=page.next_cursor)

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import Query, Response
 from pydantic import AfterValidator, WithJsonSchema
 
+from advisor.domain import HostSlowing
 from advisor.errors import InvalidInput
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import CloudDep, Cursor, InventoryDep, Limit, PathId, TelemetryDep
 from api.routes.instances import Since
 from api.schemas.inventory import HostBody, HostItem, HostStored
 from api.schemas.pages import PageOut
-from api.schemas.slowing import HostSlowing
 from profiler.host_kinds import HostKind
 
 # Names of labels have no quotes and backslashes, which the database's query for a label cannot hold.

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
+from advisor.domain import InstanceObtained
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, QueryId, QueryName, TelemetryDep
 from api.schemas.base import TEXT_PATTERN
 from api.schemas.inventory import InstanceBody, InstanceItem
-from api.schemas.obtained import InstanceObtained
 from api.schemas.pages import PageOut
 from api.schemas.profiles import ProfileAnswer
 
@@ -55,7 +55,7 @@ def profile(instance: PathId, telemetry: TelemetryDep, since: Since = "24h") -> 
 
 def obtained(instance: PathId, telemetry: TelemetryDep, since: Since = "24h") -> InstanceObtained:
     """What an instance obtained as it was measured: CPU time, and its stalls at disks and networks."""
-    return InstanceObtained.of(telemetry.obtained(instance, since=since))
+    return telemetry.obtained(instance, since=since)
 
 
 def listing(

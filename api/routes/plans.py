@@ -6,11 +6,12 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from advisor.domain import PlanKind
+from advisor.domain import Plan, PlanAge, PlanKind, codec
 from api.http.idempotency import OnceDep
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.pages import PageOut
-from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
+from api.schemas.plan_questions import PlanBody
+from api.schemas.plans import PlanAnswer, PlanItem
 
 OnlyKind = Annotated[PlanKind | None, Query(description="only plans of this kind")]
 
@@ -26,19 +27,18 @@ def make(body: PlanBody, plans: PlanDep, inventory: InventoryDep, settings: Sett
 
     def work() -> Response:
         plan = plans.make(body.to_domain(inventory.instance))
-        text = PlanAnswer.of(plan, plans.age(plan)).model_dump_json(exclude_unset=True)
-        return Response(text, headers={"Location": f"/v1/plans/{plan.id}"}, media_type="application/json")
+        return _json(plan, plans.age(plan), {"Location": f"/v1/plans/{plan.id}"})
 
     return once(body, work, holds=False)
 
 
-def get(plan: PathId, plans: PlanDep) -> PlanAnswer:
+def get(plan: PathId, plans: PlanDep) -> Response:
     """A plan that was made.
 
     `stale` says whether the inventory was written since.
     """
     stored = plans.get(plan)
-    return PlanAnswer.of(stored, plans.age(stored))
+    return _json(stored, plans.age(stored))
 
 
 def listing(
@@ -47,3 +47,8 @@ def listing(
     """Plans that were made, newest first; of one kind."""
     page, generation = plans.page(kind=kind, cursor=cursor, limit=limit), inventory.generation()
     return PageOut(items=[PlanItem.of(item, generation) for item in page.items], next_cursor=page.next_cursor)
+
+
+def _json(plan: Plan, age: PlanAge, headers: dict[str, str] | None = None) -> Response:
+    text = codec.answer_text(PlanAnswer.of(plan, age))
+    return Response(text, headers=headers, media_type="application/json")

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
-from pydantic_core import to_json
 
-from advisor.domain import joint_search_as_json, recommendation_as_json, summary_as_json
+from advisor.domain import BatchAnswer, BatchSummary, RecommendationSummary, codec
 from api.auth import require
 from api.http.idempotency import OnceDep
 from api.routes.common import CountersDep, InventoryDep, OutcomeDep, PathId, PlacementDep
-from api.schemas.effects import SceneAnswer, SceneBody
 from api.schemas.placements import BatchBody, OutcomeBody, PlacementBody
+from api.schemas.scenes import SceneBody
 
 Summary = Annotated[
     bool,
@@ -22,11 +21,11 @@ Summary = Annotated[
 ]
 
 
-def predict(body: SceneBody, placements: PlacementDep, inventory: InventoryDep, counters: CountersDep) -> SceneAnswer:
+def predict(body: SceneBody, placements: PlacementDep, inventory: InventoryDep, counters: CountersDep) -> Response:
     """What co-located instances would do to each other on a host."""
     answer = placements.predict(body.to_domain(inventory.instance))
     counters.predicted(answer)
-    return SceneAnswer.of(answer)
+    return _json(answer)
 
 
 def place(
@@ -48,8 +47,8 @@ def place(
     def work() -> Response:
         answer = placements.place(body.to_domain(inventory.instance))
         counters.placed(answer.head, answer.source)
-        text = to_json(summary_as_json(answer.recommendation)) if summary else answer.as_json()
-        return _json(text, {"Location": f"/v1/placements/{answer.head.id}"})
+        short = codec.answer_text(RecommendationSummary.of(answer.recommendation)) if summary else None
+        return _answered(short or answer.as_json(), {"Location": f"/v1/placements/{answer.head.id}"})
 
     return once(body, work, holds=not body.dry_run)
 
@@ -74,24 +73,22 @@ def place_batch(
 
     def work() -> Response:
         requests, hold = body.requests(inventory.instance), not body.dry_run
-        search: Any = None
         if body.order == "joint":
             joint = placements.jointly(requests, hold=hold, time_limit_s=body.time_limit_s)
-            answers, search = joint.answers, joint_search_as_json(joint.search)
+            whole = BatchAnswer(tuple(joint.answers), joint.search)
         else:
-            answers = placements.in_turn(requests, hold=hold)
-        for answer in answers:
+            whole = BatchAnswer(tuple(placements.in_turn(requests, hold=hold)))
+        for answer in whole.answers:
             counters.placed(answer, "miss")
-        as_json = summary_as_json if summary else recommendation_as_json
-        return _json(to_json({"answers": [as_json(answer) for answer in answers], "joint": search}))
+        return _json(BatchSummary.of(whole) if summary else whole)
 
     return once(body, work, holds=not body.dry_run)
 
 
 def placement(placement: PathId, placements: PlacementDep, summary: Summary = False) -> Response:
     """The stored answer to a placement question."""
-    as_json = summary_as_json if summary else recommendation_as_json
-    return _json(to_json(as_json(placements.get(placement))))
+    whole = placements.get(placement)
+    return _json(RecommendationSummary.of(whole) if summary else whole)
 
 
 def outcome(placement: PathId, body: OutcomeBody, outcomes: OutcomeDep) -> None:
@@ -99,6 +96,10 @@ def outcome(placement: PathId, body: OutcomeBody, outcomes: OutcomeDep) -> None:
     outcomes.record(placement, body.host, body.throughput_ratios)
 
 
-def _json(text: bytes, headers: dict[str, str] | None = None) -> Response:
+def _json(answer: Any) -> Response:
+    return _answered(codec.answer_text(answer))
+
+
+def _answered(text: bytes, headers: dict[str, str] | None = None) -> Response:
     """A response of JSON that no schema checks: with many candidates the check took as long as the answer itself."""
     return Response(text, headers=headers, media_type="application/json")

@@ -17,12 +17,12 @@ def listing(models: ModelDep, cursor: Cursor = None, limit: Limit = 100) -> Page
     start = 0 if cursor is None else versions.index(cursor) + 1
     end = start + limit
     last = versions[end - 1] if end < len(versions) else None
-    return PageOut(items=[ModelOut.like(model) for model in cards[start:end]], next_cursor=last)
+    return PageOut(items=[ModelOut.of(model) for model in cards[start:end]], next_cursor=last)
 
 
 def get(version: PathId, models: ModelDep) -> ModelOut:
     """One registered model with its card, the gate's verdict and when it answered."""
-    return ModelOut.with_history(models.get(version), models.history(version))
+    return ModelOut.of(models.get(version), models.history(version))
 
 
 def register(body: ModelBody, models: ModelDep, settings: SettingsDep) -> ModelOut:
@@ -33,7 +33,7 @@ def register(body: ModelBody, models: ModelDep, settings: SettingsDep) -> ModelO
     artifact = settings.model_dir / body.version
     if not artifact.is_dir():
         raise NotFound(f"no artifact {body.version} in the service's model directory", field="version")
-    return ModelOut.like(models.register(artifact))
+    return ModelOut.of(models.register(artifact))
 
 
 def activate(version: PathId, models: ModelDep, body: ActivateBody | None = None) -> ModelOut:
@@ -41,14 +41,14 @@ def activate(version: PathId, models: ModelDep, body: ActivateBody | None = None
 
     The gate judges it anew, against the model that answers now; `force` overrules it.
     """
-    return ModelOut.like(models.activate(version, force=body is not None and body.force))
+    return ModelOut.of(models.activate(version, force=body is not None and body.force))
 
 
 def roll_back(models: ModelDep) -> ModelOut:
     """Let the model answer that did before the one that answers now."""
-    return ModelOut.like(models.roll_back())
+    return ModelOut.of(models.roll_back())
 
 
 def shadow(version: PathId, models: ModelDep) -> ModelOut:
     """Let a registered model be scored beside the active one, in place of a former one; `prior` ends that."""
-    return ModelOut.like(models.shadow(version))
+    return ModelOut.of(models.shadow(version))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial, wraps
+from functools import wraps
 from typing import Annotated, Any, ParamSpec, Self, TypeVar
 
 from pydantic import (
@@ -21,7 +21,6 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from advisor.domain.figures import decimals, score_figure, significant
 from advisor.errors import InvalidInput
 from profiler.observed import MAX_CPUS
 
@@ -162,30 +161,11 @@ Labels = Annotated[dict[Name, Annotated[str, Field(pattern=TEXT_PATTERN, max_len
 Metrics = Annotated[dict[Id, Amount], Field(max_length=1000)]
 
 
-def _written_by(rounding: Callable[[float], float | None]) -> PlainSerializer:
-    return PlainSerializer(
-        lambda value: None if value is None else rounding(value), return_type=float | None, when_used="json"
-    )
-
-
-# Figures of answers, rounded in JSON to the digits that are known; null where there is no finite number.
-Figure = Annotated[float | None, _written_by(significant)]  # ratios, shares, ends of intervals
-Score = Annotated[float | None, _written_by(score_figure)]  # scores and sums of ratios
-Tenths = Annotated[float | None, _written_by(partial(decimals, digits=1))]  # seconds, watts, days
-Hundredths = Annotated[float | None, _written_by(partial(decimals, digits=2))]  # money
-Known = Annotated[float, PlainSerializer(significant, return_type=float, when_used="json")]  # never null
-
-
 def same_name(body_name: str | None, path_name: str) -> str:
     """The name in the path; ValueError when the body has another one."""
     if body_name not in {None, path_name}:
         raise ValueError(f"the body says {body_name}, the path says {path_name}")
     return path_name
-
-
-def utc_time(time_s: float) -> datetime:
-    """Seconds since the epoch as a time; the first window of a series may begin before the epoch, and counts as 0."""
-    return datetime.fromtimestamp(max(time_s, 0.0), UTC)
 
 
 def as_input(convert: Callable[P, R]) -> Callable[P, R]:

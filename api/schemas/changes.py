@@ -7,16 +7,17 @@ from typing import Any
 from pydantic import Field
 
 from advisor.domain import Freeze, MeasuredEffect, PredictedEffect, RolloutStanding
+from advisor.domain.figures import Figure
 from advisor.service import PreviewedChange
-from api.schemas.base import AnswerBody, Figure, Schema, Text, Time, examples
+from api.schemas.base import AnswerBody, Schema, Text, Time, examples
 
 
 class RangeOut(AnswerBody):
     """A figure with its range."""
 
-    expected: Figure = Field(description="the figure")
-    lower: Figure = Field(description="lower end of its range")
-    upper: Figure = Field(description="upper end of its range")
+    expected: Figure | None = Field(description="the figure")
+    lower: Figure | None = Field(description="lower end of its range")
+    upper: Figure | None = Field(description="upper end of its range")
 
 
 class StepOut(AnswerBody):
@@ -56,8 +57,8 @@ class BroughtOut(AnswerBody):
     verdict: str = Field(description="as predicted, more, less, harmful or unknown")
     predicted: RangeOut = Field(description="the predicted difference")
     effect: RangeOut | None = Field(description="the measured difference, less that of its controls; its 90 % interval")
-    before: Figure = Field(description="mean CPU delivered before")
-    after: Figure = Field(description="mean CPU delivered after")
+    before: Figure | None = Field(description="mean CPU delivered before")
+    after: Figure | None = Field(description="mean CPU delivered after")
     windows_before: int = Field(description="windows before that count")
     windows_after: int = Field(description="windows after that count")
     controls: list[str] = Field(description="instances that were compared with; empty = the time before alone")

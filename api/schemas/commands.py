@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from advisor.domain import Objective, ProbeDecision, ProbePinning, ProbeStep
+from advisor.domain import Objective, ProbeDecision, ProbePinning, ProbeStep, Recommendation
+from advisor.domain.effects import ModelOrigin, ModelVersion
 from api.schemas.base import AnswerBody, Time
-from api.schemas.effects import ModelRef
-from api.schemas.placements import PlacementAnswer
 from api.schemas.profiles import ProfileAnswer
 
 
@@ -29,7 +28,7 @@ class SyncOut(AnswerBody):
     dry_run: bool = Field(description="true = nothing was written")
     complete: bool = Field(description="whether every part could be read")
     parts: list[PartOut] = Field(description="what was read, part by part")
-    told_hosts: int = Field(description="hosts that the system reported")
+    reported_hosts: int = Field(description="hosts that the system reported")
     hosts: list[str] = Field(description="ids of hosts that are new or changed")
     instances: list[str] = Field(description="ids of instances that are new or changed")
     gone_hosts: list[str] = Field(description="ids of hosts that are gone")
@@ -122,7 +121,8 @@ class ProbePlanOut(AnswerBody):
     """Which pairs to measure next."""
 
     request: MeasuringOut = Field(description="what was asked")
-    model: ModelRef = Field(description="which model is in doubt")
+    model_version: ModelVersion
+    model_origin: ModelOrigin
     degraded: bool = Field(description="true = the active model failed and the analytic model answered")
     run_s: float = Field(description="seconds that one run takes")
     steps: list[ProbeStep] = Field(description="pairs in the order in which to measure them")
@@ -166,7 +166,7 @@ class DemoOut(AnswerBody):
     """What `cotenant demo` answers."""
 
     known: KnownOut = Field(description="the cloud that was asked about")
-    recommendation: PlacementAnswer = Field(description="the answer")
+    recommendation: Recommendation = Field(description="the answer")
 
 
 class TrainingOut(AnswerBody):

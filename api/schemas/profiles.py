@@ -5,15 +5,16 @@ from __future__ import annotations
 from pydantic import Field
 
 from advisor.domain import InstanceProfile, MeanEstimate, PhaseProfile
-from api.schemas.base import AnswerBody, Figure, Known, Time, utc_time
+from advisor.domain.figures import Figure, Known, utc_time
+from api.schemas.base import AnswerBody, Time
 
 
 class EstimateOut(AnswerBody):
     """A metric's mean in its unit with its 90 % interval; null = too few windows to say."""
 
     value: Known = Field(description="mean")
-    lower: Figure = Field(description="lower end of its 90 % interval")
-    upper: Figure = Field(description="upper end of its 90 % interval")
+    lower: Figure | None = Field(description="lower end of its 90 % interval")
+    upper: Figure | None = Field(description="upper end of its 90 % interval")
     effective_windows: Known = Field(description="independent windows that it is worth")
 
     @classmethod
@@ -27,9 +28,9 @@ class EstimateOut(AnswerBody):
 class LoadOut(AnswerBody):
     """Offered load as a fraction of what the instance can do alone (1.0 = saturated), with the range it lies in."""
 
-    value: Figure = Field(description="the load, 1.0 = saturated")
-    lower: Figure = Field(description="lowest that it may be")
-    upper: Figure = Field(description="highest that it may be")
+    value: Figure | None = Field(description="the load, 1.0 = saturated")
+    lower: Figure | None = Field(description="lowest that it may be")
+    upper: Figure | None = Field(description="highest that it may be")
     method: str = Field(description="saturated, relative, busiest, idle or unknown")
     sure: str = Field(description="high, fair or low")
     text: str = Field(description="the load as a sentence")

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pydantic import Field
 
 from advisor.domain import ModelQuality
-from api.schemas.base import AnswerBody, Figure, Known, Time
+from advisor.domain.figures import Figure, Known
+from api.schemas.base import AnswerBody, Time
 
 
 class FiguresOut(AnswerBody):
@@ -47,7 +48,7 @@ class GroupOut(AnswerBody):
     name: str = Field(description="of the platform or workload")
     figures: FiguresOut = Field(description="its figures")
     alarms: list[AlarmOut] = Field(description="alarms that are raised")
-    widening: Figure = Field(description="by which intervals on this platform should be widened; 1 = not at all")
+    widening: Figure | None = Field(description="by which intervals on this platform should be widened; 1 = not at all")
 
 
 class ComparisonOut(AnswerBody):
@@ -59,8 +60,8 @@ class ComparisonOut(AnswerBody):
     rows: int = Field(description="observed rows")
     scenes: int = Field(description="measured scenes")
     difference: Known = Field(description="mean error of this model minus that of the other")
-    lower: Figure = Field(description="95 % bootstrap interval over scenes; null for a single scene")
-    upper: Figure = Field(description="upper end of its 95 % interval")
+    lower: Figure | None = Field(description="95 % bootstrap interval over scenes; null for a single scene")
+    upper: Figure | None = Field(description="upper end of its 95 % interval")
     text: str = Field(description="the comparison as a sentence")
 
 
@@ -86,7 +87,7 @@ class WindowGroupOut(AnswerBody):
     error: Known = Field(description="mean |observed - expected|")
     bias: Known = Field(description="mean of observed minus expected")
     scaled: Known = Field(description="by which half widths must be multiplied to hold 90 %; 4 = that or more")
-    widening: Figure = Field(description="by which intervals are widened for it; null = too few windows")
+    widening: Figure | None = Field(description="by which intervals are widened for it; null = too few windows")
     short: bool = Field(description="its intervals are too narrow beyond chance")
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 
-from advisor.domain import Activation, ModelCard
-from api.schemas.base import AnswerBody, Flag, Id, Schema, Time, examples
+from advisor.domain import Activation, ModelCard, codec
+from api.schemas.base import Flag, Id, Schema, examples
 
 
 class ModelBody(Schema):
@@ -27,34 +28,16 @@ class ActivateBody(Schema):
     force: Flag = Field(default=False, description="activate it although the gate refuses it")
 
 
-class ActivationOut(AnswerBody):
-    """One change of the model that answers; `cause` is activate, force (against the gate) or rollback."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOut(ModelCard):
+    """A registered model with its part of the history."""
 
-    at: Time = Field(description="when")
-    before: str = Field(description="the version that answered before; prior = the analytic model alone")
-    after: str = Field(description="the version that answers since; prior = the analytic model alone")
-    cause: str = Field(description="activate, force or rollback")
-
-
-class ModelOut(AnswerBody):
-    """A registered model: `status` is candidate, shadow, active or retired; `card` is the artifact's card."""
-
-    version: str = Field(description="the model")
-    status: str = Field(description="candidate, shadow, active or retired")
-    created_at: Time = Field(description="when it was registered")
-    origin: str = Field(description="where its training data came from")
-    card: dict[str, Any] = Field(description="figures, training data and settings, as written by the training")
-    verdict: dict[str, Any] | None = Field(
-        default=None,
-        description="what the gate last said: `passed`, `refusals` and `reasons` as sentences, `figures` by target and "
-        "protocol, `against` which active model; null for the analytic model",
-    )
-    history: list[ActivationOut] | None = Field(
-        default=None, description="when it began and ceased to answer, oldest first; where one model is asked for"
-    )
+    history: Annotated[
+        tuple[Activation, ...] | None,
+        Field(description="when it began and ceased to answer, oldest first; null in listings"),
+    ] = None
 
     @classmethod
-    def with_history(cls, model: ModelCard, history: Sequence[Activation]) -> ModelOut:
-        """From the domain, with its part of the history."""
-        activations = [ActivationOut.like(activation) for activation in history]
-        return cls.like(model).model_copy(update={"history": activations})
+    def of(cls, model: ModelCard, history: Sequence[Activation] | None = None) -> ModelOut:
+        """Of a model; with its history where one model is asked for."""
+        return cls(**codec.columns(model), history=None if history is None else tuple(history))

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from advisor.domain import NO_SCORES, SCORE_BUCKETS, CloudScores, HostMemory, ScorePoint, ScoreSource, ScoreSummary
-from api.schemas.base import AnswerBody, Known, Tenths, Time
+from advisor.domain import NO_SCORES, SCORE_BUCKETS, CloudScores, HostMemory, ScorePoint, ScoreSummary, VmScore
+from advisor.domain.figures import Tenths
+from api.schemas.base import AnswerBody, Time
 
 MOST_LISTED = 100  # hosts, and VMs of the cloud
 
@@ -17,8 +18,8 @@ class ScoresIn(AnswerBody):
 
     instances: int = Field(description="how many VMs run")
     measured: int = Field(description="of how many the CPU time was measured in the last window; the others: predicted")
-    mean: Tenths = Field(description="mean score, 0-100; null where no VM runs")
-    lowest: Tenths = Field(description="lowest score; null where no VM runs")
+    mean: Tenths | None = Field(description="mean score, 0-100; null where no VM runs")
+    lowest: Tenths | None = Field(description="lowest score; null where no VM runs")
     buckets: dict[str, int] = Field(description="how many VMs have a score in each fifth; 80-100 holds 100, too")
 
     @classmethod
@@ -45,38 +46,13 @@ class ScorePointOut(ScoresIn):
     time: Time = Field(description="when the window ended")
 
 
-class VmScoreOut(AnswerBody):
-    """The score of one VM: 100 x cpu x devices x memory."""
-
-    instance: str = Field(description="the VM")
-    host: str = Field(description="where it is")
-    score: Tenths = Field(description="0-100; 100 = uncontended")
-    source: ScoreSource = Field(description="whether `cpu` was measured in the last window or is predicted")
-    cpu: Known | None = Field(description="CPU delivered, 0-1; null where no demand is known")
-    devices: Known = Field(description="what driver domain, network, disk and caches leave, 0-1; predicted")
-    memory: Known | None = Field(description="part of the time without stalls for memory, 0-1; null = not measured")
-
-
-class HostMemoryOut(AnswerBody):
-    """A host's memory over about five minutes, as its agent measured it; null = the host does not show it."""
-
-    stalled: Tenths = Field(description="part of the time in which some task stalled for memory (PSI), %")
-    swap_mb: Tenths = Field(description="memory that is swapped out, MB")
-    swap_in_mb_s: Known | None = Field(description="memory that comes back from swap, MB/s")
-    swap_out_mb_s: Known | None = Field(description="memory that goes to swap, MB/s")
-    ksm_mb: Tenths = Field(description="memory saved by merged pages (KSM), MB")
-    available_mb: Tenths = Field(description="memory that can be used without swapping, MB")
-    huge_mb: Tenths = Field(description="the pool of huge pages of the default size, MB")
-    huge_free_mb: Tenths = Field(description="of this pool what nothing uses, MB")
-
-
 class ScoresOut(AnswerBody):
     """Scores of the cloud."""
 
     time: Time = Field(description="as of when")
     cloud: ScoresIn = Field(description="of all VMs that run")
     hosts: list[HostScoreOut] = Field(description="hosts with VMs, the lowest mean first, at most 100")
-    lowest: list[VmScoreOut] = Field(description="VMs below 60, the lowest first, at most 100")
+    lowest: list[VmScore] = Field(description="VMs below 60, the lowest first, at most 100")
     history: list[ScorePointOut] = Field(
         description="windows of the cloud, the oldest first; of more than 300 the lowest of each equal step"
     )
@@ -91,7 +67,7 @@ class ScoresOut(AnswerBody):
                 "hosts": [
                     {"host": host, **ScoresIn.fields_of(of)} for host, of in now.hosts_lowest_first[:MOST_LISTED]
                 ],
-                "lowest": [VmScoreOut.like(of) for of in now.lowest(MOST_LISTED)],
+                "lowest": [*now.lowest(MOST_LISTED)],
                 "history": points(history),
             }
         )
@@ -102,8 +78,8 @@ class HostScoresOut(ScoresIn):
 
     host: str = Field(description="the host")
     time: Time = Field(description="as of when")
-    memory: HostMemoryOut | None = Field(description="of the host; null = not measured in the last 15 minutes")
-    vms: list[VmScoreOut] = Field(description="its VMs, the lowest score first")
+    memory: HostMemory | None = Field(description="of the host; null = not measured in the last 15 minutes")
+    vms: list[VmScore] = Field(description="its VMs, the lowest score first")
     history: list[ScorePointOut] = Field(description="windows of the host, as those of the cloud")
 
     @classmethod
@@ -116,8 +92,8 @@ class HostScoresOut(ScoresIn):
                 "host": host,
                 "time": now.time,
                 **ScoresIn.fields_of(now.hosts.get(host, NO_SCORES)),
-                "memory": None if memory is None else HostMemoryOut.like(memory),
-                "vms": [VmScoreOut.like(one) for one in now.on(host)],
+                "memory": memory,
+                "vms": list(now.on(host)),
                 "history": points(history),
             }
         )

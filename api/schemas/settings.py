@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from api.schemas.base import WHOLE, AnswerBody, Cpu, Positive, Schema, as_input
+from api.schemas.base import WHOLE, Cpu, Positive, Schema, as_input
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, IsolationSettings, NetMode, NetworkSettings, Pinning
 
 
@@ -69,18 +69,6 @@ class Isolation(Schema):
 def pinning_map(pinning: Pinning | None) -> dict[str, list[int]] | None:
     """A pinning as JSON: vCPU number → list of pCPUs."""
     return None if pinning is None else {str(vcpu): list(cpus) for vcpu, cpus in enumerate(pinning.cpus)}
-
-
-class SettingsOut(AnswerBody):
-    """What an instance would run under; null = leave as is."""
-
-    pinning: dict[str, list[int]] | None = Field(description="which pCPUs each vCPU may use")
-    isolation: Isolation = Field(description="CPU, network and disk settings")
-
-    @classmethod
-    def of(cls, settings: IsolationSettings) -> SettingsOut:
-        """From the domain."""
-        return cls(pinning=pinning_map(settings.pinning), isolation=Isolation.of(settings))
 
 
 @as_input

@@ -86,7 +86,7 @@ class Card:
     @property
     def longest_short(self) -> str:
         """The largest part of the time for which anybody there is short of CPU; empty = not predicted."""
-        effects = (self.candidate.newcomer, *self.candidate.neighbours)
+        effects = (self.candidate.new_vm, *self.candidate.neighbours)
         parts = [effect.cpu.short for effect in effects if effect.cpu]
         return time_part(max(parts)) if parts else ""
 
@@ -164,7 +164,7 @@ class RecommendationView:
         card = self.headline_card
         if card is None:
             return ""
-        effect, calibration = card.candidate.newcomer, card.candidate.calibration
+        effect, calibration = card.candidate.new_vm, card.candidate.calibration
         parts = [calibration_in_words([calibration], card.candidate.calibration_hosts).removesuffix(".")]
         if calibration == "observed":
             parts.insert(0, _width(effect.throughput_ratio))
@@ -207,7 +207,7 @@ def card(
     `best` is the best score. A reader sees how far a score is behind it: by itself a score says little, and on crowded
     hosts it is below 0.
     """
-    newcomer = picture.row(candidate.newcomer, newcomer=True, limit=instance.min_throughput_ratio)
+    newcomer = picture.row(candidate.new_vm, newcomer=True, limit=instance.min_throughput_ratio)
     neighbours = sorted(candidate.neighbours, key=lambda effect: (effect.throughput_ratio.expected, effect.instance))
     rows = (
         newcomer,

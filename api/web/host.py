@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from advisor.domain import (
+    FELT,
     NO_SCORES,
     STOPPED_AT,
     Histories,
@@ -27,7 +28,6 @@ from api.alike import joined
 from api.html import picture
 from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
-from api.schemas.slowing import FELT
 from api.web import bars, chart, scores
 from api.web.cloud import age, known_demand, labels_in_words
 from api.web.probes import MOST, probe_rows

@@ -15,16 +15,16 @@ from advisor.domain import (
     HostDetail,
     HostNow,
     Instance,
-    ObtainedHere,
+    InstanceObtained,
     SlowingHere,
     WorkloadProfile,
+    beside,
 )
 from advisor.errors import NotFound
 from advisor.service import InventoryService, TelemetryService
 from api.html import picture
 from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
-from api.schemas.slowing import beside
 from api.web import chart, scores
 from api.web.cloud import age, known_demand
 from api.web.demand import demand_rows
@@ -126,7 +126,7 @@ def _measured_slowing(telemetry: TelemetryService, detail: HostDetail | None) ->
         return None
 
 
-def _obtained(telemetry: TelemetryService, instance: str, since: str) -> ObtainedHere | None:
+def _obtained(telemetry: TelemetryService, instance: str, since: str) -> InstanceObtained | None:
     """What it obtained; None for a newcomer that an answer holds a place for and that is not stored yet."""
     try:
         return telemetry.obtained(instance, since=since)

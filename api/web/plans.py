@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import Plan, PlanKind
+from advisor.domain import Plan, PlanKind, codec
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import InventoryService, ModelRegistry, PlanService
 from api.html.render import page, see_other
@@ -118,8 +118,7 @@ def data(plan: PathId, plans: PlanDep) -> Response:
 
     The age is left out because a file would keep it while it changes.
     """
-    answer = PlanAnswer.of(plans.get(plan)).model_dump(mode="json", exclude_unset=True)
-    content = answer | {"report": plans.report_data(plan)}
+    content = codec.answer_values(PlanAnswer.of(plans.get(plan))) | {"report": plans.report_data(plan)}
     return _file(json.dumps(content, allow_nan=False), "application/json", f"cotenant-plan-{plan}.json")
 
 

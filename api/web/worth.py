@@ -15,7 +15,7 @@ from api.routes.common import OutcomeDep
 from api.routes.instances import Since
 
 _LEAST_SCALE = 0.01  # of a share: the picture of differences reaches at least so far
-_WHO = {"newcomer": "Placed as advised", "residents": "Residents before it"}
+_WHO = {"new_vm": "Placed as advised", "residents": "Residents before it"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def _difference(group: FaredBeside, scale: float) -> DifferenceRow:
 
 def _row(placement: PlacementWorth) -> WorthRow:
     beside = None
-    if placement.newcomer is not None:
-        beside = picture.beside(PredictedVsObserved(placement.instance, placement.newcomer.observed, placement.band))
+    if placement.new_vm is not None:
+        beside = picture.beside(PredictedVsObserved(placement.instance, placement.new_vm.observed, placement.band))
     others = [other for other in placement.alternatives if other.why != "here"]
     free = next((other for other in others if other.why == "most_free"), None)
     return WorthRow(placement, beside, free, max(others, key=lambda other: other.share, default=None))

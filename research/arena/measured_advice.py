@@ -110,8 +110,8 @@ class CotenantPolicy:
         answers = {
             by_host[candidate.host]: _Said(
                 candidate.score + candidate.reserved,
-                min(one.throughput_ratio.expected for one in (candidate.newcomer, *candidate.neighbours)),
-                candidate.headroom.one_node,
+                min(one.throughput_ratio.expected for one in (candidate.new_vm, *candidate.neighbours)),
+                candidate.headroom.one_numa_node,
                 candidate.headroom.scarcest[1],
                 candidate.expected + candidate.reserved,
                 candidate.half_width,

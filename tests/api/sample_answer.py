@@ -75,17 +75,17 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         combined_score=2.72,
         pinning=settings.pinning,
         isolation=settings,
-        newcomer=effect(name, 0.95),
+        new_vm=effect(name, 0.95),
         neighbours=(effect(hostile, 0.93, 0.97), effect("shop-3", 0.84, 0.96, outside=True)),
         tied_with=("h2",),
-        rungs=rungs,
+        mitigation=rungs,
         changes={hostile: capped},
         reasons=reasons,
         commands=commands,
     )
     second = replace(
         best, rank=2, host="h2", score=0.908, isolation=IsolationSettings(), pinning=None, neighbours=(), commands=(),
-        tied_with=("h1",), rungs=(), changes={},
+        tied_with=("h1",), mitigation=(), changes={},
     )  # fmt: skip
     told = Recommendation(
         id="r-1",

@@ -87,7 +87,7 @@ def test_what_was_measured_counts_in_the_next_answer(client: Client) -> None:
 
     def kept() -> float:
         answer = client.ask("POST", "/v1/placements", json=question).json()
-        return float(answer["candidates"][0]["newcomer"]["throughput_ratio"]["expected"])
+        return float(answer["candidates"][0]["new_vm"]["throughput_ratio"]["expected"])
 
     before = kept()
     _send(client, "mystery", "h4", 780.0)

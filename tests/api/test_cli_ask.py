@@ -57,7 +57,7 @@ def test_the_headline_says_whom_the_advice_starves_and_what_its_commands_need(mo
 
     def starving(_: object, request: Any, **__: object) -> Any:
         told = answer(request)
-        best = replace(told.candidates[0], rungs=(replace(told.candidates[0].rungs[-1], notes=notes),))
+        best = replace(told.candidates[0], mitigation=(replace(told.candidates[0].mitigation[-1], notes=notes),))
         return replace(told, candidates=(best, *told.candidates[1:]))
 
     monkeypatch.setattr("advisor.offline.where", starving)
@@ -77,7 +77,7 @@ def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
     result = run("where", "cloud.yaml", "--instance", "busy.yaml", "--hosts", "h2", "--json", "--explain")
     assert result.exit_code == 0
     (candidate,) = json.loads(result.stdout)["candidates"]
-    assert candidate["newcomer"]["throughput_ratio"]["expected"] >= 0.65
+    assert candidate["new_vm"]["throughput_ratio"]["expected"] >= 0.65
     assert [(one["action"], one["satisfies"]) for one in candidate["mitigation"]] == [("weight", False), ("cap", True)]
     assert candidate["changes"]["batch-1"]["isolation"]["cap_percent"] == 70.0
     assert candidate["reasons"][0]["text"] == (
@@ -87,7 +87,7 @@ def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
     )
     last = candidate["mitigation"][-1]["effects"]
     assert [one["instance"] for one in last] == ["n", "batch-1"]
-    assert last[0]["throughput_ratio"] == candidate["newcomer"]["throughput_ratio"]
+    assert last[0]["throughput_ratio"] == candidate["new_vm"]["throughput_ratio"]
     assert last[1]["throughput_ratio"] == candidate["neighbours"][0]["throughput_ratio"]
 
 
@@ -130,10 +130,10 @@ def test_where_as_json_is_the_answer_of_the_api() -> None:
     asked = ("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h3,h4", "--json")
     found = json.loads(run(*asked, "--commands").stdout)
     assert {one["host"] for one in found["candidates"]} == {"h3", "h4"}
-    assert found["model"] == {"version": "prior", "origin": "prior"}
+    assert (found["model_version"], found["model_origin"]) == ("prior", "prior")
     assert found["dry_run"] is True
-    assert "commands" in found["candidates"][0]
-    assert "commands" not in json.loads(run(*asked).stdout)["candidates"][0]
+    assert all("commands" in one for one in found["candidates"])
+    assert not any(one["commands"] for one in json.loads(run(*asked).stdout)["candidates"])
 
 
 def test_an_instance_of_the_inventory_is_taken_off_its_host_first() -> None:
@@ -146,8 +146,8 @@ def standing(request: PlacementRequest, on: str, *tied: str) -> Recommendation:
     """The sample answer for an instance that is on that host, which is tied with these candidates as it stands."""
     told = answer(request)
     there = next(one for one in told.candidates if one.host == on)
-    slow = replace(there.newcomer, throughput_ratio=Band(0.61, 0.5, 0.7))
-    return replace(told, present=replace(there, newcomer=slow, tied_with=tied))
+    slow = replace(there.new_vm, throughput_ratio=Band(0.61, 0.5, 0.7))
+    return replace(told, present=replace(there, new_vm=slow, tied_with=tied))
 
 
 def headline(monkeypatch: pytest.MonkeyPatch, name: str, *standing_on: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,7 @@ def test_a_card_of_another_shape_is_shown_as_it_is(capsys: pytest.CaptureFixture
         "metrics": ["cpu", "wait\x1b[2J"],
         "deep": {"x": 1.23456},
     }
-    model = ModelOut(version="m", status="candidate", created_at="2026-01-01T00:00:00Z", origin="?", card=odd)
+    model = ModelOut(version="m", status="candidate", created_at=datetime(2026, 1, 1, tzinfo=UTC), origin="?", card=odd)
     print_model(model)
     shown = capsys.readouterr().out
     for words in ("datasets", "none", "figures.a", "libraries", "deep.x", "1.235"):

@@ -70,7 +70,7 @@ def test_an_instance_that_is_well_where_it_is_stays_there(
         found = answer(request)
         best = found.candidates[0]
         there = next(one for one in found.candidates if one.host == here)
-        present = replace(there, newcomer=effect(name, 0.93), tied_with=(here, best.host))
+        present = replace(there, new_vm=effect(name, 0.93), tied_with=(here, best.host))
         return replace(found, present=present)
 
     _, page = _page(advisor, settings, place, f"/?instance={name}")
@@ -86,7 +86,7 @@ def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
         found = answer(request)
         neighbours = (effect("picky", 0.92, 0.97),)
         there = replace(
-            found.candidates[1], host="h4", newcomer=effect("mystery", 0.71), tied_with=(), neighbours=neighbours
+            found.candidates[1], host="h4", new_vm=effect("mystery", 0.71), tied_with=(), neighbours=neighbours
         )
         return replace(found, present=there)
 
@@ -142,7 +142,7 @@ def test_a_resident_has_before_and_after_and_the_commands_of_what_is_advised(
     asked = {"instance": {"id": "north"}, "commands": True, "dry_run": True}
     told = client.ask("POST", "/v1/placements", json=asked).json()
     best = next(one for one in told["candidates"] if one["host"] == hosts[-1])
-    before, after = (one["newcomer"]["throughput_ratio"]["expected"] for one in (told["present"], best))
+    before, after = (one["new_vm"]["throughput_ratio"]["expected"] for one in (told["present"], best))
     page = Page(client.page("/?instance=north").text)
     assert after > before + 0.1
     headline = page.text[page.text.index(begins) + len(begins) :]

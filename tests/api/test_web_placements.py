@@ -25,7 +25,7 @@ def shown(advisor: Advisor, settings: Settings, path: str, **bent: Any) -> str:
 def test_an_outcome_is_held_against_what_was_told(advisor: Advisor, settings: Settings) -> None:
     placed = advisor.placements.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024))).recommendation
     best = placed.candidates[0]
-    inside, outside = best.newcomer.throughput_ratio.expected, 0.01
+    inside, outside = best.new_vm.throughput_ratio.expected, 0.01
     ratios = {"shop-8": inside, **{one.instance: outside for one in best.neighbours}}
     advisor.outcomes.record(placed.id, best.host, ratios)
     found = advisor.outcomes.get(placed.id)
@@ -58,7 +58,7 @@ def test_an_outcome_of_others_alone_is_listed_with_what_was_told_of_the_newcomer
     placed = advisor.placements.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024))).recommendation
     best = placed.candidates[0]
     advisor.outcomes.record(placed.id, best.host, {"shop-1": 0.9})
-    assert f"{best.newcomer.throughput_ratio.expected:.2f}" in shown(advisor, settings, "/placements")
+    assert f"{best.new_vm.throughput_ratio.expected:.2f}" in shown(advisor, settings, "/placements")
 
 
 def test_an_answer_without_an_outcome_says_how_to_tell_one(advisor: Advisor, settings: Settings) -> None:

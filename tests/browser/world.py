@@ -220,7 +220,7 @@ def _tell(advisor: Advisor, asked: Recommendation, off: float) -> None:
     """Report the outcome: everybody reaches what was expected, the newcomer `off` more."""
     best = asked.candidates[0]
     ratios = {one.instance: one.throughput_ratio.expected for one in best.neighbours}
-    ratios[best.newcomer.instance] = max(best.newcomer.throughput_ratio.expected + off, 0.05)
+    ratios[best.new_vm.instance] = max(best.new_vm.throughput_ratio.expected + off, 0.05)
     advisor.outcomes.record(asked.id, best.host, ratios)
 
 

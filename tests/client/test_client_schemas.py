@@ -12,7 +12,7 @@ import pytest
 
 from cotenant_client import AsyncClient, Client
 from cotenant_client.calls import Answer, Calls, Listing, Page
-from cotenant_client.schemas import HostItem, PlacementAnswer
+from cotenant_client.schemas import HostItem, Recommendation
 from docs.site.rest import document
 from tests.packaging.programs import ROOT, load
 
@@ -82,13 +82,13 @@ def test_every_method_of_one_client_is_one_of_the_other_with_its_description() -
 
 def _typed(client: Client) -> Iterator[Any]:
     """Never called: mypy reads it."""
-    yield assert_type(client.place(instance={"id": "n", "vcpus": 2}, dry_run=True), PlacementAnswer)
+    yield assert_type(client.place(instance={"id": "n", "vcpus": 2}, dry_run=True), Recommendation)
     yield assert_type(client.hosts(kind="kvm"), Iterator[HostItem])
     yield client.place(instance={"id": 7})  # type: ignore[typeddict-item]
     yield client.place(limit=5)  # type: ignore[call-arg]
 
 
 async def _typed_too(client: AsyncClient) -> None:
-    assert_type(await client.placement("p"), PlacementAnswer)
+    assert_type(await client.placement("p"), Recommendation)
     async for one in client.hosts():
         assert_type(one, HostItem)

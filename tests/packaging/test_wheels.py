@@ -227,7 +227,7 @@ def test_a_model_answers_the_same_where_nothing_is_installed_that_trains(
     model = tmp_path / json.loads(trained.stdout)["artifact"]
     words = ("where", cloud / "cloud.yaml", "--instance", cloud / "newcomer.yaml", "--model", model, "--json")
     answers = [json.loads(run(where / "cotenant", *words, cwd=tmp_path).stdout) for where in (server, everything)]
-    assert answers[0]["model"]["version"] == model.name
+    assert answers[0]["model_version"] == model.name
     assert answers[0]["candidates"] == answers[1]["candidates"]
 
 

@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import Field
 
+from advisor.domain.figures import Figure
 from advisor.errors import NotFound
 from api.routes.common import CloudDep, PathId, PlacementDep
 from api.routing import Route
-from api.schemas.base import AnswerBody, Figure
+from api.schemas.base import AnswerBody
 
 CLUSTER = "cluster"  # the label that `cotenant sync cloudstack` gives hosts: the cluster's uuid
 WITHIN_S = 20.0
@@ -24,7 +25,7 @@ class DrsMove(AnswerBody):
     virtualmachine: str = Field(description="UUID of the virtual machine")
     source: str = Field(description="UUID of the host that it is on")
     destination: str = Field(description="UUID of the host that it should move to")
-    gain: Figure = Field(description="harm that it takes away, see `gain` of a plan's steps")
+    gain: Figure | None = Field(description="harm that it takes away, see `gain` of a plan's steps")
     reason: str = Field(description="why, as a sentence")
 
 

@@ -69,7 +69,7 @@ def _row(candidate: Any) -> tuple[Any, ...]:
         candidate["rank"],
         candidate["host"],
         "" if candidate["score"] is None else f"{candidate['score']:.2f}",
-        ratio(candidate["newcomer"]["throughput_ratio"]),
+        ratio(candidate["new_vm"]["throughput_ratio"]),
         ratio(worst) if worst else "",
         "; ".join(candidate.get("notes", [])),
     )

@@ -114,7 +114,7 @@ def _shown(plan: PlanAnswer) -> Shown:
         "id": plan["id"],
         "created_at": plan["created_at"],
         "kind": plan["kind"],
-        "model": plan["model"]["version"],
+        "model": plan["model_version"],
         "steps": len(plan["steps"]),
         "stages": len({step.get("stage") for step in plan["steps"]}),
     }

@@ -117,7 +117,7 @@ func mayCarryToken(to *url.URL) bool {
 }
 
 // place asks where these instances should go, each as if those before it were placed. Nothing is held or stored.
-func (c *client) place(ctx context.Context, question rest.BatchBody) ([]rest.PlacementAnswer, error) {
+func (c *client) place(ctx context.Context, question rest.BatchBody) ([]rest.Recommendation, error) {
 	dry := true
 	question.DryRun = &dry
 	status, text, err := c.post(ctx, "/v1/placements:batch", question)

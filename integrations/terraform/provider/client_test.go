@@ -41,7 +41,7 @@ func says(status int, body string) http.HandlerFunc {
 	}
 }
 
-func ask(t *testing.T, server *httptest.Server, tokenFile string) ([]rest.PlacementAnswer, error) {
+func ask(t *testing.T, server *httptest.Server, tokenFile string) ([]rest.Recommendation, error) {
 	t.Helper()
 	asking, err := newClient(server.URL, tokenFile)
 	if err != nil {

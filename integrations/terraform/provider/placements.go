@@ -20,8 +20,8 @@ const mostAtOnce = 200 // instances of one question, as the service takes them
 
 // candidate is what the configuration reads of a candidate: the new VM's ratio beside the fields of the host.
 type candidate struct {
-	rest.CandidateOut
-	ThroughputRatio rest.BandOut `tfsdk:"throughput_ratio"`
+	rest.Candidate
+	ThroughputRatio rest.Band `tfsdk:"throughput_ratio"`
 }
 
 // placement is what the configuration reads of one instance.
@@ -188,7 +188,7 @@ func (p *placements) Read(ctx context.Context, request datasource.ReadRequest, r
 		}
 		place := placement{Host: answer.Candidates[0].Host, Degraded: answer.Degraded, Notes: answer.Notes}
 		for _, one := range answer.Candidates {
-			place.Candidates = append(place.Candidates, candidate{one, one.Newcomer.ThroughputRatio})
+			place.Candidates = append(place.Candidates, candidate{one, one.NewVm.ThroughputRatio})
 		}
 		asked.Placements[name] = place
 	}
@@ -198,7 +198,7 @@ func (p *placements) Read(ctx context.Context, request datasource.ReadRequest, r
 }
 
 // noHost says why no host can take an instance, once for each code: a thousand hosts may be full for the same reason.
-func noHost(name string, answer rest.PlacementAnswer) diag.Diagnostic {
+func noHost(name string, answer rest.Recommendation) diag.Diagnostic {
 	counts, examples := map[string]int{}, map[string]string{}
 	for _, rejected := range answer.Rejected {
 		if counts[rejected.Code]++; counts[rejected.Code] == 1 {

@@ -40,7 +40,7 @@ class Advice:
     @property
     def says(self) -> str:
         """The step of the ladder that mends it, else the settings that the newcomer gets."""
-        rungs = self.candidate.rungs
+        rungs = self.candidate.mitigation
         return rungs[-1].text if rungs else str(self.candidate.isolation)
 
 
@@ -72,13 +72,13 @@ def ask(
     request = PlacementRequest(newcomer, limit=1, explain=False)
     answer = offline.where(Inventory((host,), (resident,), workloads), request, model=model, settings=settings)
     if not answer.candidates:
-        tried = [rung.text for one in answer.rejected for rung in one.rungs]
+        tried = [rung.text for one in answer.rejected for rung in one.mitigation]
         raise NoAdviceError(" ".join([*(one.reason for one in answer.rejected), *tried]))
     best = answer.candidates[0]
     commands = render.plan(host, newcomer, best.isolation, (resident,), best.changes, cgroup=stage.version)
     if not stage.has_fq_codel():
         commands = tuple(replace(command, argv=_plain(command.argv), undo=_plain(command.undo)) for command in commands)
-    return Advice(best, commands, {one.instance: one for one in (best.newcomer, *best.neighbours)})
+    return Advice(best, commands, {one.instance: one for one in (best.new_vm, *best.neighbours)})
 
 
 @contextmanager

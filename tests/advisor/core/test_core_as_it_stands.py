@@ -40,7 +40,7 @@ def test_a_resident_as_it_stands_has_what_its_scene_says() -> None:
     scene = answer_scene(CONTEXT.active, Scene(snapshot.hosts[0], snapshot.residents[0]), ())
     expected = {effect.instance: effect.throughput_ratio for effect in scene.effects}
     assert answer.present is not None
-    effects = (answer.present.newcomer, *answer.present.neighbours)
+    effects = (answer.present.new_vm, *answer.present.neighbours)
     assert {effect.instance: effect.throughput_ratio for effect in effects} == expected
     assert expected["north"].expected < 0.6
 
@@ -49,7 +49,7 @@ def test_without_another_host_its_pinning_comes_off() -> None:
     answer = ask(crowded("m1"), "north", commands=True)
     assert answer.advised == "settings"
     assert answer.unpins(answer.best)
-    assert own(answer).newcomer.throughput_ratio.expected > 0.95
+    assert own(answer).new_vm.throughput_ratio.expected > 0.95
     argvs = [command.argv for command in answer.best.commands]
     assert [argv[:2] for argv in argvs] == [("virsh", "vcpupin")] * 3
     assert all(command.undo[-1] == "4-5" for command in answer.best.commands)

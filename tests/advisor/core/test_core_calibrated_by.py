@@ -11,7 +11,7 @@ from advisor.domain import (
     Instance,
     PlacementRequest,
     calibration_in_words,
-    recommendation_as_json,
+    codec,
     recommendation_from_json,
 )
 from advisor.placement.decision import recommend
@@ -64,6 +64,6 @@ def test_windows_say_of_how_many_hosts_they_were(predictor: Slower, asked: Insta
     answer = recommend(cloud([host()]), context(predictor), PlacementRequest(asked))
     (candidate,) = answer.candidates
     assert candidate.calibration_hosts == hosts
-    assert recommendation_from_json(recommendation_as_json(answer), answer.request).best.calibration_hosts == hosts
+    assert recommendation_from_json(codec.answer_values(answer), answer.request).best.calibration_hosts == hosts
     sentence = calibration_in_words([candidate.calibration], candidate.calibration_hosts)
     assert re.findall(r"windows of (\d+) host", sentence) == ([str(hosts)] if hosts else [])

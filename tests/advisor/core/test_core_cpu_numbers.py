@@ -77,7 +77,7 @@ def test_the_numbers_of_cpus_change_no_answer_but_the_numbers_in_it(
         def named(pinning: Pinning | None) -> Pinning | None:
             return pinning if known is None else _renumbered(pinning, known)
 
-        driver = one.rungs[-1].driver_cpus if one.rungs else None
+        driver = one.mitigation[-1].driver_cpus if one.mitigation else None
         driver = driver if known is None or driver is None else tuple(sorted(known[cpu] for cpu in driver))
         changes = {name: named(settings.pinning) for name, settings in (one.changes or {}).items()}
         return one.host, one.score, named(one.pinning), changes, driver

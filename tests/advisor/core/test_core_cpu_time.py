@@ -11,12 +11,12 @@ from advisor.domain import (
     Host,
     Instance,
     Scene,
+    codec,
     latency_in_words,
-    recommendation_as_json,
     short_of_cpu,
     time_part,
 )
-from advisor.domain.answers import Band, CpuTime
+from advisor.domain.effects import Band, CpuTime
 from advisor.placement.decision import predict_scene
 from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import PriorPredictor
@@ -52,7 +52,7 @@ def test_each_instance_has_the_figures_of_the_physics_and_each_host_how_crowded_
         for crowd in (there, [*there, newcomer])
     )
     assert before and after
-    mine, other = cpu_of(best.newcomer), cpu_of(best.neighbours[0])
+    mine, other = cpu_of(best.new_vm), cpu_of(best.neighbours[0])
     assert (mine.share, mine.worst_share, mine.short) == pytest.approx(
         (after.share[0, -1], after.worst[0, -1], after.short[0, -1]), abs=1e-9
     )
@@ -72,17 +72,17 @@ def test_no_resident_is_short_for_less_time_than_before() -> None:
 def test_the_reasons_say_who_is_short_of_cpu_for_how_long() -> None:
     answer = ask(cloud([large("a")], residents("a", 39)), request(bursty("n")))
     best = answer.candidates[0]
-    told = short_of_cpu("n", cpu_of(best.newcomer))
+    told = short_of_cpu("n", cpu_of(best.new_vm))
     assert told in best.reasons[0].text
-    assert told == f"n is contended {time_part(cpu_of(best.newcomer).short)} of the time."
+    assert told == f"n is contended {time_part(cpu_of(best.new_vm).short)} of the time."
 
 
 def test_the_physics_stands_beside_what_another_model_predicts() -> None:
     clouded = cloud([large("a")], residents("a", 39))
     by_physics = ask(clouded, request(bursty("n"))).candidates[0]
     other = ask(clouded, request(bursty("n")), Slower()).candidates[0]
-    assert other.newcomer.cpu == by_physics.newcomer.cpu
-    assert other.newcomer.throughput_ratio != by_physics.newcomer.throughput_ratio
+    assert other.new_vm.cpu == by_physics.new_vm.cpu
+    assert other.new_vm.throughput_ratio != by_physics.new_vm.throughput_ratio
 
 
 def test_an_overloaded_instance_has_no_latency() -> None:
@@ -93,7 +93,7 @@ def test_an_overloaded_instance_has_no_latency() -> None:
     words = "i0 is overloaded at busy times: more work arrives then than it is served."
     assert short_of_cpu("i0", cpu_of(effects[0])) == words
     answer = ask(cloud([large("a", pcpus=4)], residents("a", 3)), request(bursty("n")))
-    newcomer = recommendation_as_json(answer)["candidates"][0]["newcomer"]
+    newcomer = codec.answer_values(answer)["candidates"][0]["new_vm"]
     assert newcomer["cpu"]["overloaded"]
     assert newcomer["latency_ratio"]["expected"] is newcomer["jitter_ratio"]["upper"] is None
     reason = answer.candidates[0].reasons[0].text

@@ -26,9 +26,7 @@ def test_a_new_instance_with_dedicated_cpus_is_slowed_by_no_other_and_slows_none
     candidate = only(ask(mixed, request(busy("n", 4, own=4))))
     assert candidate.pinning is None  # whoever runs the host chooses them
     alone = only(ask(cloud([host("h1", pcpus=16)]), request(busy("n", 4))))
-    assert candidate.newcomer.throughput_ratio.expected == pytest.approx(
-        alone.newcomer.throughput_ratio.expected, abs=1e-3
-    )
+    assert candidate.new_vm.throughput_ratio.expected == pytest.approx(alone.new_vm.throughput_ratio.expected, abs=1e-3)
     for effect in candidate.neighbours:
         assert effect.before is not None
         assert effect.throughput_ratio.expected == pytest.approx(effect.before.expected, abs=1e-3)
@@ -38,7 +36,7 @@ def test_a_shared_one_is_slowed_by_the_shared_ones_only(mixed: ClusterSnapshot) 
     candidate = only(ask(mixed, request(busy("n", 3))))
     by_name = {effect.instance: effect for effect in candidate.neighbours}
     assert by_name["vnf"].throughput_ratio.expected == pytest.approx(1.0, abs=0.02)
-    assert max(candidate.newcomer.throughput_ratio.expected, by_name["web"].throughput_ratio.expected) < 0.9
+    assert max(candidate.new_vm.throughput_ratio.expected, by_name["web"].throughput_ratio.expected) < 0.9
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_two_hosts_that_differ_only_in_what_residents_want_are_two_classes_with_
     table, row, _ = profile_row(snapshot, question)
     asked = PlacementQuestion(snapshot, question, PriorPredictor(), table, row)
     assert host_classes(asked, np.arange(3)).of.tolist() == [0, 1, 0]
-    kept = {one.host: one.newcomer.throughput_ratio.expected for one in ask(snapshot, question).candidates}
+    kept = {one.host: one.new_vm.throughput_ratio.expected for one in ask(snapshot, question).candidates}
     assert kept["h1"] == kept["h3"] > kept["h2"] + 0.1
 
 
@@ -71,7 +71,7 @@ def test_an_answer_is_not_remembered_for_other_demands_of_newcomer_or_residents(
         there = [vm(f"r{at}", None, on="h1", vcpus=2, demand=resident) for at in range(3)]
         question = request(vm("n", None, vcpus=2, demand=newcomer))
         answer = recommend(cloud([host()], there), context(remembered=remembered), question)
-        return only(answer).newcomer.throughput_ratio.expected
+        return only(answer).new_vm.throughput_ratio.expected
 
     pairs = [(wants(1.2), wants(1.0)), (wants(1.2), wants(1.9)), (wants(1.9), wants(1.9)), ({}, {})]
     first, again = ([kept(*pair) for pair in pairs] for _ in range(2))
@@ -110,7 +110,7 @@ def test_no_resident_is_told_that_a_newcomer_helps_it(limit: float | None) -> No
     assert told.upper == pytest.approx(0.8), "the interval becomes no narrower"
     assert resident.latency_ratio.expected == pytest.approx(1 / 0.6)
     assert resident.jitter_ratio.upper == pytest.approx(1 / 0.6)
-    assert candidate.newcomer.throughput_ratio.expected == pytest.approx(0.7), "it was not there before"
+    assert candidate.new_vm.throughput_ratio.expected == pytest.approx(0.7), "it was not there before"
     assert candidate.combined_score == pytest.approx(0.6 + 0.7)
 
 
@@ -118,7 +118,7 @@ def test_a_gain_of_residents_ranks_no_host_higher() -> None:
     one, many = [vm("a", on="h1")], [vm(f"b{at}", on="h2") for at in range(2)]
     answer = ask(cloud([host("h1"), host("h2")], one + many), request(vm("n"), objective="total"), HELPFUL)
     by_host = {found.host: found.score for found in answer.candidates}
-    alone = {found.host: found.newcomer.throughput_ratio.expected for found in answer.candidates}
+    alone = {found.host: found.new_vm.throughput_ratio.expected for found in answer.candidates}
     half = 0.25 * 0.1  # CAUTION of the half width of the newcomer's; those of residents are as wide as before
     assert by_host["h1"] == pytest.approx(alone["h1"] - half)
     assert by_host["h2"] == pytest.approx(alone["h2"] - half)

@@ -42,7 +42,7 @@ def ask(snapshot: ClusterSnapshot, instance: Instance) -> Recommendation:
 
 
 def share_of(answer: Recommendation, host: str) -> float:
-    (cpu,) = (one.newcomer.cpu for one in answer.candidates if one.host == host)
+    (cpu,) = (one.new_vm.cpu for one in answer.candidates if one.host == host)
     assert cpu
     return cpu.share
 

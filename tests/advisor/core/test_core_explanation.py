@@ -328,7 +328,7 @@ def test_reasons_are_few_and_their_numbers_are_the_answers(drawn: list[Any], new
     hosts, there = laid_out(drawn)
     for candidate in ask(cloud(hosts, there), request(vm("n", newcomer), objective=aim)).candidates:
         why = candidate.reasons
-        effects = {one.instance: one for one in (candidate.newcomer, *candidate.neighbours)}
+        effects = {one.instance: one for one in (candidate.new_vm, *candidate.neighbours)}
         assert 1 <= len(why) <= 5
         lost = of_kind("loss", why)
         assert sum(one.share for one in lost) <= 1.002
@@ -394,7 +394,7 @@ def test_a_disk_without_limit_is_as_if_nobody_used_it() -> None:
     (found,) = [one for one in of_kind("counterfactual", by_host["b"]) if one.neighbour is None]
     calm = tuple(replace(one, metrics={**one.metrics, "disk_mb_s": 0.0}) for one in WORKLOADS)
     alone = ask(cloud([hosts[1]], [one for one in residents if one.host == "b"], workloads=calm), question)
-    effects = (only(alone).newcomer, *only(alone).neighbours)
+    effects = (only(alone).new_vm, *only(alone).neighbours)
     assert found.ratio == pytest.approx(min(one.throughput_ratio.expected for one in effects))
 
 

@@ -56,7 +56,7 @@ def test_a_place_is_kept_for_those_who_usually_come_and_need_it_more() -> None:
     assert (first.host, second.host) == ("h01", "h00")
     assert second.reserved > first.reserved + 0.01
     assert first.score > second.score
-    assert first.newcomer.throughput_ratio.expected < second.newcomer.throughput_ratio.expected
+    assert first.new_vm.throughput_ratio.expected < second.new_vm.throughput_ratio.expected
     text = next(reason.text for reason in first.reasons if reason.kind == "comparison")
     assert "instances that usually arrive need the one on h00 more" in text
 

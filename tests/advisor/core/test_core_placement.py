@@ -78,7 +78,7 @@ def test_worst_spares_the_worst_off_and_total_spares_the_sum() -> None:
     by_host = {one.host: one for one in total.candidates}
     for one in total.candidates:
         lost = sum(other.throughput_ratio.expected - other.before.expected for other in one.neighbours if other.before)
-        assert one.score < one.newcomer.throughput_ratio.expected + lost
+        assert one.score < one.new_vm.throughput_ratio.expected + lost
     assert by_host["b"].combined_score > by_host["a"].combined_score
 
 
@@ -104,7 +104,7 @@ def test_pack_does_not_count_a_newcomer_twice_where_it_sits_already() -> None:
 def test_everybody_on_a_host_is_predicted_with_and_without_the_newcomer() -> None:
     candidate = only(ask(cloud([host(**ONE)], [vm("r", on="h1"), vm("q", "calm", on="h1")])))
     assert [one.instance for one in candidate.neighbours] == ["q", "r"]
-    assert candidate.newcomer.before is None
+    assert candidate.new_vm.before is None
     before, after = candidate.neighbours[1].before, candidate.neighbours[1].throughput_ratio
     assert before and (before.expected, after.expected) == pytest.approx((0.95, 0.475))
     assert candidate.combined_score == pytest.approx(1 + 2 * 0.475)
@@ -115,7 +115,7 @@ def test_an_instance_that_is_in_the_cloud_is_taken_off_its_host_first() -> None:
     snapshot = cloud([host("a", **ONE), host("b", **ONE)], [mine, vm("r", "calm", on="a")])
     for one in ask(snapshot, request(replace(mine, host=None))).candidates:
         assert [other.instance for other in one.neighbours] == (["r"] if one.host == "a" else [])
-        assert one.newcomer.throughput_ratio.expected == pytest.approx(0.95 if one.host == "a" else 1.0)
+        assert one.new_vm.throughput_ratio.expected == pytest.approx(0.95 if one.host == "a" else 1.0)
         assert all(other.before and other.before.expected == pytest.approx(1.0) for other in one.neighbours)
 
 
@@ -133,19 +133,19 @@ def test_an_unknown_workload_gets_wide_intervals_and_a_note() -> None:
     assert "Nothing is known about stranger" in stranger.notes[0]
 
     def width(answer: Recommendation) -> float:
-        band = only(answer).newcomer.throughput_ratio
+        band = only(answer).new_vm.throughput_ratio
         return band.expected / band.lower
 
     assert width(unknown) == width(stranger) > width(known)
-    assert only(unknown).newcomer.outside_training
-    assert not only(known).newcomer.outside_training
+    assert only(unknown).new_vm.outside_training
+    assert not only(known).new_vm.outside_training
 
 
 def test_a_profile_in_the_question_replaces_the_workload_and_an_empty_one_is_none() -> None:
     profile = WorkloadProfile("", {"cpu": 10.0, "rss_mb": 3.0})
     answer = ask(cloud([host(**ONE)], [vm("r", on="h1")]), request(vm("n", "spin"), profile=profile))
     assert answer.notes == ()
-    assert only(answer).newcomer.throughput_ratio.expected == pytest.approx(1.0)
+    assert only(answer).new_vm.throughput_ratio.expected == pytest.approx(1.0)
     assert only(answer).neighbours[0].throughput_ratio.expected == pytest.approx(0.9)
     empty = ask(cloud([host()]), request(vm("n", None), profile=WorkloadProfile("x", {})))
     assert "Nothing is known about" in empty.notes[0]
@@ -167,7 +167,7 @@ def test_a_workload_is_looked_up_on_the_platform_of_each_host() -> None:
     hosts = [host("a", **ONE, platform="slow"), host("b", **ONE, platform="fast")]
     residents = [vm("r", on="a"), vm("s", on="b")]
     answer = ask(cloud(hosts, residents, workloads=workloads), request(vm("n", "w")))
-    ratio = {one.host: one.newcomer.throughput_ratio.expected for one in answer.candidates}
+    ratio = {one.host: one.new_vm.throughput_ratio.expected for one in answer.candidates}
     assert ratio == {"a": pytest.approx(0.5), "b": pytest.approx(1.0)}
 
 
@@ -176,7 +176,7 @@ def test_a_workload_is_looked_up_on_the_platform_of_each_host() -> None:
 
 def test_a_newcomer_is_pinned_away_from_who_would_slow_it_down() -> None:
     candidate = only(ask(cloud([host(pcpus=2)], [vm("r", on="h1", pins="0:0"), vm("s", on="h1", pins="0:0")])))
-    assert candidate.newcomer.throughput_ratio.expected == pytest.approx(1.0)
+    assert candidate.new_vm.throughput_ratio.expected == pytest.approx(1.0)
     assert candidate.pinning is None or candidate.pinning == Pinning(((1,),))
     crowded = [vm("r", None, on="h1", pins="0:0"), vm("s", "web", on="h1")]
     pinned = only(ask(cloud([host(pcpus=2, driver_cpus=(0,))], crowded), request(vm("n", "web"))))
@@ -213,13 +213,13 @@ def test_a_host_where_no_setting_keeps_a_limit_is_rejected_for_it(
 def test_a_host_that_the_ladder_mends_is_a_candidate_as_its_last_rung_leaves_it(limit: float) -> None:
     resident = vm("r", on="h1", min_throughput_ratio=limit)
     candidate = only(ask(cloud([host(**ONE)], [resident]), request(commands=True)))
-    last = candidate.rungs[-1]
+    last = candidate.mitigation[-1]
     assert last.satisfies
-    assert not any(rung.satisfies for rung in candidate.rungs[:-1])
+    assert not any(rung.satisfies for rung in candidate.mitigation[:-1])
     assert candidate.changes == {who: what for who, what in last.changes.items() if who != "n"}
     assert candidate.isolation == last.changes.get("n", IsolationSettings())
     said = {one.instance: one.throughput_ratio for one in last.effects}
-    assert candidate.newcomer.throughput_ratio == said["n"]
+    assert candidate.new_vm.throughput_ratio == said["n"]
     assert candidate.neighbours[0].throughput_ratio == said["r"]
     assert said["r"].expected >= limit - SLACK
     assert candidate.neighbours[0].before and candidate.neighbours[0].before.expected == pytest.approx(1.0)
@@ -229,7 +229,7 @@ def test_a_host_that_the_ladder_mends_is_a_candidate_as_its_last_rung_leaves_it(
 def test_a_neighbours_link_is_kept_by_a_class_of_its_own_or_one_for_the_newcomer() -> None:
     resident = vm("r", "bulk", on="h1", min_throughput_ratio=0.7)
     candidate = only(ask(cloud([host(kind="lxc")], [resident]), request(vm("n", "bulk"))))
-    assert candidate.rungs[-1].action == "network"
+    assert candidate.mitigation[-1].action == "network"
     given = [one.network for one in (candidate.isolation, *candidate.changes.values()) if one.network]
     assert [one.mode for one in given] == ["dedicated"]
     assert candidate.neighbours[0].throughput_ratio.expected >= 0.7
@@ -241,10 +241,10 @@ def test_the_ladder_is_tried_on_the_best_hosts_only_and_while_too_few_break_noth
     residents = [vm(f"r{name}", on=name, min_throughput_ratio=0.6) for name in "abcde"]
     few, many = (ask(cloud(hosts, residents), request(limit=limit)) for limit in (2, 100))
     assert hosts_of(few) == ["f", "g"]
-    assert not any(one.rungs for one in few.rejected)
+    assert not any(one.mitigation for one in few.rejected)
     assert sorted(codes(few)) == list("abcde")
     assert hosts_of(many) == ["f", "g", "a", "b", "c"]
-    assert [bool(one.rungs) for one in many.candidates] == [False, False, True, True, True]
+    assert [bool(one.mitigation) for one in many.candidates] == [False, False, True, True, True]
     assert codes(many) == {"d": "limit.neighbour", "e": "limit.neighbour"}
     assert "isolation was tried on better hosts only" in many.rejected[0].reason
 
@@ -258,14 +258,14 @@ def test_the_best_host_of_all_is_tried_even_where_others_break_nothing() -> None
     assert hosts_of(ask(cloud(hosts, nobody_minds), question)) == ["a"]
     answer = ask(cloud(hosts, residents), question)
     assert (hosts_of(answer), codes(answer)) == (["b"], {"a": "limit.neighbour"})
-    assert answer.rejected[0].rungs
+    assert answer.rejected[0].mitigation
     assert answer.rejected[0].reason.endswith("and no mitigation step restores it")
 
 
 def mitigated(answer: Recommendation) -> set[str]:
     """Hosts on which isolation was tried."""
     tried: list[Candidate | Rejection] = [*answer.candidates, *answer.rejected]
-    return {one.host for one in tried if one.rungs}
+    return {one.host for one in tried if one.mitigation}
 
 
 def test_a_limit_of_latency_is_judged_by_the_expected_ratio_of_who_has_it() -> None:
@@ -318,10 +318,10 @@ def test_a_weight_may_keep_a_limit_of_time_short_and_says_by_how_much() -> None:
     residents = [vm(f"r{number}", on="h1", demand={"cpu": Demand(0.9, spread=0.1)}) for number in range(8)]
     newcomer = vm("n", demand={"cpu": Demand(0.5, spread=0.05)}, max_time_short=0.3)
     plain = only(ask(cloud([host()], residents), request(replace(newcomer, max_time_short=None))))
-    assert plain.newcomer.cpu and plain.newcomer.cpu.short > 0.3
+    assert plain.new_vm.cpu and plain.new_vm.cpu.short > 0.3
     candidate = only(ask(cloud([host()], residents), request(newcomer)))
-    assert candidate.newcomer.cpu and candidate.newcomer.cpu.short <= 0.3 + 1e-9
-    assert "n contended " in candidate.rungs[-1].text
+    assert candidate.new_vm.cpu and candidate.new_vm.cpu.short <= 0.3 + 1e-9
+    assert "n contended " in candidate.mitigation[-1].text
 
 
 def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing() -> None:

@@ -164,7 +164,7 @@ def satisfied(case: Case, found: Candidate) -> bool:
             all(cpu < there.pcpus for cpu in pinned),
             mine.settings.pinning in {None, found.pinning},
             set(after) == names,
-            not broken(found.newcomer, mine),
+            not broken(found.new_vm, mine),
             all(broken(after[one.id], one) <= broken(was, one) for one, was in zip(residents, before, strict=True)),
         ]
     )
@@ -173,8 +173,8 @@ def satisfied(case: Case, found: Candidate) -> bool:
 def as_advised(case: Case, found: Candidate, *more: Instance) -> Scene:
     """The host of a candidate as it would be: everybody under the advised settings, and the driver domain moved."""
     there = next(one for one in case.hosts if one.id == found.host)
-    if found.rungs and found.rungs[-1].driver_cpus is not None:
-        there = replace(there, driver_cpus=found.rungs[-1].driver_cpus)
+    if found.mitigation and found.mitigation[-1].driver_cpus is not None:
+        there = replace(there, driver_cpus=found.mitigation[-1].driver_cpus)
     mine = replace(case.question.instance, settings=found.isolation)
     changed = [replace(one, settings=found.changes.get(one.id, one.settings)) for one in others(case, there)]
     return Scene(there, (*changed, mine, *more))
@@ -216,20 +216,20 @@ def every_host_in_question_is_answered_once(case: Case, answer: Recommendation) 
 
 def numbers_are_inside_their_intervals(found: Candidate) -> None:
     assert np.isfinite([found.score, found.combined_score]).all()
-    for effect in (found.newcomer, *found.neighbours):
+    for effect in (found.new_vm, *found.neighbours):
         for band in (effect.throughput_ratio, effect.latency_ratio, *([effect.before] if effect.before else [])):
             assert 0 < band.lower <= band.expected <= band.upper < np.inf
-    ratios = [effect.throughput_ratio.expected for effect in (found.newcomer, *found.neighbours)]
+    ratios = [effect.throughput_ratio.expected for effect in (found.new_vm, *found.neighbours)]
     assert found.combined_score == pytest.approx(sum(ratios))
 
 
 def what_is_promised_is_what_a_scene_with_the_advised_settings_predicts(case: Case, found: Candidate) -> None:
     scene = as_advised(case, found)
     said = {one.instance: one for one in predict_scene(scene, PriorPredictor(), workloads=WORKLOADS).effects}
-    for effect in (found.newcomer, *found.neighbours):
+    for effect in (found.new_vm, *found.neighbours):
         ratio = said[effect.instance].throughput_ratio
         expected, lower = ratio.expected, ratio.lower
-        if effect.before and not found.rungs:  # a newcomer helps nobody
+        if effect.before and not found.mitigation:  # a newcomer helps nobody
             expected, lower = min(expected, effect.before.expected), min(lower, effect.before.lower)
         assert effect.throughput_ratio.expected == pytest.approx(expected, rel=1e-4)
         assert effect.throughput_ratio.lower == pytest.approx(lower, rel=1e-4)
@@ -237,7 +237,7 @@ def what_is_promised_is_what_a_scene_with_the_advised_settings_predicts(case: Ca
 
 def what_is_said_of_a_host_depends_on_no_other(case: Case, found: Candidate) -> None:
     (same,) = replace(case, question=replace(case.question, hosts=(found.host,))).answer().candidates
-    assert same.newcomer.throughput_ratio.expected == pytest.approx(found.newcomer.throughput_ratio.expected)
+    assert same.new_vm.throughput_ratio.expected == pytest.approx(found.new_vm.throughput_ratio.expected)
     assert same.score == pytest.approx(found.score)
     assert (same.pinning, same.isolation) == (found.pinning, found.isolation)
 
@@ -297,7 +297,7 @@ def test_a_mended_candidate_satisfies_every_constraint_whatever_the_order_of_hos
     @given(mendable(), st.data())
     def check(case: Case, data: st.DataObject) -> None:
         answer = case.answer()
-        mended.append(any(found.rungs for found in answer.candidates))
+        mended.append(any(found.mitigation for found in answer.candidates))
         assert all(satisfied(case, found) for found in answer.candidates)
         assert in_another_order(case, data).answer() == answer
 
@@ -312,7 +312,7 @@ def test_more_pressure_improves_nobody_under_the_settings_that_a_candidate_ends_
 ) -> None:
     """On CPUs alone, as below; more pressure may well call for a further step, which may give somebody more."""
     for found in case.answer().candidates:
-        event("mended" if found.rungs else "as it is")
+        event("mended" if found.mitigation else "as it is")
         there = next(one for one in case.hosts if one.id == found.host)
         further = data.draw(_on(there, "further", ["spin", "calm", None]))
         before, after = (
@@ -339,7 +339,7 @@ def test_one_more_resident_never_helps_the_newcomer(
         there = [vm(f"r{at}", workload, on="h1") for at, workload in enumerate(residents[:count])]
         one = host(pcpus=pcpus, cpu_overcommit=9.0)
         (found,) = ask(cloud([one], there), request(vm("n", newcomer, pins="0:0"))).candidates
-        return found.newcomer.throughput_ratio.expected
+        return found.new_vm.throughput_ratio.expected
 
     assert ratio(len(residents)) <= ratio(len(residents) - 1) + 1e-6
 

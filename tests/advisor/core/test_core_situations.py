@@ -214,7 +214,7 @@ def _without_gains(
 def check_same(answer: Recommendation, reference: Sequence[Plain], snapshot: ClusterSnapshot) -> None:
     """Bit by bit: who is fine, in which order, with which numbers under which pins; mended hosts are not compared."""
     fine = [one for one in reference if not one.breaks]
-    ours = [one for one in answer.candidates if not one.rungs]
+    ours = [one for one in answer.candidates if not one.mitigation]
     assert [one.host for one in ours] == [one.host for one in fine]
     asked = answer.request.instance
     for one, other in zip(ours, fine, strict=True):
@@ -222,12 +222,12 @@ def check_same(answer: Recommendation, reference: Sequence[Plain], snapshot: Clu
         pinned = one.pinning.union if one.pinning else set()
         there = snapshot.hosts[snapshot.index(one.host) or 0]
         assert tuple(sorted(pinned or range(there.pcpus))) == other.affinity
-        for effect in (one.newcomer, *one.neighbours):
+        for effect in (one.new_vm, *one.neighbours):
             bands = (effect.throughput_ratio, effect.latency_ratio, effect.jitter_ratio)
             assert tuple(getattr(band, edge) for band in bands for edge in EDGES) == other.ratios[effect.instance]
         assert {asked.id, *(effect.instance for effect in one.neighbours)} == other.ratios.keys()
     broken = {one.host for one in reference if one.breaks}
-    mended = {one.host for one in answer.candidates if one.rungs}
+    mended = {one.host for one in answer.candidates if one.mitigation}
     assert {one.host for one in answer.rejected if one.code.startswith("limit.")} == broken - mended
 
 

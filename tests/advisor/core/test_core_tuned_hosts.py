@@ -17,12 +17,11 @@ from advisor.domain import (
     IsolationSettings,
     PlacementRequest,
     Recommendation,
-    recommendation_as_json,
+    codec,
     recommendation_from_json,
 )
 from advisor.placement.decision import recommend
 from advisor.snapshot import ClusterSnapshot
-from api.schemas.placements import PlacementAnswer
 from profiler.demand import Demand
 from tests.advisor.core.core_clouds import WORKLOADS, cloud, context, host, vm
 from tests.advisor.tuning.tuning_hosts import SMALL_FILES, server
@@ -43,7 +42,7 @@ PINNED = (busy("left", "h1", 1.5, "0:0-1|1:0-1"), busy("right", "h1", 1.5, "0:0-
 
 
 def kept(candidate: Candidate) -> dict[str, float]:
-    return {one.instance: one.throughput_ratio.expected for one in (candidate.newcomer, *candidate.neighbours)}
+    return {one.instance: one.throughput_ratio.expected for one in (candidate.new_vm, *candidate.neighbours)}
 
 
 def anew(hosts: list[Host], residents: list[Instance], newcomer: Instance, on: str) -> Candidate:
@@ -128,9 +127,9 @@ def test_many_changes_are_no_small_change() -> None:
 def test_the_same_over_the_wire() -> None:
     request = PlacementRequest(busy("new", None, 0.5), tune=True, commands=True)
     answer = recommend(cloud([host("h1", pcpus=8)], PINNED), CONTEXT, request)
-    told = recommendation_as_json(answer)
-    read = recommendation_from_json(PlacementAnswer.model_validate(told).model_dump(mode="json"), request)
-    assert recommendation_as_json(read) == told
+    told = codec.answer_values(answer)
+    read = recommendation_from_json(told, request)
+    assert codec.answer_values(read) == told
     assert [step.instance for step in read.tuned[0].tuning] == [step.instance for step in answer.tuned[0].tuning]
 
 

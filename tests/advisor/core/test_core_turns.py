@@ -84,8 +84,8 @@ def test_a_host_that_only_other_settings_would_save_is_refused_and_the_others_ke
     snapshot = cloud([host("a", pcpus=1), host("b", pcpus=1), host("c", pcpus=2)], [guarded, vm("s", on="b")])
     assert hosts_of(ask(snapshot)) == ["c", "b", "a"]
     (answer,) = in_turn(snapshot, request(limit=3))
-    assert [(one.rank, one.host, one.rungs) for one in answer.candidates] == [(1, "c", ()), (2, "b", ())]
+    assert [(one.rank, one.host, one.mitigation) for one in answer.candidates] == [(1, "c", ()), (2, "b", ())]
     (refused,) = answer.rejected
     assert (refused.host, refused.code) == ("a", NEEDS_SETTINGS)
     assert refused.reason.startswith("r would run at 5") and "settings of instances may not change" in refused.reason
-    assert not refused.rungs
+    assert not refused.mitigation

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from advisor.domain import (
     Band,
-    Candidate,
     Effect,
     Host,
     Instance,
@@ -16,7 +15,6 @@ from advisor.domain import (
     Plan,
     PlanRequest,
     PlanStep,
-    Reason,
     Rejection,
     WorkloadProfile,
 )
@@ -60,17 +58,14 @@ def effect(name: str, ratio: float, before: float | None = None, *, outside: boo
 def plan_by_hand() -> tuple[Inventory, Plan]:
     """shop-7 goes to h1, where db-1 pays for it and falls below its limit; huge-1 finds no host; h3 is empty."""
     pinning = Pinning(((1,),))
-    candidate = Candidate(
-        rank=1,
-        host="h1",
+    placed = PlanStep(
+        "shop-7",
+        "h1",
         score=0.7,
-        combined_score=1.6,
-        pinning=pinning,
-        isolation=IsolationSettings(pinning, 50, 512, NetworkSettings("shared", 200, 1000)),
-        newcomer=effect("shop-7", 0.9),
+        settings=IsolationSettings(pinning, 100, 512, NetworkSettings("shared", 200, 1000)),
+        new_vm=effect("shop-7", 0.9),
         neighbours=(effect("db-1", 0.7, 0.95),),
-        tied_with=("h2",),
-        reasons=(Reason("cpu", 1.0, "Both want pCPU 1."),),
+        why="Both want pCPU 1.",
     )
     refused = (
         Rejection("h1", "capacity.memory", "needs 99999 MB, 7168 MB free"),
@@ -83,7 +78,7 @@ def plan_by_hand() -> tuple[Inventory, Plan]:
         "h2": (effect("bulk-1", 0.6, 0.6),),
         "h3": (),
     }
-    steps = (PlanStep("shop-7", "h1", candidate), PlanStep("huge-1", None, None, refused))
+    steps = (placed, PlanStep("huge-1", None, refused))
     inventory = cloud(vm("db-1", on="h1", min_throughput_ratio=0.8), vm("bulk-1", "bulk", on="h2"))
     asked = PlanRequest(instances=(vm("shop-7"), vm("huge-1", memory_mb=99_999)))
     return inventory, Plan("0190-plan", NOW, "v7", "measured", steps, before, after, asked)

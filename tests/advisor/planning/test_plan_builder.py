@@ -18,14 +18,14 @@ from tests.advisor.planning.planning_cases import NOW, WORKLOADS, cloud, host, v
 from tests.advisor.planning.test_migration_order import SWAP, THREE, A, B
 
 
-def test_admitted_instances_stand_where_the_steps_put_them_with_their_candidate() -> None:
+def test_admitted_instances_stand_where_the_steps_put_them_with_their_effects() -> None:
     asked = (vm("n1"), vm("huge", memory_mb=99_999), vm("n2"))
     answer = plan(cloud(hosts=HOSTS), PlanRequest(instances=asked))
     assert [(one.instance, one.host is None) for one in answer.steps] == [("n1", False), ("n2", False), ("huge", True)]
     for step in answer.steps[:2]:
-        assert step.candidate and step.candidate.newcomer.instance == step.instance
-        assert there(answer)[step.instance] == step.host == step.candidate.host
-        assert step.candidate.newcomer.throughput_ratio.expected == pytest.approx(1.0)
+        assert step.new_vm and step.new_vm.instance == step.instance
+        assert there(answer)[step.instance] == step.host
+        assert step.new_vm.throughput_ratio.expected == pytest.approx(1.0)
     assert {one.code for one in answer.steps[2].rejected} == {"capacity.memory"}
     undone = [(one.instance, one.action, one.host) for one in answer.undo]
     assert undone == [("n2", "remove", None), ("n1", "remove", None)]

@@ -135,8 +135,8 @@ def test_a_step_says_host_prediction_neighbours_settings_and_reasons(by_hand: st
         "h1",
         "90 % 80–100 %",
         "db-1 95 % → 70 %",
-        "vCPUs on pCPUs 0:1 cap 50 % of a CPU weight 512 network shared, 200 up to 1000 Mbit/s",
-        "Both want pCPU 1. As good within the interval: h2.",
+        "vCPUs on pCPUs 0:1 cap 100 % of a CPU weight 512 network shared, 200 up to 1000 Mbit/s",
+        "Both want pCPU 1.",
     ]
 
 
@@ -167,7 +167,7 @@ def test_refusals_of_one_kind_stand_together_with_the_hosts_they_hold_for() -> N
     inventory, plan = plan_by_hand()
     many = tuple(Rejection(f"h{n:02}", "capacity.memory", f"needs 9 MB, {n} MB free") for n in range(40))
     alone = PlanRequest(instances=(vm("huge-1"),))
-    found = page(inventory, replace(plan, request=alone, steps=(PlanStep("huge-1", None, None, many),)))
+    found = page(inventory, replace(plan, request=alone, steps=(PlanStep("huge-1", None, many),)))
     assert "Too little memory free: h00, h01, h02 and 37 more hosts. needs 9 MB, 0 MB free" in found.text
     assert "The instance cannot be placed." in found.text
 
@@ -479,7 +479,8 @@ def test_an_antagonist_is_shown_that_is_less_affected_than_all_who_are_examined(
 def test_pressure_after_a_plan_counts_who_comes_and_what_is_set() -> None:
     inventory, plan = plan_by_hand()
     newcomer = vm("shop-7", "cpu")
-    plan = replace(plan, request=PlanRequest(instances=(newcomer,)))
+    half = replace(plan.steps[0], settings=IsolationSettings(cap_percent=50))
+    plan = replace(plan, request=PlanRequest(instances=(newcomer,)), steps=(half, *plan.steps[1:]))
     found = of_plan(inventory, plan, None)
     assert found.before["h1"]["cpu"] == pytest.approx(0.5)  # one of two CPUs
     assert found.after["h1"]["cpu"] == pytest.approx(0.75)  # and half of one more, by its cap

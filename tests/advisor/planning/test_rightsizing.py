@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Instance, IsolationSettings, Pinning, PlanKind, PlanRequest, plan_from_json
+from advisor.domain import Instance, IsolationSettings, Pinning, PlanKind, PlanRequest, codec, plan_from_json
 from advisor.planning.cpu_demand import CpuPeaks
 from advisor.planning.plan_context import PlanContext
 from advisor.planning.rightsizing import enough_vcpus
@@ -80,7 +80,7 @@ def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:
         "3 instances should get another size: that saves 13 of their 16 vCPUs. "
         f"At most risk is web-2, contended in {time_share(web.short)} of the time."
     )
-    read = plan_from_json(PlanAnswer.of(answer).model_dump(mode="json"), answer.request).sizing
+    read = plan_from_json(codec.answer_values(PlanAnswer.of(answer)), answer.request).sizing
     assert [(one.name, one.saved, one.riskiest) for one in read] == [("db", 7, db.riskiest), ("web", 6, "web-2")]
     assert read[1].short == pytest.approx(web.short, rel=1e-3)
 

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, Plan, PlanRequest, plan_from_json
+from advisor.domain import (
+    Host,
+    Instance,
+    Inventory,
+    IsolationSettings,
+    Pinning,
+    Plan,
+    PlanRequest,
+    codec,
+    plan_from_json,
+)
 from advisor.errors import InvalidInput
 from advisor.planning.plan_context import PlanContext
 from advisor.reports.plan_sentences import headline
@@ -110,7 +120,7 @@ def test_a_weight_of_the_driver_domain_is_rendered_with_its_undo() -> None:
 def test_a_tuning_is_the_same_over_the_wire() -> None:
     residents = (on("x", server("a")), on("x", server("b")), vm("c", 2.5, (8,), vcpus=4))
     answer = asked(*residents)
-    read = plan_from_json(PlanAnswer.of(answer).model_dump(mode="json"), answer.request)
+    read = plan_from_json(codec.answer_values(PlanAnswer.of(answer)), answer.request)
     assert [step.driver_cpus for step in read.steps] == [step.driver_cpus for step in answer.steps]
     assert [len(step.effects) for step in read.steps] == [len(step.effects) for step in answer.steps]
     assert [step.settings for step in read.steps] == [step.settings for step in answer.steps]

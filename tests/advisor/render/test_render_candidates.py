@@ -67,13 +67,13 @@ def crowded(draw: st.DrawFn) -> tuple[Host, list[Instance], Instance]:
 def test_undo_of_an_answer_s_commands_leaves_the_host_as_it_was(drawn: tuple[Host, list[Instance], Instance]) -> None:
     host, residents, newcomer = drawn
     for found in answered(host, residents, newcomer):
-        event(found.rungs[-1].action if found.rungs else "as it is")
+        event(found.mitigation[-1].action if found.mitigation else "as it is")
         machine = Machine()
         for at, one in enumerate(residents):
             machine.do(commands(host, one, IsolationSettings(), one.settings, neighbours=residents[:at]))
         machine.settle(found.commands)
         machine.check_undo(found.commands, changes=any(one.argv for one in found.commands))
-        assert not found.rungs or found.rungs[-1].action == "hint" or found.commands
+        assert not found.mitigation or found.mitigation[-1].action == "hint" or found.commands
 
 
 def pinned(text: str) -> IsolationSettings:
@@ -99,7 +99,7 @@ def test_every_kind_of_step_is_carried_out_and_taken_back(
 ) -> None:
     host = Host("h1", kind, pcpus, 65_536, nic_mbit=1000, labels={"uplink": "eth0"}, driver_cpus=(0,))  # type: ignore[arg-type]
     (found,) = answered(host, [instance("r", kind, 1, **resident)], instance("n", kind, 9, **newcomer))  # type: ignore[arg-type]
-    assert [rung.action for rung in found.rungs][-1:] == [action], [rung.text for rung in found.rungs]
+    assert [rung.action for rung in found.mitigation][-1:] == [action], [rung.text for rung in found.mitigation]
     assert found.notes == () or "no limit protects it" in found.notes[0]
     machine = Machine()
     machine.settle(found.commands)

@@ -141,7 +141,7 @@ def _push(advisor: Advisor, new: Sequence[RealHost]) -> None:
 
 def _answered(advisor: Advisor, limit: int) -> Ratios:
     candidates = advisor.placements.place(question(limit)).recommendation.candidates
-    return {candidate.host: candidate.newcomer.throughput_ratio.expected for candidate in candidates}
+    return {candidate.host: candidate.new_vm.throughput_ratio.expected for candidate in candidates}
 
 
 def _artifact(dataset: Dataset, folder: Path) -> Path:

@@ -124,13 +124,13 @@ def test_what_was_asked_and_where_it_went_is_counted_and_told_stands_beside_obse
     assert set(by_name) == {"web-1", "web-2", "web-4"}
     followed, elsewhere = by_name["web-1"], by_name["web-2"]
     assert (followed.heeded, followed.host, followed.recommendation) == ("followed", "h0", first.id)
-    assert followed.newcomer is not None and followed.newcomer.windows >= 12
-    assert followed.newcomer.told == pytest.approx(min(first.candidates[0].newcomer.throughput_ratio.expected, 1.0))
-    assert followed.newcomer.observed == pytest.approx(followed.newcomer.told, abs=0.03)
-    assert followed.residents is not None and followed.residents.windows == 2 * followed.newcomer.windows
+    assert followed.new_vm is not None and followed.new_vm.windows >= 12
+    assert followed.new_vm.predicted == pytest.approx(min(first.candidates[0].new_vm.throughput_ratio.expected, 1.0))
+    assert followed.new_vm.observed == pytest.approx(followed.new_vm.predicted, abs=0.03)
+    assert followed.residents is not None and followed.residents.windows == 2 * followed.new_vm.windows
     assert (elsewhere.heeded, elsewhere.host, elsewhere.advised) == ("elsewhere", "h3", "h0")
-    assert elsewhere.newcomer is not None and elsewhere.newcomer.contended == elsewhere.newcomer.windows
-    assert elsewhere.newcomer.observed < followed.newcomer.observed - 0.1
+    assert elsewhere.new_vm is not None and elsewhere.new_vm.contended == elsewhere.new_vm.windows
+    assert elsewhere.new_vm.observed < followed.new_vm.observed - 0.1
     here, *elsewhere_now = elsewhere.alternatives
     assert (here.host, here.why) == ("h3", "here")
     assert {one.host for one in elsewhere_now} == {"h0", "h1", "h2"}

@@ -20,7 +20,7 @@ from advisor.domain import (
     Reason,
     Recommendation,
     Rejection,
-    recommendation_as_json,
+    codec,
 )
 from profiler.observed import IsolationSettings, NetworkSettings, Pinning
 
@@ -83,7 +83,8 @@ def test_the_shape_is_the_contract_s_and_strict_json() -> None:
             "cap_percent": None, "weight": 512, "disk_limit_mb_s": None,
             "network": {"mode": "shared", "rate_mbit": 200.0, "ceil_mbit": 1000.0},
         },
-        "newcomer": {
+        "new_vm": {
+            "instance": "shop-7", "before": None,
             "throughput_ratio": band(0.95, 0.9, 0.98),
             "latency_ratio": band(1.1, 1.0, None),
             "jitter_ratio": band(1.2, 1.0, 1.5),
@@ -112,17 +113,20 @@ def test_the_shape_is_the_contract_s_and_strict_json() -> None:
             "tool": "xl",
             "argv": ["xl", "vcpu-pin", "shop-7", "0", "2"],
             "undo": ["xl", "vcpu-pin", "shop-7", "0", "all"],
+            "note": "",
         }],
+        "tuning": [],
     }  # fmt: skip
     move = {
         "action": "driver_domain", "text": "Move it.", "changes": {}, "effects": [],
         "satisfies": False, "driver_cpus": [1], "notes": [],
     }  # fmt: skip
-    shape = recommendation_as_json(answer())
+    shape = codec.answer_values(answer())
     assert shape == {
         "id": "r1",
         "created_at": "2026-01-02T03:04:05Z",
-        "model": {"version": "m1", "origin": "measured"},
+        "model_version": "m1",
+        "model_origin": "measured",
         "degraded": False,
         "snapshot_age_s": 2.1,
         "dry_run": False,
@@ -142,11 +146,7 @@ def test_the_shape_is_the_contract_s_and_strict_json() -> None:
     json.dumps(shape, allow_nan=False)
 
 
-def test_commands_stand_there_only_when_they_were_asked_for() -> None:
-    assert "commands" not in recommendation_as_json(answer(commands=False))["candidates"][0]
-
-
 def test_an_instance_left_as_it_is_has_null_settings() -> None:
-    (candidate,) = recommendation_as_json(answer(settings=IsolationSettings()))["candidates"]
+    (candidate,) = codec.answer_values(answer(settings=IsolationSettings()))["candidates"]
     assert candidate["pinning"] is None
     assert set(candidate["isolation"].values()) == {None}

@@ -61,8 +61,8 @@ def newcomer_on(cloud: CloudWithHogs, host: str) -> tuple[float, tuple[str, ...]
     """What a newcomer would get on a host, and the notes of the answer."""
     answer = answer_about(cloud)
     there = next(one for one in answer.candidates if one.host == host)
-    assert there.newcomer.cpu is not None
-    return there.newcomer.cpu.share, answer.notes
+    assert there.new_vm.cpu is not None
+    return there.new_vm.cpu.share, answer.notes
 
 
 def watch_run_queue(cloud: CloudWithHogs, victim: str, ran: Mapping[str, float]) -> None:
@@ -86,7 +86,7 @@ def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_
     assert named.pop("h0-3") == ("neighbour", "h0-1", True), "what was measured is believed before what changed"
     assert set(named.values()) == {("neighbour", "h0-2", False)}
     assert all(one.observed < one.lower for one in alarms)
-    assert all(one.wanted > 1 for one in alarms if not one.measured)
+    assert all(one.demand > 1 for one in alarms if not one.measured)
     now, notes = newcomer_on(cloud, "h0")
     assert any(note.startswith("Measured contention on h0 is above the predicted range") for note in notes)
     assert now < said - 0.1, "the measured demand of the hog counts"

@@ -114,7 +114,7 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
     assert "100 on hosts of one kind, over a day, are needed" in quality.verdict[0]
     answer = cloud.advisor.placements.place(NEWCOMER).recommendation
     assert {one.calibration for one in answer.candidates} == {"none"}
-    was = answer.candidates[0].newcomer.throughput_ratio
+    was = answer.candidates[0].new_vm.throughput_ratio
     cloud.clock.turn(DAY_S)
     cloud.windows(5)
     assert cloud.advisor.outcomes.quality().status == "ok"
@@ -126,7 +126,7 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
     assert before.widening == 1.0
     answer = cloud.advisor.placements.place(NEWCOMER).recommendation
     assert {one.calibration for one in answer.candidates} == {"observed"}
-    now = answer.candidates[0].newcomer.throughput_ratio
+    now = answer.candidates[0].new_vm.throughput_ratio
     assert now.lower == pytest.approx(was.lower, abs=0.02), "not narrower for what was seen"
 
 
@@ -134,7 +134,7 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
 def test_a_model_that_is_wrong_is_told_so_and_its_intervals_widen_until_they_hold(cloud: Cloud) -> None:
     cloud.truth = lambda share: share**4
     cloud.windows(2)
-    was = cloud.advisor.placements.place(NEWCOMER).recommendation.candidates[0].newcomer.throughput_ratio
+    was = cloud.advisor.placements.place(NEWCOMER).recommendation.candidates[0].new_vm.throughput_ratio
     cloud.two_days()
     quality, during, before = cloud.advisor.outcomes.quality(), cloud.group(question="window"), cloud.group()
     assert quality.status == "drift"
@@ -142,7 +142,7 @@ def test_a_model_that_is_wrong_is_told_so_and_its_intervals_widen_until_they_hol
     assert during.bias < -0.1 and during.error > 0.1 and during.coverage < 0.5
     assert before.widening is not None and before.widening > 1.1
     answer = cloud.advisor.placements.place(NEWCOMER).recommendation
-    now = answer.candidates[0].newcomer.throughput_ratio
+    now = answer.candidates[0].new_vm.throughput_ratio
     assert math.log(now.lower / now.expected) < 1.15 * math.log(was.lower / was.expected)
     assert answer.widened
 

@@ -167,7 +167,7 @@ def test_answers_count_with_what_was_measured(cloud: Advisor, clock: Clock, star
     send(cloud, clock, [MetricSample("h2", None, "host", "busy", 1.0, clock.now.timestamp())])
     answer = cloud.placements.place(newcomer).recommendation
     assert [one.host for one in answer.candidates] == ["h2", "h1"]
-    assert answer.candidates[1].newcomer.throughput_ratio.expected < 0.9
+    assert answer.candidates[1].new_vm.throughput_ratio.expected < 0.9
 
 
 def test_windows_like_those_before_leave_remembered_answers_alone(cloud: Advisor, clock: Clock, started: float) -> None:

@@ -179,7 +179,7 @@ def test_a_profile_that_came_with_the_question_counts_for_the_others_too(advisor
     advisor.outcomes.record(answer.id, "h1", {"new": 0.5})
     (row,) = rows_of(advisor, "prior")
     candidate = next(one for one in answer.candidates if one.host == "h1")
-    assert row.expected == pytest.approx(candidate.newcomer.throughput_ratio.expected)
+    assert row.expected == pytest.approx(candidate.new_vm.throughput_ratio.expected)
 
 
 def test_rows_are_kept_per_platform_up_to_the_setting(settings: Settings, clock: Clock, tmp_path: Path) -> None:

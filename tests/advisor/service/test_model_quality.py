@@ -83,17 +83,15 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
     assert [one.host for one in after.candidates] == [one.host for one in before.candidates]
     for old, new in zip(before.candidates, after.candidates, strict=True):
         grown = 1.0 if new.host == "x1" else factor
-        band, wide = old.newcomer.throughput_ratio, new.newcomer.throughput_ratio
+        band, wide = old.new_vm.throughput_ratio, new.new_vm.throughput_ratio
         assert wide.expected == band.expected
         assert math.log(wide.upper / wide.lower) == pytest.approx(grown * math.log(band.upper / band.lower))
-        assert new.newcomer.latency_ratio == old.newcomer.latency_ratio
+        assert new.new_vm.latency_ratio == old.new_vm.latency_ratio
     assert "Intervals on h1, h2 are 2." in after.notes[-1]
     assert before.widened == {}
-    assert (
-        advisor.placements.predict(SCENE).effects[0].throughput_ratio == after.candidates[0].newcomer.throughput_ratio
-    )
+    assert advisor.placements.predict(SCENE).effects[0].throughput_ratio == after.candidates[0].new_vm.throughput_ratio
     plan = advisor.plans.make(PlanRequest(instances=(ASKED.instance,)))
-    assert plan.steps[0].candidate is not None
+    assert plan.steps[0].new_vm is not None
     assert plan.after["h1"][0].throughput_ratio.upper > 0.8 * math.exp(0.1)
     again = advisor.plans.make(imagined)
     assert [step.host for step in again.steps] == ["h1"]

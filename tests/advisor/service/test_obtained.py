@@ -36,7 +36,7 @@ def measured(advisor: Advisor, clock: Clock) -> Advisor:
 
 
 def test_the_share_comes_first_its_worst_is_its_least_and_only_the_time_asked_for_counts(measured: Advisor) -> None:
-    found = measured.telemetry.obtained("shop").found
+    found = measured.telemetry.obtained("shop").outcomes
     assert [one.metric for one in found] == ["cpu_share", "throttled", "psi_io", "disk_request_ms", "net_drops"]
     share, _, pressure, request, drops = found
     assert (share.worst, share.windows) == (pytest.approx(0.5), WINDOWS)  # its own cap took 10 of the 40 %
@@ -46,11 +46,11 @@ def test_the_share_comes_first_its_worst_is_its_least_and_only_the_time_asked_fo
     assert 2 < pressure.tail < 10
     assert (request.tail, request.unit) == (pytest.approx(4.0), "ms")
     assert drops.worst == pytest.approx(8.0)
-    assert {one.windows for one in measured.telemetry.obtained("shop", since="30m").found} <= {5, 6}
+    assert {one.windows for one in measured.telemetry.obtained("shop", since="30m").outcomes} <= {5, 6}
 
 
 def test_who_was_not_measured_obtained_nothing_that_is_known(measured: Advisor) -> None:
-    assert measured.telemetry.obtained("calm").found == ()
+    assert measured.telemetry.obtained("calm").outcomes == ()
     with pytest.raises(NotFound, match="there is no instance nobody"):
         measured.telemetry.obtained("nobody")
     with pytest.raises(InvalidInput):
@@ -60,4 +60,4 @@ def test_who_was_not_measured_obtained_nothing_that_is_known(measured: Advisor) 
 def test_a_store_of_samples_that_is_down_leaves_it_unknown(measured: Advisor, settings: Settings) -> None:
     with Advisor(settings.model_copy(update={"prometheus_url": "http://127.0.0.1:1"})) as elsewhere:
         told = elsewhere.telemetry.obtained("shop")
-    assert (told.found, told.elsewhere) == ((), True)
+    assert (told.outcomes, told.elsewhere) == ((), True)

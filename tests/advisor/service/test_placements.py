@@ -21,7 +21,7 @@ from advisor.domain import (
     Recommendation,
     Scene,
     WorkloadProfile,
-    recommendation_as_json,
+    codec,
 )
 from advisor.errors import InvalidInput, NotFound
 from advisor.placement import decision
@@ -119,7 +119,7 @@ def test_a_dry_run_is_stored_and_holds_nothing(advisor: Advisor) -> None:
     answers = [advisor.placements.place(ask(f"n{number}", dry_run=True)).recommendation for number in range(3)]
     assert len({first(answer) for answer in answers}) == 1
     assert advisor.placements.get(answers[0].id).request.dry_run
-    assert recommendation_as_json(answers[0])["dry_run"] is True
+    assert codec.answer_values(answers[0])["dry_run"] is True
 
 
 def test_holding_can_be_switched_off(settings: Settings, clock: Clock) -> None:

@@ -49,7 +49,7 @@ def post(advisor: Advisor, number: int, ratio: float, *, name: str = "web-9", pl
 
 def reached(answer: Recommendation, host: str) -> tuple[float, float, float]:
     candidate = next(one for one in answer.candidates if one.host == host)
-    band = candidate.newcomer.throughput_ratio
+    band = candidate.new_vm.throughput_ratio
     return band.lower, band.expected, band.upper
 
 

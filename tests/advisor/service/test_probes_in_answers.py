@@ -111,4 +111,4 @@ def test_an_answer_about_a_capped_host_is_nearer_to_what_is_right_with_its_resul
     told = offline.where(
         cloud, hosts_to_probe.question(len(new)), model=models[1], settings=Settings(state_dir=tmp_path)
     )
-    assert {one.host: one.newcomer.throughput_ratio.expected for one in told.candidates} == probed
+    assert {one.host: one.new_vm.throughput_ratio.expected for one in told.candidates} == probed

@@ -56,7 +56,7 @@ def test_each_answer_is_of_the_model_that_it_names_while_models_are_exchanged(ad
     at_once(ask, ask, ask, exchange)
     assert {one.model_version for one in told} == {"m-1", "m-2"}
     for one in told:
-        effects = [effect for each in one.candidates for effect in (each.newcomer, *each.neighbours)]
+        effects = [effect for each in one.candidates for effect in (each.new_vm, *each.neighbours)]
         assert {round(effect.throughput_ratio.expected, 9) for effect in effects} == {SAYS[one.model_version]}
         assert not one.degraded
 

@@ -177,7 +177,7 @@ hosts:
   type: dict
   sample: {web-1: h3, web-2: h1}
 placements:
-  description: The answer in short, by the id of the instance, as PlacementSummary in the reference of REST.
+  description: The answer in short, by the id of the instance, as RecommendationSummary in the reference of REST.
   returned: always, unless the service was not asked or refused
   type: dict
   contains:

@@ -13,7 +13,7 @@ from cotenant_nova.question import question
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.domain import Host, Instance, Inventory, WorkloadProfile, recommendation_as_json
+from advisor.domain import Host, Instance, Inventory, WorkloadProfile, codec
 from advisor.inventories.openstack import flavors as of_sync
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -103,12 +103,12 @@ def test_a_host_that_needs_other_settings_is_refused_and_not_held_for_the_server
     with Advisor(Settings(database=f"sqlite:///{tmp_path}/one.sqlite3", state_dir=tmp_path)) as advisor:
         advisor.inventory.put(cloud, mode="replace", generation=None)
         told = advisor.placements.place(PlacementBody.model_validate(asked).to_domain()).recommendation
-        assert Answer.of(recommendation_as_json(told)).passes(["h1"]) == []
+        assert Answer.of(codec.answer_values(told)).passes(["h1"]) == []
         assert advisor.cloud.vitals().pending == 0
         mended = advisor.placements.place(
             PlacementBody.model_validate({**asked, "mitigate": True}).to_domain()
         ).recommendation
-        assert (mended.candidates[0].rungs[-1].satisfies, advisor.cloud.vitals().pending) == (True, 1)
+        assert (mended.candidates[0].mitigation[-1].satisfies, advisor.cloud.vitals().pending) == (True, 1)
 
 
 def test_a_host_whose_name_is_no_id_is_not_asked_about() -> None:

@@ -1,0 +1,116 @@
+"""Recommendations in short, for programs that place: who can take it, how well, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from advisor.domain.answers import Candidate, Headroom, Recommendation, Rejection
+from advisor.domain.effects import DEGRADED, Band, Effect
+from advisor.domain.figures import Score
+from advisor.domain.settings_json import Pins
+
+MOST_TIED = 10  # hosts that a candidate names as tied; the rest is in the whole answer
+
+
+@dataclass(frozen=True, slots=True)
+class WorstNeighbour:
+    """The most affected neighbour of the new VM on a host."""
+
+    instance: Annotated[str, Field(description="the neighbour")]
+    throughput_ratio: Annotated[Band, Field(description="its relative throughput beside the new VM")]
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateSummary:
+    """One host that can take the instance."""
+
+    rank: Annotated[int, Field(description="1 is the best")]
+    host: Annotated[str, Field(description="the host")]
+    score: Annotated[Score, Field(description="by the objective that was asked for; higher is better")]
+    throughput_ratio: Annotated[Band, Field(description="the new VM's relative throughput")]
+    worst_neighbour: Annotated[
+        WorstNeighbour | None,
+        Field(
+            description="the neighbour with the lowest expected relative throughput; null = no other instance is there"
+        ),
+    ]
+    tied_with: Annotated[
+        tuple[str, ...],
+        Field(
+            description="hosts whose difference lies within the uncertainty, where no instance is visibly worse off; "
+            "10 at most"
+        ),
+    ]
+    pinning: Annotated[Pins | None, Field(description="the pCPUs of each vCPU that suit it best there; null = none")]
+    changes_neighbours: Annotated[
+        bool, Field(description="settings of neighbours change, too: read the whole answer before it is followed")
+    ]
+    headroom: Annotated[Headroom | None, Field(description="what would stay free there; null in answers of old")]
+
+    @classmethod
+    def of(cls, candidate: Candidate) -> CandidateSummary:
+        """The same in short."""
+        return cls(
+            candidate.rank,
+            candidate.host,
+            candidate.score,
+            candidate.new_vm.throughput_ratio,
+            _worst(candidate.neighbours),
+            candidate.tied_with[:MOST_TIED],
+            candidate.pinning,
+            bool(candidate.changes),
+            candidate.headroom,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedHosts:
+    """Hosts that cannot take the instance for the same reason."""
+
+    code: Annotated[str, Field(description="see docs/answers.md")]
+    reason: Annotated[str, Field(description="the code as a sentence")]
+    hosts: Annotated[tuple[str, ...], Field(description="the hosts that it is said of")]
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendationSummary:
+    """The ranked answer in short. The whole answer is stored, but for dry runs of a batch, and read by its id."""
+
+    id: Annotated[str, Field(description="the answer's id")]
+    created_at: Annotated[datetime, Field(description="when it was answered")]
+    degraded: Annotated[bool, Field(description=DEGRADED)]
+    dry_run: Annotated[bool, Field(description="it holds no host")]
+    notes: Annotated[tuple[str, ...], Field(description="what else to know")]
+    candidates: Annotated[tuple[CandidateSummary, ...], Field(description="hosts that can take it, best first")]
+    rejected: Annotated[tuple[RejectedHosts, ...], Field(description="hosts that cannot take it, by reason")]
+
+    @classmethod
+    def of(cls, whole: Recommendation) -> RecommendationSummary:
+        """The same in short."""
+        return cls(
+            whole.id,
+            whole.created_at,
+            whole.degraded,
+            whole.dry_run,
+            whole.notes,
+            tuple(CandidateSummary.of(candidate) for candidate in whole.candidates),
+            _by_reason(whole.rejected),
+        )
+
+
+def _worst(neighbours: Sequence[Effect]) -> WorstNeighbour | None:
+    worst = min(neighbours, key=lambda effect: effect.throughput_ratio.expected, default=None)
+    return None if worst is None else WorstNeighbour(worst.instance, worst.throughput_ratio)
+
+
+def _by_reason(rejections: Sequence[Rejection]) -> tuple[RejectedHosts, ...]:
+    """Hosts by code and sentence, in the order of the first of each."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for rejection in rejections:
+        hosts.setdefault((rejection.code, rejection.reason), []).append(rejection.host)
+    return tuple(RejectedHosts(code, reason, tuple(names)) for (code, reason), names in hosts.items())
