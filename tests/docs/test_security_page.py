@@ -143,9 +143,9 @@ ALSO: dict[str, tuple[str, ...]] = {
     ),
     "where the mode is not the default `advise`": (
         "tests/advisor/changes/test_guard.py::test_the_default_mode_carries_nothing_out",
-        "tests/advisor/changes/test_control_groups.py::test_a_path_that_leads_out_of_the_hierarchy_is_refused",
-        "tests/advisor/changes/test_control_groups.py::test_a_ledger_that_was_edited_gets_no_further_than_a_rendered_command",
-        "tests/advisor/changes/test_libvirt.py::test_a_ledger_that_was_edited_gets_no_further",
+        "tests/advisor/changes/test_changes_control_groups.py::test_a_path_that_leads_out_of_the_hierarchy_is_refused",
+        "tests/advisor/changes/test_changes_control_groups.py::test_a_ledger_that_was_edited_gets_no_further_than_a_rendered_command",
+        "tests/advisor/changes/test_changes_libvirt.py::test_a_ledger_that_was_edited_gets_no_further",
         "tests/api/test_api_changes.py::test_approvals_and_the_end_of_a_freeze_need_an_administrator",
     ),
     "| tokens, sessions | database | SHA-256": (
