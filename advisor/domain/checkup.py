@@ -116,11 +116,11 @@ class Checkup:
         if self.memory:
             pressed = [f"{one.host} {one.state.words}" for one in self.memory]
             found.append(f"Hosts that are short of memory: {listed(pressed)}.")
-        if self.low_scores:
-            lowest = [f"{one.instance} on {one.host} {one.score:.0f}" for one in self.low_scores]
-            found.append(
-                f"The score of {len(self.low_scores)} measured VMs is below {LOW_SCORE:.0f}: {listed(lowest)}."
-            )
+        starved = {one.instance for one in self.starved}  # named above already, with the same cause
+        low = [one for one in self.low_scores if one.instance not in starved]
+        if low:
+            lowest = [f"{one.instance} on {one.host} {one.score:.0f}" for one in low]
+            found.append(f"The score of {len(low)} measured VMs is below {LOW_SCORE:.0f}: {listed(lowest)}.")
         found += [
             f"{one.host} uses {one.cpus:.1f} of its {one.pcpus} CPUs itself, outside of its instances."
             for one in self.own_load

@@ -13,7 +13,7 @@ from advisor.domain import Objective
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
 from models.arrays import Bools, Floats, Ints
-from models.data.scene import SceneBatch
+from models.data.scene import PCPU_FIELDS, SceneBatch
 from models.data.topology import given_own_cpus
 from models.physics.demands import Demands, demands
 from models.physics.prior import solve
@@ -231,5 +231,5 @@ def trimmed(scene: SceneBatch, pcpus: int) -> SceneBatch:
     return replace(
         scene,
         affinity=scene.affinity[:, :, :pcpus],
-        **{name: getattr(scene, name)[:, :pcpus] for name in ("shared", "driver_cpus", "dedicated", "node")},
+        **{name: getattr(scene, name)[:, :pcpus] for name in PCPU_FIELDS},
     )

@@ -53,7 +53,7 @@ COMMANDS = (
     Listed(
         "score",
         "api.cli.score:score",
-        "Say how VMs fare on one scale from 0 to 100, by host and in the whole cloud.",
+        "Say how VMs fare on one scale: 100 = uncontended, 0 = nothing is left.",
     ),
     Listed(
         "obtained",

@@ -55,7 +55,8 @@ def test_every_route_needs_the_scope_of_what_it_does() -> None:
     of_models = {path for path in changes if path.removeprefix("/v1").startswith("/models")}
     assert len(of_models) >= 4
     admins = {path for (_, path), scope in needs.items() if scope == "admin"}
-    assert admins == of_models | {"/v1/audit", "/audit"}
+    of_changes = {f"{root}/changes/{{rollout}}/approve" for root in ("", "/v1")} | {"/changes/thaw", "/v1/freeze"}
+    assert admins == of_models | of_changes | {"/v1/audit", "/audit"}
 
 
 def test_no_value_of_a_parameter_is_the_path_of_another_route(client: Client) -> None:

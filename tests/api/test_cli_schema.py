@@ -39,6 +39,7 @@ PRINTED = (
     ("report", (CLOUD, "--out", "reports")),
     ("tune", (CLOUD, "--all")),
     ("worth", ()),
+    ("score", ()),
     ("probe-plan", (CLOUD, "--budget", "5m", "--campaign", "next.yaml")),
     ("replay", ("trace.csv", "--policies", "first-fit,lower-bound", "--seeds", "2")),
     ("slowing", ("h1",)),

@@ -35,7 +35,7 @@ def asked_before(client: Client) -> dict[str, str]:
     """The ids of an answer and of a plan that are stored."""
     placement = client.ask("POST", "/v1/placements", json={"instance": NEW, "dry_run": True}).json()["id"]
     plan = client.ask("POST", "/v1/plans", json={"kind": "rebalance", "time_limit_s": 1}).json()["id"]
-    return {**SENT, "{placement}": placement, "{plan}": plan}
+    return {**SENT, "{placement}": placement, "{plan}": plan, "{rollout}": "not-there"}
 
 
 def test_every_get_route_is_answered(client: Client, settings: Settings, asked_before: dict[str, str]) -> None:

@@ -4,7 +4,7 @@ A file is a list of steps that share one service, in order. A step:
 
     - say: what this step shows
       PUT: /v1/hosts/h1                 # method and path; $name stands for a value that was kept
-      json: {...}                       # the body, in which "$now" is the time; or raw: text, or repeat: [text, times]
+      json: {...}                       # the body, "$name" kept, "$now" the time; or raw: text, repeat: [text, times]
       form: key=$key&...                # or what a form of our own pages sends
       headers: {...}
       file: [models/x/card.json, text]  # written below the state folder first
@@ -133,7 +133,8 @@ def _body(step: dict[str, Any], headers: dict[str, str], kept: dict[str, str]) -
         return {"content": text.encode(), "headers": {"Content-Type": "application/json", **headers}}
     if "json" not in step:
         return {"headers": headers}
-    return {"json": json.loads(json.dumps(step["json"]).replace('"$now"', f'"{kept["now"]}"')), "headers": headers}
+    text = re.sub(r'"\$(\w+)"', lambda found: json.dumps(kept[found[1]]), json.dumps(step["json"]))
+    return {"json": json.loads(text), "headers": headers}
 
 
 def _check(step: dict[str, Any], answer: httpx.Response) -> None:

@@ -44,7 +44,7 @@ def test_a_good_artifact_predicts_and_is_tried_once(artifact: Path, monkeypatch:
 def test_a_library_that_dies_or_hangs_takes_nobody_along(
     artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, says: str
 ) -> None:
-    (tmp_path / "scipy.py").write_text(does + "\n", encoding="utf-8")
+    (tmp_path / "numpy.py").write_text(does + "\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))  # the other process looks there, too
     monkeypatch.setattr(smoke_test, "STALLED_S", 3.0 if "sleep" in does else 600.0)
     monkeypatch.setattr(smoke_test, "LIMIT_S", 3.0 if "while" in does else 600.0)

@@ -52,6 +52,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder)
     with Advisor(settings) as advisor:
         advisor.inventory.put_host(Host("h1", "kvm", 4, 8192))
+        advisor.inventory.put_instance(Instance("a", host="h1"))  # without a VM there are no scores
         advisor.outcomes.record_colocation(_outcome())
         service = create_app(advisor, settings).state.telemetry.exposition("")[0].decode()
     found = {"up"}

@@ -21,6 +21,8 @@ from tests.models.made_models import make
 ELSEWHERE = {
     "placement.release", "alarm.raise", "alarm.end", "token.create", "token.revoke", "history.take",
     "inventory.announce", "inventory.follow", "session.begin", "session.end", "session.refuse",
+    "change.plan", "change.approve", "change.carry_out", "change.undo", "change.measure",
+    "change.freeze", "change.thaw",
 }  # fmt: skip
 
 

@@ -165,7 +165,7 @@ def test_every_kind_of_entry_that_is_an_event_can_be_told_and_no_other_is(databa
         clock.turn(5)
         found, _ = log.events(connection, mark)
     assert len(found) == len(operations()) == 19
-    assert {one.kind for one in found} == {"alarm", "plan", "model", "inventory"}
+    assert {one.kind for one in found} == {"alarm", "change", "plan", "model", "inventory"}
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)  # a table this small PostgreSQL reads whole
