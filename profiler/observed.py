@@ -19,8 +19,8 @@ DiskKind = Literal["", "hdd", "ssd", "nvme", "network"]
 NET_MODES: tuple[NetMode, ...] = ("none", "shared", "dedicated")
 DEFAULT_WEIGHT = 256  # Xen's default scheduler weight; renderers convert it to each hypervisor's own scale
 MAX_WEIGHT = 65_535  # xl(1), sched-credit
-ANTI_AFFINITY_LABEL = "anti_affinity"  # names the group of which no two instances share a host
-ANTI_AFFINITY_MOST_LABEL = "anti_affinity_most"  # how many of that group may share one, where it is not one
+ANTI_AFFINITY_LABEL = "anti_affinity"  # names the groups, with commas, of which no two instances share a host
+ANTI_AFFINITY_MOST_LABEL = "anti_affinity_most"  # how many of each of these may share one, where it is not one
 AFFINITY_LABEL = "affinity"  # names the group whose instances share one host
 NEVER_MOVE_LABEL = "never_move"  # "true" = no plan moves the instance
 MOVED_LABEL = "moved_at"  # when the instance moved lately: moments of ISO 8601 with a comma between two
@@ -356,9 +356,9 @@ class Instance:
         return self.vcpus - self.dedicated_vcpus
 
     @property
-    def anti_affinity_group(self) -> str | None:
-        """The group of which no two instances share a host, from the label `anti_affinity`; None = it is in none."""
-        return self.labels.get(ANTI_AFFINITY_LABEL) or None
+    def anti_affinity_groups(self) -> tuple[str, ...]:
+        """The groups of which no two instances share a host, from the label `anti_affinity`, with commas between."""
+        return tuple(filter(None, map(str.strip, self.labels.get(ANTI_AFFINITY_LABEL, "").split(","))))
 
     @property
     def anti_affinity_most(self) -> int:

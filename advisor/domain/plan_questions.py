@@ -11,14 +11,16 @@ from advisor.errors import InvalidInput
 from profiler.observed import Host, Instance
 
 Allowance = Literal["lift_cap"]  # what a tuning changes only where the operator says that it may
-PlanKind = Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
+PlanKind = Literal[
+    "admit", "rebalance", "evacuate", "consolidate", "repair", "capacity", "what_if", "right_size", "tune"
+]
 PLAN_KINDS: tuple[PlanKind, ...] = get_args(PlanKind)
 NextKind = Literal["admit", "rebalance", "consolidate", "capacity"]  # what may be asked of an imagined cloud
 PlanFor = Literal["hours", "mean", "p50", "p95", "p99"]
 PLAN_FOR: tuple[PlanFor, ...] = get_args(PlanFor)
 PinningPolicy = Literal["as_it_is", "unpinned", "own"]
 PINNING_POLICIES: tuple[PinningPolicy, ...] = get_args(PinningPolicy)
-MOVING_KINDS: tuple[PlanKind, ...] = ("rebalance", "evacuate", "consolidate")
+MOVING_KINDS: tuple[PlanKind, ...] = ("rebalance", "evacuate", "consolidate", "repair")
 PLACING_KINDS: tuple[PlanKind, ...] = ("admit", "capacity")
 _SEARCHING: tuple[PlanKind, ...] = ("admit", *MOVING_KINDS, "capacity", "tune")
 _LIMITED: tuple[PlanKind, ...] = ("admit", *MOVING_KINDS, "capacity", "what_if", "right_size")

@@ -120,9 +120,16 @@ def _ranking(
     per_host = True
     if feasible:
         question = PlacementQuestion(snapshot, request, answering.predictor, table, row)
-        positions = np.array(feasible, dtype=np.int64)
+        kept, others = filters.preferred(snapshot, request.instance, feasible)
+        positions = np.array(kept, dtype=np.int64)
         per_host = not looks_ahead(question, positions)
         answer_candidates, limit_rejections, scores, worse = _rank(question, positions, answering.remembered, detailed)
+        if others and not scores:  # where soft rules hold a limit would not
+            positions, others = np.array(feasible, dtype=np.int64), ()
+            answer_candidates, limit_rejections, scores, worse = _rank(
+                question, positions, answering.remembered, detailed
+            )
+        rejected = (*rejected, *others)
         if detailed and request.tune and request.mitigate:
             tuned = tuned_hosts(question, worse, answering.remembered)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from advisor.domain import Instance
+from advisor.domain import Host, Instance
+from advisor.domain.rules import NO_RULES, groups_above, rules_of, violations
 from advisor.planning.cloud_evaluation import beyond_limits
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
@@ -28,13 +28,15 @@ class HostViolations:
 
     `below` are ids of instances below a limit; `overcommitted` the promised amount of each of RESOURCES where it
     exceeds the room, else 0; `exclusive_shared` whether an instance that requires the host for itself is not alone;
-    `groups` the anti-affinity groups of which several instances are there.
+    `groups` the anti-affinity groups of which several instances are there, and `broken` the other rules that do not
+    hold there.
     """
 
     below: frozenset[str] = NOBODY
     overcommitted: tuple[float, ...] = (0.0,) * len(RESOURCES)
     exclusive_shared: bool = False
     groups: frozenset[str] = NOBODY
+    broken: frozenset[str] = NOBODY
 
 
 def allowed_violations(*states: HostViolations) -> HostViolations:
@@ -44,6 +46,7 @@ def allowed_violations(*states: HostViolations) -> HostViolations:
         tuple(max(sizes) for sizes in zip(*(state.overcommitted for state in states), strict=True)),
         any(state.exclusive_shared for state in states),
         frozenset().union(*(state.groups for state in states)),
+        frozenset().union(*(state.broken for state in states)),
     )
 
 
@@ -57,6 +60,9 @@ def new_violation(state: HostViolations, allowed: HostViolations, everywhere: fr
     newly_shared = sorted(state.groups - allowed.groups)
     if newly_shared:
         return f"hosts another instance of the anti-affinity group {newly_shared[0]}"
+    newly_broken = sorted(state.broken - allowed.broken)
+    if newly_broken:
+        return f"would break a rule ({newly_broken[0]})"
     newly_below = sorted(state.below - allowed.below - everywhere)
     if newly_below:
         return f"would take {newly_below[0]} below its limit"
@@ -82,10 +88,8 @@ class FeasibilityChecker:
         unknown = list(unknown_by_key.items())
         for first in range(0, len(unknown), STATES_PER_PREDICTION):
             batch = unknown[first : first + STATES_PER_PREDICTION]
-            for (key, (_, residents)), violations in zip(
-                batch, self._predicted([state for _, state in batch]), strict=True
-            ):
-                self._known[key] = violations, tuple(residents)
+            for (key, (_, residents)), found in zip(batch, self._predicted([state for _, state in batch]), strict=True):
+                self._known[key] = found, tuple(residents)
         return [self._known[key][0] for key in keys]
 
     def _predicted(self, states: Sequence[HostState]) -> list[HostViolations]:
@@ -112,17 +116,15 @@ class FeasibilityChecker:
                 frozenset(rows.residents[row][slot].id for slot in np.flatnonzero(below[row]).tolist()),
                 tuple(overcommitted[row].tolist()),
                 bool(exclusive_shared[row]),
-                _shared_groups(rows.residents[row]),
+                frozenset(group for group, _, _ in groups_above(rows.residents[row])),
+                _broken(hosts[row], rows.residents[row]),
             )
             for row in range(len(states))
         ]
 
 
-def _shared_groups(residents: Sequence[Instance]) -> frozenset[str]:
-    groups = Counter(instance.anti_affinity_group for instance in residents)
-    most = {
-        group: min(one.anti_affinity_most for one in residents if one.anti_affinity_group == group)
-        for group, count in groups.items()
-        if group is not None and count > 1
-    }
-    return frozenset(group for group, some in most.items() if groups[group] > some)
+def _broken(host: Host, residents: Sequence[Instance]) -> frozenset[str]:
+    """The rules about places and counted things that do not hold on a host."""
+    if not any(rules_of(one) != NO_RULES for one in residents if one.labels):
+        return NOBODY
+    return frozenset(found.what for found in violations(host, residents) if not found.what.startswith("apart "))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from advisor.domain import Band, Host, Instance, PlanStep
+from advisor.domain.rules import LOCAL_STORAGE
 from advisor.planning.label_number import label_number
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.snapshot import ClusterSnapshot
@@ -82,13 +83,19 @@ def copy_time(instance: Instance, mb_s: float) -> Band | None:
     Each pass copies what was written during the one before (Clark et al., NSDI 2005), until the rest can be copied in
     PAUSE_S. Where the label `dirty_mb_s` does not say how much that is, it is between nothing and half of the speed.
     """
-    dirty_mb_s = label_number(instance.labels, DIRTY_LABEL)
+    dirty_mb_s, disk_s = label_number(instance.labels, DIRTY_LABEL), copied_disk_mb(instance) / mb_s
     if dirty_mb_s is None:
-        return Band(*(_passes(instance.memory_mb, mb_s, share * mb_s) for share in _parts(ASSUMED_DIRTY)))
+        return Band(*(disk_s + _passes(instance.memory_mb, mb_s, share * mb_s) for share in _parts(ASSUMED_DIRTY)))
     if dirty_mb_s >= mb_s:
         return None
-    seconds = _passes(instance.memory_mb, mb_s, dirty_mb_s)
+    seconds = disk_s + _passes(instance.memory_mb, mb_s, dirty_mb_s)
     return Band(seconds, seconds, seconds)
+
+
+def copied_disk_mb(instance: Instance) -> float:
+    """MB of its disk that a move copies, once: all of a disk on its host, nothing of one that both hosts reach."""
+    local = instance.labels.get(LOCAL_STORAGE, "").lower() == "true"
+    return instance.disk_gb * 1000 if local else 0.0
 
 
 def _parts(band: Band) -> tuple[float, float, float]:

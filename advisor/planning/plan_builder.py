@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from advisor.domain import (
+    MOVING_KINDS,
     Capacity,
     ClassSizing,
     Instance,
     Plan,
+    PlanEnd,
     PlanKind,
     PlanRequest,
     PlanStep,
@@ -22,6 +24,7 @@ from advisor.domain import (
     listed,
     rests_on,
 )
+from advisor.domain.rules import Violation
 from advisor.errors import InvalidInput
 from advisor.placement.evidence import class_note
 from advisor.planning import arrival_candidates, steps
@@ -35,6 +38,7 @@ from advisor.planning.migration_order import MigrationOrder
 from advisor.planning.migration_time import MoveTimes, whole_time
 from advisor.planning.plan_context import PlanContext, StagedAssignment, assign_and_stage, stage_changes, unmet_notes
 from advisor.planning.planned_demand import as_planned, note
+from advisor.planning.repair import Repair, every_violation, repair_of
 from advisor.planning.rest import MeasuredMoves, Rest
 from advisor.planning.rightsizing import SizingResult, right_size
 from advisor.planning.tuning import tune
@@ -48,6 +52,7 @@ MOST_LIKE = 3  # notes on which others a new instance is taken to be like
 RESTING: tuple[PlanKind, ...] = ("rebalance", "consolidate")  # which leave instances alone that moved lately
 AIM_OF_KIND: dict[PlanKind, Aim] = {
     "admit": "admit", "rebalance": "rebalance", "evacuate": "evacuate", "consolidate": "consolidate",
+    "repair": "evacuate",
 }  # fmt: skip
 Models = Callable[[str], ActivePredictor]  # finds the model of a version; raises NotFound or BrokenArtifact
 
@@ -103,8 +108,7 @@ def build_plan(
     request = replace(request, instances=tuple(map(snapshot.with_class, request.instances)))
     said = (*note(asked), *_unknown(snapshot, request.instances))
     snapshot, request = as_planned(snapshot, request)
-    rest = Rest.of(snapshot, moved(), now, request.rest_h) if request.kind in RESTING else Rest()
-    context = replace(context, request=request, rest=rest)
+    context = replace(context, request=request, rest=_rest(snapshot, request, moved, now))
     evaluation = CloudEvaluation.of(snapshot, chosen.predictor)
     draft = _draft(context, snapshot, evaluation, models, measured)
     final_predictor = draft.answers or chosen
@@ -212,11 +216,43 @@ def _draft(
         tuned = tune(context, snapshot, evaluation)
         return _Draft(snapshot, tuned.after, tuned.search, tuned=tuned.steps, untuned=tuned.undo, notes=tuned.notes)
     aim = AIM_OF_KIND[request.kind]
+    if request.kind == "repair":
+        context = replace(context, repair=_repair(context, snapshot))
     solved = assign_and_stage(context, snapshot, aim, request.instances)
-    notes = context.rest.note()
-    if notes and not solved.ordered.scheduled:
+    notes = (*context.rest.note(), *context.repair.notes)
+    if request.kind == "repair":
+        solved = _as_repair(solved, every_violation(solved.ordered.after))
+    if context.rest.waits and request.kind in RESTING and not solved.ordered.scheduled:
         solved = _not_now(context, snapshot, aim, solved)
     return _of_solved(snapshot, replace(solved, notes=(*solved.notes, *notes)), request)
+
+
+def _rest(snapshot: ClusterSnapshot, request: PlanRequest, moved: MeasuredMoves, now: datetime) -> Rest:
+    """Which instances and hosts wait: of plans that improve those that moved lately, of all those out of window."""
+    if request.kind not in MOVING_KINDS:
+        return Rest()
+    return Rest.of(snapshot, moved() if request.kind in RESTING else (), now, request.rest_h, request.kind in RESTING)
+
+
+def _repair(context: PlanContext, snapshot: ClusterSnapshot) -> Repair:
+    """What has to leave its host so that all rules hold, among the instances that may move."""
+    staying, movable = context.rest.staying(snapshot), context.request.movable
+
+    def may_move(instance: Instance) -> bool:
+        named = movable is None or instance.id in movable
+        known = instance.id in snapshot.names.placed and instance.id not in staying
+        return named and known and not instance.never_moves
+
+    return repair_of(snapshot, may_move)
+
+
+def _as_repair(solved: StagedAssignment, left: Iterable[Violation]) -> StagedAssignment:
+    """The same with the number of rules that still do not hold; nothing better is known than none."""
+    broken = list(left)
+    ended: PlanEnd = "already fine" if not (broken or solved.ordered.scheduled) else solved.search.ended
+    ended = "in the way" if broken and ended != "time" else ended
+    search = Search("rules that do not hold", float(len(broken)), 0.0, float(len(broken)), ended)
+    return replace(solved, search=search)
 
 
 def _not_now(context: PlanContext, snapshot: ClusterSnapshot, aim: Aim, solved: StagedAssignment) -> StagedAssignment:

@@ -15,6 +15,7 @@ from advisor.planning.assignment.goal import Aim, Assignment, Goal
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
+from advisor.planning.repair import Repair
 from advisor.planning.rest import Rest
 from advisor.prediction.active import ActivePredictor
 from advisor.progress import Progress
@@ -29,8 +30,8 @@ PLACED_LEVEL = search_summary.LEVEL_NAMES["unplaced"]  # the deciding level wher
 class PlanContext:
     """The predictor, clock and progress of a request.
 
-    `fresh_s` is the accepted age of host data in seconds; `until` the end by the monotonic clock; `rest` who does not
-    move yet.
+    `fresh_s` is the accepted age of host data in seconds; `until` the end by the monotonic clock; `rest` which
+    instances do not move yet, and `repair` which leave their hosts.
     """
 
     request: PlanRequest
@@ -40,6 +41,7 @@ class PlanContext:
     until: float
     progress: Progress | None = None
     rest: Rest = field(default_factory=Rest)
+    repair: Repair = field(default_factory=Repair)
 
     @classmethod
     def of(
@@ -84,8 +86,8 @@ class PlanContext:
         request, rest = self.request, self.rest
         host_ids = {host.id for host in snapshot.hosts}
         targets = None if request.hosts is None else frozenset(request.hosts) & host_ids
-        if rest.hosts:
-            targets = (targets or frozenset(host_ids)) - rest.hosts.keys()
+        if rest.away:
+            targets = (frozenset(host_ids) if targets is None else targets) - rest.away
         return Goal(
             aim=aim,
             newcomers=tuple(replace(instance, host=None) for instance in newcomers),
@@ -93,6 +95,8 @@ class PlanContext:
             targets=targets,
             emptied=frozenset(request.empty) & host_ids,
             resting=rest.staying(snapshot),
+            leaving=frozenset(self.repair.leaving),
+            targets_of=self._others(snapshot, host_ids),
             objective=request.objective,
             keep_ratio=request.keep_ratio,
             max_moves=request.max_moves,
@@ -102,6 +106,11 @@ class PlanContext:
             time_limit_s=limit_s,
             seed=request.seed,
         )
+
+    def _others(self, snapshot: ClusterSnapshot, host_ids: Collection[str]) -> dict[str, frozenset[str]]:
+        """Of those that leave their hosts for a repair all other hosts."""
+        placed = snapshot.names.placed
+        return {name: frozenset(host_ids) - {placed[name].host or ""} for name in self.repair.leaving}
 
     def _searching(self, what: str, fraction: float) -> None:
         """Report the solver's progress; its end is not reported because steps are still to be ordered."""
@@ -130,7 +139,10 @@ def assign_and_stage(
     former = {instance.id: instance for residents in snapshot.residents for instance in residents}
     assignment = _assigned(context, snapshot, aim, newcomers, former)
     context.say("putting steps in order", SEARCH_SHARE)
-    ordered = stage_changes(context, snapshot, changes_of(assignment, former))
+    changes = [
+        replace(change, why=context.repair.leaving.get(change.then.id, "")) for change in changes_of(assignment, former)
+    ]
+    ordered = stage_changes(context, snapshot, changes)
     refused = {
         name: _hosts_beside(context, assignment, name) for name, host in assignment.where.items() if host is None
     }
@@ -242,6 +254,6 @@ def stage_changes(context: PlanContext, snapshot: ClusterSnapshot, changes: Sequ
         context.chosen.predictor,
         keep_ratio=request.keep_ratio,
         limits=MigrationLimits.of(request),
-        between=usable - set(request.empty) - context.rest.hosts.keys(),
+        between=usable - set(request.empty) - context.rest.away,
         most_moves=request.max_moves,
     )

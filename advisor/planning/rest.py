@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from advisor.domain import Instance, MoveSeen, listed
+from advisor.domain import Host, Instance, MoveSeen, listed
 from advisor.domain.duration_words import seconds_in_words
+from advisor.domain.move_windows import next_open
+from advisor.domain.rules import WINDOW
 from advisor.snapshot import ClusterSnapshot
 from profiler.observed import MOVED_LABEL
 
@@ -32,19 +34,24 @@ class Resting:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Instances and hosts that rest at `now_s`, by id."""
+    """Instances and hosts that rest at `now_s`, by id; and when the windows open of those of which one is closed."""
 
     now_s: float = 0.0
     instances: Mapping[str, Resting] = field(default_factory=dict)
     hosts: Mapping[str, Resting] = field(default_factory=dict)
+    closed: Mapping[str, datetime] = field(default_factory=dict)
+    closed_hosts: Mapping[str, datetime] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot, seen: Sequence[MoveSeen], now: datetime, rest_h: float) -> Rest:
+    def of(
+        cls, snapshot: ClusterSnapshot, seen: Sequence[MoveSeen], now: datetime, rest_h: float, rests: bool = True
+    ) -> Rest:
         """Who rests where an instance rests `rest_h` hours after a move, twice as long after each one more within
-        MOST_S; a host HOST_REST_S likewise, and never longer than `rest_h`."""
+        MOST_S; a host HOST_REST_S likewise, and never longer than `rest_h`. Windows are those of the label
+        `move_window`. Unless it `rests`, only they count."""
         rest_s, now_s = 3600 * rest_h, now.timestamp()
         placed = snapshot.names.placed
-        moves = [*seen, *(move for instance in placed.values() for move in labelled(instance))]
+        moves = [*seen, *(move for instance in placed.values() for move in labelled(instance))] if rests else []
         by_instance: dict[str, list[float]] = {}
         by_host: dict[str, list[float]] = {}
         for move in moves:
@@ -56,13 +63,25 @@ class Rest:
             now_s,
             _resting(now_s, by_instance, placed.keys(), rest_s, MOST_S),
             _resting(now_s, by_host, snapshot.names.positions.keys(), min(HOST_REST_S, rest_s), rest_s),
+            _closed(placed.values(), now),
+            _closed(snapshot.hosts, now),
         )
 
+    @property
+    def away(self) -> frozenset[str]:
+        """Ids of hosts to which nothing moves now."""
+        return frozenset(self.hosts.keys() | self.closed_hosts.keys())
+
+    @property
+    def waits(self) -> bool:
+        """Whether an instance or a host waits."""
+        return bool(self.instances or self.hosts or self.closed or self.closed_hosts)
+
     def staying(self, snapshot: ClusterSnapshot) -> frozenset[str]:
-        """Ids of instances that rest or are on a host that does."""
-        there = zip(snapshot.hosts, snapshot.residents, strict=True)
-        on_hosts = {one.id for host, residents in there if host.id in self.hosts for one in residents}
-        return frozenset(on_hosts | self.instances.keys())
+        """Ids of instances that rest, or whose window is closed, or that are on such a host."""
+        there, away = zip(snapshot.hosts, snapshot.residents, strict=True), self.away
+        on_hosts = {one.id for host, residents in there if host.id in away for one in residents}
+        return frozenset(on_hosts | self.instances.keys() | self.closed.keys())
 
     def note(self) -> tuple[str, ...]:
         """Who rests, as a sentence."""
@@ -75,6 +94,14 @@ class Rest:
                 first = min(resting.values(), key=lambda one: (one.until_s, one.name))
                 many = f"1 {noun} rests" if len(resting) == 1 else f"{len(resting):,} {noun}s rest"
                 sentences.append(f"{many} after a move: {listed(sorted(resting))}. {self._why(first, did)}.")
+        for closed, noun in ((self.closed, "instance"), (self.closed_hosts, "host")):
+            if closed:
+                first = min(closed, key=lambda name: (closed[name], name))
+                wait = f"1 {noun} waits for its window" if len(closed) == 1 else (
+                    f"{len(closed):,} {noun}s wait for their windows"
+                )  # fmt: skip
+                opens = f"{closed[first]:%Y-%m-%d %H:%M} UTC"
+                sentences.append(f"{wait}: {listed(sorted(closed))}. That of {first} opens at {opens}.")
         return tuple(sentences)
 
     def _why(self, one: Resting, did: str) -> str:
@@ -82,6 +109,12 @@ class Rest:
         often = "" if one.moves == 1 else f", on {one.moves} occasions within a week,"
         until = datetime.fromtimestamp(one.until_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
         return f"{one.name} {did} {ago} ago{often} and rests until {until}"
+
+
+def _closed(several: Iterable[Host | Instance], now: datetime) -> dict[str, datetime]:
+    """Ids of those of which the window is closed, and when it opens."""
+    opens = ((one.id, next_open(one.labels[WINDOW], now)) for one in several if WINDOW in one.labels)
+    return {name: moment for name, moment in opens if moment > now}
 
 
 def labelled(instance: Instance) -> tuple[MoveSeen, ...]:

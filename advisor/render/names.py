@@ -8,13 +8,12 @@ from datetime import datetime
 from functools import partial
 
 from advisor import plug_ins
+from advisor.domain.rules import check_rule
 from advisor.errors import InvalidInput
 from profiler.names import instance_id
 from profiler.observed import (
     ANTI_AFFINITY_MOST_LABEL,
     MOVED_LABEL,
-    NEVER_MOVE_LABEL,
-    REQUIRE_LABEL,
     Host,
     Instance,
     parse_cpus,
@@ -49,9 +48,11 @@ def check_labels(one: Host | Instance) -> None:
     """Refuse a label of which no command could be made, or a rule that cannot be kept; InvalidInput names it in its
     field (`labels.uplink`)."""
     readers: Mapping[str, Callable[..., object]] = _OF_HOSTS if isinstance(one, Host) else _OF_INSTANCES
-    for label in sorted(readers.keys() & one.labels.keys()):
+    for label, text in sorted(one.labels.items()):
         try:
-            readers[label](one)
+            check_rule(label, text, one.id)
+            if label in readers:
+                readers[label](one)
         except InvalidInput as error:
             raise InvalidInput(error.message, field=f"labels.{label}") from error
 
@@ -219,11 +220,6 @@ _OF_HOSTS: Mapping[str, Callable[[Host], object]] = {
 }  # fmt: skip
 
 
-def _never_move(instance: Instance) -> None:
-    if instance.labels[NEVER_MOVE_LABEL].lower() not in {"true", "false"}:
-        raise InvalidInput(f"never_move of {instance.id} is neither true nor false")
-
-
 def _anti_affinity_most(instance: Instance) -> None:
     if str(instance.anti_affinity_most) != instance.labels[ANTI_AFFINITY_MOST_LABEL]:
         raise InvalidInput(f"anti_affinity_most of {instance.id} is no whole number from 1 to 99,999")
@@ -238,15 +234,9 @@ def _moved_at(instance: Instance) -> None:
             raise InvalidInput(message) from None
 
 
-def _no_label(instance: Instance) -> None:
-    raise InvalidInput(f"{instance.id} requires a label without a name; write require.zone to require the label zone")
-
-
 _OF_INSTANCES: Mapping[str, Callable[[Instance], object]] = {
-    NEVER_MOVE_LABEL: _never_move,
     MOVED_LABEL: _moved_at,
     ANTI_AFFINITY_MOST_LABEL: _anti_affinity_most,
-    REQUIRE_LABEL: _no_label,
     MAC: mac_address,
     DISK: _any_disk,
     CGROUP: group_path,

@@ -18,6 +18,7 @@ TITLES = {
     "rebalance": "Rebalancing plan",
     "evacuate": "Evacuation plan",
     "consolidate": "Consolidation plan",
+    "repair": "Repair plan",
     "capacity": "Capacity plan",
     "what_if": "What if",
     "right_size": "Right-sizing plan",
@@ -44,6 +45,7 @@ def headline(plan: Plan) -> str:
         "rebalance": _rebalanced,
         "evacuate": _evacuated,
         "consolidate": _consolidated,
+        "repair": _repaired,
         "capacity": _capacity,
         "what_if": _imagined,
         "right_size": _resized,
@@ -102,6 +104,16 @@ def _consolidated(plan: Plan) -> str:
     return (
         f"{count(after.hosts_used, 'host')} will do instead of {before.hosts_used:,}, by {count(_done(plan), 'step')}."
     )
+
+
+def _repaired(plan: Plan) -> str:
+    left = round(plan.search.value) if plan.search else 0
+    moves = _done(plan)
+    by = f" by {count(moves, 'step')}" if moves else ""
+    if not left:
+        return f"All rules hold{by}."
+    some = "1 rule still does not hold" if left == 1 else f"{left:,} rules still do not hold"
+    return f"{some}{', after ' + count(moves, 'step') if moves else ''}."
 
 
 def _capacity(plan: Plan) -> str:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.domain import MEMORY_SHORT, Instance, PlacementRequest, Rejection
+from advisor.domain.rules import (
+    NO_RULES,
+    SOFT_AFFINITY,
+    SOFT_ANTI_AFFINITY,
+    has_of,
+    needed,
+    rules_of,
+    value_of,
+)
 from advisor.rounding import with_slack
 from advisor.scheduling.newcomer import newcomer_slot, profile_row, rows_by_host
 from advisor.snapshot import ClusterSnapshot, promised_vcpus
-from models.arrays import Bools, Floats
+from models.arrays import Bools, Floats, Ints
 from models.physics.demands import demands, holds
 from profiler.host_kinds import HOST_KINDS
 from profiler.observed import format_cpus
@@ -79,17 +88,20 @@ class FilterInput:
             hosts_with[[host for host, _ in self.snapshot.where(name)]] = True
         return hosts_with
 
-    def members_of_group(self) -> dict[int, str]:
-        """Host position → an instance there of the instance's anti-affinity group, where no more of it may come."""
-        group, own_id = self.instance.anti_affinity_group, self.instance.id
-        if group is None:
-            return {}
+    def members_of_groups(self) -> dict[int, tuple[str, str]]:
+        """Host position → an instance there, and its anti-affinity group, of which no more may come there."""
         full = {}
-        for host, residents in enumerate(self.snapshot.residents):
-            members = [one for one in residents if one.anti_affinity_group == group and one.id != own_id]
-            if len(members) >= min(one.anti_affinity_most for one in (self.instance, *members)) and members:
-                full[host] = members[0].id
+        for group in self.instance.anti_affinity_groups:
+            for host, residents in enumerate(self.others_by_host()):
+                members = [one for one in residents if group in one.anti_affinity_groups]
+                if len(members) >= min(one.anti_affinity_most for one in (self.instance, *members)) and members:
+                    full[host] = members[0].id, group
         return full
+
+    def others_by_host(self) -> Iterator[list[Instance]]:
+        """The residents of each host but the instance itself."""
+        for residents in self.snapshot.residents:
+            yield [one for one in residents if one.id != self.instance.id]
 
     def companions(self) -> dict[int, str]:
         """Host position → another instance there of the instance's affinity group."""
@@ -122,22 +134,24 @@ def _kind(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
 
 
 def _labels(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
-    wanted = inputs.instance.required_labels | dict(inputs.request.constraints.labels)
+    wanted, rules = inputs.request.constraints.labels, rules_of(inputs.instance)
     hosts = inputs.snapshot.hosts
-    both = [name for name, value in inputs.instance.required_labels.items() if wanted[name] != value]
+    if not wanted and rules == NO_RULES:
+        return inputs.nowhere(), lambda _: ""
+    both = [name for name, value in wanted.items() if value not in rules.any_of.get(name, (value,))]
+    if both:
+        needs = " or ".join(rules.any_of[both[0]])
+        needed = f"{inputs.instance.id} requires the label {both[0]}={needs}, the question asks for {wanted[both[0]]}"
+        return ~inputs.nowhere(), lambda _: needed
 
     def says(host: int) -> str:
         labels = hosts[host].labels
-        name = min(name for name, value in wanted.items() if labels.get(name) != value)
-        return f"needs label {name}={wanted[name]}, has {labels.get(name, 'none')}"
+        name = min((name for name, value in wanted.items() if labels.get(name) != value), default="")
+        return f"needs label {name}={wanted[name]}, has {labels.get(name, 'none')}" if name else broken[host]
 
-    if not wanted:
-        return inputs.nowhere(), says
-    if both:
-        needs = inputs.instance.required_labels[both[0]]
-        needed = f"{inputs.instance.id} requires the label {both[0]}={needs}, the question asks for {wanted[both[0]]}"
-        return ~inputs.nowhere(), lambda _: needed
-    return np.array([not wanted.items() <= host.labels.items() for host in hosts], dtype=bool), says
+    broken = [rules.refusal(host) for host in hosts]
+    missing = [not wanted.items() <= host.labels.items() for host in hosts]
+    return np.array(missing, dtype=bool) | np.array([bool(why) for why in broken], dtype=bool), says
 
 
 def _exclude(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
@@ -173,7 +187,7 @@ def _affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
 
 def _anti_affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
     beside = {name: inputs.beside(name) for name in inputs.request.constraints.anti_affinity}
-    members = inputs.members_of_group()
+    members = inputs.members_of_groups()
     refused = inputs.at(inputs.snapshot.hosts[host].id for host in members)
     for has_it in beside.values():
         refused |= has_it
@@ -182,7 +196,8 @@ def _anti_affinity(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
         named = next((name for name in beside if beside[name][host]), None)
         if named is not None:
             return f"{named} is on this host"
-        return f"{members[host]} of the same anti-affinity group {inputs.instance.anti_affinity_group} is on this host"
+        member, group = members[host]
+        return f"{member} of the same anti-affinity group {group} is on this host"
 
     return refused, says
 
@@ -244,6 +259,20 @@ def _disk(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
     needs, room, used = inputs.instance.disk_gb, inputs.snapshot.room_disk_gb, inputs.disk_gb
     refused = used + needs > with_slack(room)
     return refused, lambda host: f"needs {needs:{_EXACT_FORMAT}} GB of disk, {_left(room[host], used[host], ' GB')}"
+
+
+def _counted(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
+    needs = rules_of(inputs.instance).needs
+    if not needs:
+        return inputs.nowhere(), lambda _: ""
+    texts = []
+    for host, others in zip(inputs.snapshot.hosts, inputs.others_by_host(), strict=True):
+        has, used = has_of(host), needed(others)
+        lacking = [name for name, some in needs.items() if used[name] + some > with_slack(has.get(name, 0.0))]
+        name = min(lacking, default="")
+        left = max(has.get(name, 0.0) - used[name], 0.0)
+        texts.append(f"needs {needs[name]:g} of {name}, {left:g} of {has.get(name, 0.0):g} are free" if name else "")
+    return np.array([bool(text) for text in texts], dtype=bool), lambda host: texts[host]
 
 
 def _left(room: float, used: float, unit: str = "") -> str:
@@ -316,15 +345,46 @@ CHECKS: tuple[tuple[str, FilterCheck], ...] = (
     ("host.memory_short", _memory_short),
     ("capacity.memory", _memory),
     ("capacity.disk", _disk),
+    ("capacity.counted", _counted),
     ("capacity.pinning", _pins),
     ("capacity.driver_domain", _driver_domain),
     ("host.no_data", _fresh),
 )
 OTHER_CODES = (
     "host.unknown",
+    "constraint.soft",
     *(f"limit.{who}{kind}" for kind in ("", "_latency", "_time_short") for who in ("newcomer", "neighbour")),
 )
 CODES = (*(code for code, _ in CHECKS), *OTHER_CODES)
+
+
+def soft_broken(snapshot: ClusterSnapshot, instance: Instance) -> Ints:
+    """How many soft rules of an instance each host would break, (H,): its preferred hosts, and its soft groups."""
+    broken = np.zeros(len(snapshot.hosts), dtype=np.int64)
+    for name, wanted in rules_of(instance).prefers.items():
+        broken += np.array([value_of(host, name) not in wanted for host in snapshot.hosts], dtype=np.int64)
+    for label, is_apart in ((SOFT_ANTI_AFFINITY, True), (SOFT_AFFINITY, False)):
+        if group := instance.labels.get(label):
+            there = [
+                any(one.labels.get(label) == group and one.id != instance.id for one in residents)
+                for residents in snapshot.residents
+            ]
+            if any(there):
+                broken += np.array([member == is_apart for member in there], dtype=np.int64)
+    return broken
+
+
+def preferred(
+    snapshot: ClusterSnapshot, instance: Instance, feasible: Sequence[int]
+) -> tuple[list[int], tuple[Rejection, ...]]:
+    """Those of the feasible hosts that break the fewest soft rules, and why the others come after them."""
+    broken = soft_broken(snapshot, instance)[list(feasible)] if len(feasible) else np.zeros(0, dtype=np.int64)
+    if not broken.any():
+        return list(feasible), ()
+    kept = [host for host, count in zip(feasible, broken, strict=True) if count == broken.min()]
+    why = "keeps fewer soft rules (prefer_any, soft_affinity, soft_anti_affinity) than another host that can take it"
+    others = sorted({snapshot.hosts[host].id for host in feasible} - {snapshot.hosts[host].id for host in kept})
+    return kept, tuple(Rejection(name, "constraint.soft", why) for name in others)
 
 
 def apply(

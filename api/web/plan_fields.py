@@ -100,6 +100,7 @@ _TITLES: Mapping[PlanKind, tuple[str, str]] = {
     "admit": ("Admit", "Can these instances be placed, and where?"),
     "rebalance": ("Rebalance", "Which few moves bring every instance within its limits?"),
     "evacuate": ("Evacuate", "How are these hosts emptied without harm?"),
+    "repair": ("Repair", "Which moves make all rules hold again?"),
     "consolidate": ("Consolidate", "How few hosts would do, with every ratio kept?"),
     "capacity": ("Capacity", "How many more of this mix fit, and when is the cloud full?"),
     "what_if": ("What if", "What would another cloud do to every instance?"),

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from advisor.domain import Constraints, Instance, PlacementRequest
+from advisor.domain.rules import rule_key
 from advisor.planning.assignment.goal import Goal
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools
 from models.data.scene import ProfileTable
-from profiler.observed import AFFINITY_LABEL, REQUIRE_LABEL
+from profiler.observed import ANTI_AFFINITY_LABEL
 
 MONOTONE_FIELDS = ("vcpus", "memory_mb", "disk_gb", "load")  # of which no filter lets in more than less
 
@@ -66,11 +67,7 @@ def request_of(instance: Instance, goal: Goal, kind: str | None) -> PlacementReq
 
 def _rules(instance: Instance) -> dict[str, str]:
     """The labels by which filters tell instances apart; anti-affinity groups are checked by `PackingProblem.fits`."""
-    return {
-        name: value
-        for name, value in sorted(instance.labels.items())
-        if name == AFFINITY_LABEL or name.startswith(REQUIRE_LABEL)
-    }
+    return {name: value for name, value in rule_key(instance) if not name.startswith(ANTI_AFFINITY_LABEL)}
 
 
 def _asks_driver(table: ProfileTable, instance: Instance) -> bool:

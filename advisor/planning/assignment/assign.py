@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from advisor.domain import unpinned
+from advisor.domain import listed, unpinned
 from advisor.domain.plans import PlanEnd, Search
+from advisor.domain.rules import has_soft
 from advisor.planning.assignment import solution
 from advisor.planning.assignment.advised_start import place_in_turn
 from advisor.planning.assignment.goal import Assignment, Goal
@@ -90,8 +91,28 @@ class _AssignmentSearch:
             result = advised_result if lexicographically_less(advised_result.values, result.values) else result
             if not all_tried and result.search.ended == "search":
                 result = replace(result, search=replace(result.search, ended="time"))
+        result, broken = self._without_soft(base, goal, clock, result)
         self._say("choosing hosts", 0.9)
-        return self._assignment(base, result, notes)
+        return self._assignment(base, result, (*notes, *broken))
+
+    def _without_soft(
+        self, base: ClusterSnapshot, goal: Goal, clock: SearchClock, result: SearchResult
+    ) -> tuple[SearchResult, tuple[str, ...]]:
+        """Where instances find no host, the result in which their soft rules do not count, and a note of that."""
+        if goal.aim not in {"admit", "evacuate"}:
+            return result, ()
+        where, _ = solution.final_hosts(result.state)
+        residents = (one for there in base.residents for one in there)
+        homeless = {name for name, host in where.items() if host is None}
+        soft = sorted(one.id for one in (*goal.newcomers, *residents) if one.id in homeless and has_soft(one))
+        if not soft or clock.over:
+            return result, ()
+        other = self._search(base, replace(result.goal, soft_off=frozenset(soft)), clock)
+        if not lexicographically_less(other.values, result.values):
+            return result, ()
+        hosts, _ = solution.final_hosts(other.state)
+        who = listed([name for name in soft if hosts.get(name) is not None])
+        return other, (f"Not every soft rule could be kept of {who}.",)
 
     def _search(self, base: ClusterSnapshot, goal: Goal, clock: SearchClock) -> SearchResult:
         problem = build_problem(base, goal, self.fresh_s)

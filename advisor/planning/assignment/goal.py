@@ -19,11 +19,12 @@ class Goal:
 
     `newcomers` are to be placed (admit). `movable` are ids of residents that may move, None = all whose pinning was not
     given by the caller. `targets` are the hosts that may be used, None = all, and `targets_of` those of single movers
-    by id; `emptied` are those to be emptied (evacuate). `resting` are ids of residents that stay after a move.
-    `keep_ratio` is the T/B that instances without a limit of their own must keep; `move_gain` the least
-    that a move must gain beyond its cost (`move_value.gain`, `move_cost`), which it must pay within `pays_within_s`;
-    moves use at most `host_mbit` of a host's network, None = as it says. After `time_limit_s` seconds the best
-    assignment so far is answered.
+    by id; `emptied` are those to be emptied (evacuate). `resting` are ids of residents that stay after a move;
+    `leaving` of those that must leave their host (evacuate), and `soft_off` of those whose soft rules do not count.
+    `keep_ratio` is the T/B that instances without a limit of their own must keep; `move_gain` the least that a move
+    must gain beyond its cost (`move_value.gain`, `move_cost`), which it must pay within `pays_within_s`; moves use at
+    most `host_mbit` of a host's network, None = as it says. After `time_limit_s` seconds the best assignment so far is
+    answered.
     """
 
     aim: Aim
@@ -33,6 +34,8 @@ class Goal:
     targets_of: Mapping[str, frozenset[str]] = field(default_factory=dict)
     emptied: frozenset[str] = frozenset()
     resting: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
+    soft_off: frozenset[str] = frozenset()
     objective: Objective = "worst"
     keep_ratio: float = 0.8
     max_moves: int | None = None

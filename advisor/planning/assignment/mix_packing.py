@@ -256,8 +256,9 @@ def _most_by_size(state: SearchState, host: int, kind: int, most: int) -> int:
     problem = state.problem
     if not problem.fits(host, (kind,)):
         return 0
-    if kind in problem.exclusive_kinds or kind in problem.anti_affinity:
+    if kind in problem.exclusive_kinds:
         return 1
+    most = min([most, *(some for _, some in problem.anti_affinity.get(kind, ()))])
     needs = problem.needs[kind, problem.class_of_host[host], SIZES]
     free = (np.array(problem.room_with_slack[host]) - problem.used(host, problem.fixed[host]))[list(SIZES)]
     times = np.divide(free, needs, out=np.full(len(needs), np.inf), where=needs > 0)

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from advisor.domain import Host, Instance, unpinned
+from advisor.domain.rules import (
+    LOCAL_STORAGE,
+    SOFT_AFFINITY,
+    SOFT_ANTI_AFFINITY,
+    has_of,
+    has_soft,
+    rule_key,
+    rules_of,
+    without_soft,
+)
 from advisor.planning.assignment.allowed_hosts import allowed_hosts
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.migration_time import DIRTY_LABEL
 from advisor.planning.required_ratios import required_ratios_of
 from advisor.rounding import with_slack
+from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot, promised_vcpus
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, build_batch
@@ -38,8 +49,9 @@ class PackingProblem:
     pCPUs of dedicated vCPUs; `cpus` (K, C) are the CPUs that a kind wants on average.
     `min_ratio` (C, K) is the lowest T/B that a kind must keep (`required_ratios_of`), `max_latency` (K,) its highest
     accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any. `exclusive_kinds`
-    require a host for themselves. `anti_affinity` has the group of each kind that is in one, and how many of that group
-    may come to share a host.
+    require a host for themselves. `anti_affinity` has the groups of each kind that is in some, and how many of each may
+    come to share a host. `counted_needs` are what kinds need of things that are counted, `counted_room` (H,) what hosts
+    have of them.
     """
 
     snapshot: ClusterSnapshot
@@ -59,7 +71,9 @@ class PackingProblem:
     min_ratio: Floats
     max_latency: Floats
     max_short: Floats
-    anti_affinity: Mapping[int, tuple[str, int]]
+    anti_affinity: Mapping[int, tuple[tuple[str, int], ...]]
+    counted_needs: Mapping[int, Mapping[str, float]]
+    counted_room: Sequence[Mapping[str, float]]
     exclusive_kinds: frozenset[int]
     # As plain Python values, because `fits` runs a hundred thousand times: `needs` by class, and `room` with slack.
     needs_by_class: Sequence[Sequence[tuple[float, ...]]]
@@ -87,6 +101,8 @@ class PackingProblem:
         everybody = (*self.fixed[host], *movers)
         if self.anti_affinity and self._group_shared(everybody, came):
             return False
+        if self.counted_needs and not self.has_counted(host, everybody, came):
+            return False
         if not all(self.allowed[kind, host] for kind in came):
             return False
         if len(everybody) > 1 and not self.exclusive_kinds.isdisjoint(everybody):
@@ -100,11 +116,20 @@ class PackingProblem:
 
     def _group_shared(self, everybody: Kinds, came: Sequence[int]) -> bool:
         """Whether one of who came is beside another one of its anti-affinity group."""
-        found = [self.anti_affinity[kind] for kind in everybody if kind in self.anti_affinity]
+        found = [entry for kind in everybody for entry in self.anti_affinity.get(kind, ())]
         members = Counter(group for group, _ in found)
         most = {group: min(some for other, some in found if other == group) for group in members}
-        groups = [self.anti_affinity[kind][0] for kind in came if kind in self.anti_affinity]
+        groups = {group for kind in came for group, _ in self.anti_affinity.get(kind, ())}
         return any(members[group] > most[group] for group in groups)
+
+    def has_counted(self, host: int, everybody: Iterable[int], came: Iterable[int]) -> bool:
+        """Whether a host has what all these need of the counted things that those who came need."""
+        names = {name for kind in came for name in self.counted_needs.get(kind, ())}
+        if not names:
+            return True
+        needs = [self.counted_needs[kind] for kind in everybody if kind in self.counted_needs]
+        room = self.counted_room[host]
+        return all(sum(each.get(name, 0.0) for each in needs) <= with_slack(room.get(name, 0.0)) for name in names)
 
 
 def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> PackingProblem:
@@ -124,15 +149,14 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
     came: list[str | None] = []
 
     def kind(instance: Instance, moves: bool, resident: bool) -> int:
+        instance = without_soft(instance) if instance.id in goal.soft_off else instance
         host_kind = kind_of_host.get(instance.host or "") if resident else None
         key = (
             moves, host_kind, instance.workload, instance.vcpus, instance.memory_mb, instance.disk_gb,
             instance.load, instance.settings, instance.service, instance.dedicated_vcpus,
             instance.min_throughput_ratio, instance.max_latency_ratio, instance.max_time_short, instance.exclusive,
-            instance.anti_affinity_group, instance.anti_affinity_most, instance.affinity_group,
-            tuple(instance.required_labels.items()),
-            instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
-            instance.labels.get(DIRTY_LABEL) if moves else None,
+            rule_key(instance), instance.demand_key, goal.targets_of.get(instance.id) if moves else None,
+            (instance.labels.get(DIRTY_LABEL), instance.labels.get(LOCAL_STORAGE)) if moves else None,
         )  # fmt: skip
         if key not in number:
             number[key] = len(kinds)
@@ -149,9 +173,8 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
     for instance in (*goal.newcomers, *movers):
         kind_number = kind(instance, True, instance.id in moving)
         members[kind_number].append(instance.id)
-        current_host[instance.id] = (
-            instance.host if instance.id in moving and instance.host not in goal.emptied else None
-        )
+        stays = instance.host not in goal.emptied and instance.id not in goal.leaving
+        current_host[instance.id] = instance.host if instance.id in moving and stays else None
         if current_host[instance.id] is None:
             waiting.append(kind_number)
         else:
@@ -162,6 +185,9 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
     for at, ids in enumerate(members):
         if ids and ids[0] in goal.targets_of:
             allowed[at] &= np.array([host.id in goal.targets_of[ids[0]] for host in snapshot.hosts])
+        if ids and has_soft(kinds[at]):
+            kept, _ = filters.preferred(bare, kinds[at], np.flatnonzero(allowed[at]).tolist())
+            allowed[at] = np.isin(np.arange(len(snapshot.hosts)), kept)
     classes, class_of_host = _classes(snapshot.hosts)
     needs, cpus = _needs(kinds, classes, snapshot.scenes.table)
     rooms = (
@@ -187,22 +213,27 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
         min_ratio=_limits(kinds, classes, snapshot.scenes.table, goal.keep_ratio),
         max_latency=np.array([np.inf if k.max_latency_ratio is None else k.max_latency_ratio for k in kinds]),
         max_short=np.array([np.inf if k.max_time_short is None else k.max_time_short for k in kinds]),
-        anti_affinity={
-            number: (instance.anti_affinity_group, instance.anti_affinity_most)
-            for number, instance in enumerate(kinds)
-            if instance.anti_affinity_group is not None
-        },
+        anti_affinity={at: groups for at, one in enumerate(kinds) if (groups := _groups(one, goal))},
+        counted_needs={at: rules_of(one).needs for at, one in enumerate(kinds) if rules_of(one).needs},
+        counted_room=[has_of(host) for host in snapshot.hosts],
         needs_by_class=[[tuple(each) for each in kind_needs] for kind_needs in needs.transpose(1, 0, 2).tolist()],
         exclusive_kinds=frozenset(number for number, instance in enumerate(kinds) if instance.exclusive),
         room_with_slack=[tuple(each) for each in with_slack(room).tolist()],
     )
 
 
+def _groups(instance: Instance, goal: Goal) -> tuple[tuple[str, int], ...]:
+    """Its anti-affinity groups, and how many of each may share a host; a soft one, too, of which one may."""
+    hard = tuple((group, instance.anti_affinity_most) for group in instance.anti_affinity_groups)
+    soft = "" if instance.id in goal.soft_off else instance.labels.get(SOFT_ANTI_AFFINITY)
+    return (*hard, (f"{soft} (soft)", 1)) if soft else hard
+
+
 def _movers(snapshot: ClusterSnapshot, goal: Goal) -> tuple[Instance, ...]:
-    """Residents that may move: none to admit, only those on emptied hosts to evacuate.
+    """Residents that may move: none to admit, only those that leave or are on emptied hosts to evacuate.
 
     Pending placements cannot move because they are not there yet. Instances of an affinity group stay: migrations,
-    one after the other, would part them, and Nova refuses each.
+    one after the other, would part them, and Nova refuses each; those of a soft one stay where a plan only improves.
     """
     if goal.aim == "admit":
         return ()
@@ -211,17 +242,21 @@ def _movers(snapshot: ClusterSnapshot, goal: Goal) -> tuple[Instance, ...]:
         instance.affinity_group for residents in snapshot.residents for instance in residents if instance.affinity_group
     )
     for residents in snapshot.residents:
+        beside = Counter(instance.labels.get(SOFT_AFFINITY) for instance in residents)
         for instance in residents:
             if instance.id not in snapshot.names.placed or instance.id in goal.resting:
                 continue
             if goal.movable is not None and instance.id not in goal.movable:
                 continue
             group = instance.affinity_group
-            if instance.never_moves or (group is not None and companions[group] > 1):
+            together = group is not None and companions[group] > 1 and instance.id not in goal.leaving
+            if instance.never_moves or together:
                 continue
             if goal.aim == "evacuate":
-                if instance.host in goal.emptied:
+                if instance.host in goal.emptied or instance.id in goal.leaving:
                     movers.append(unpinned(instance))  # its pinning names pCPUs of the host that it leaves
+            elif instance.labels.get(SOFT_AFFINITY) and beside[instance.labels[SOFT_AFFINITY]] > 1:
+                continue
             elif instance.settings.pinning is None or goal.movable is not None:
                 movers.append(instance)
     return tuple(sorted(movers, key=lambda instance: (-instance.memory_mb, -instance.vcpus, instance.id)))

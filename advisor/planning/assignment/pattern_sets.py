@@ -75,6 +75,7 @@ def alike_hosts(problem: PackingProblem) -> tuple[tuple[int, ...], ...]:
         key = (
             int(problem.class_of_host[host]), problem.room[host].tobytes(), problem.allowed[:, host].tobytes(),
             problem.fixed[host], problem.initial[host],
+            tuple(sorted(problem.counted_room[host].items())) if problem.counted_needs else (),
         )  # fmt: skip
         hosts_by_key.setdefault(key, []).append(host)
     return tuple(tuple(hosts) for hosts in hosts_by_key.values())

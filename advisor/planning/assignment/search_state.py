@@ -120,16 +120,18 @@ class SearchState:
             has_room &= ~self.holds_exclusive
         if kind in problem.exclusive_kinds:
             has_room &= ~self.workload_counts.any(axis=1)
-        if kind in problem.anti_affinity:
-            group, most = problem.anti_affinity[kind]
+        for group, most in problem.anti_affinity.get(kind, ()):
             counts = [self.groups_on(host)[group] for host in range(problem.hosts)]
             has_room &= np.array(counts) < most
+        if kind in problem.counted_needs:
+            for host in np.flatnonzero(has_room).tolist():
+                has_room[host] = problem.has_counted(host, (*problem.fixed[host], *self.movers[host], kind), (kind,))
         return np.asarray(has_room)
 
     def groups_on(self, host: int) -> Counter[str]:
         """How many instances of each anti-affinity group are on a host."""
-        groups = self.problem.anti_affinity
-        return Counter(groups[kind][0] for kind in (*self.problem.fixed[host], *self.movers[host]) if kind in groups)
+        groups, there = self.problem.anti_affinity, (*self.problem.fixed[host], *self.movers[host])
+        return Counter(group for kind in there for group, _ in groups.get(kind, ()))
 
     def ranked_hosts(self, kind: int, hosts: Ints) -> Ints:
         """Hosts in the order in which they are worth predicting, by the pairwise losses; to pack, the fullest first."""

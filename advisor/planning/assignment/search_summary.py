@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.domain import Instance, Rejection
 from advisor.domain.plans import PlanEnd, Search
+from advisor.domain.rules import parted, violations
 from advisor.planning.assignment.bounds import relaxation_bound
 from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.move_value import moves_made
@@ -150,8 +151,8 @@ def _of_below(state: SearchState, goal: Goal, ended: PlanEnd) -> Iterator[str]:
 
 
 def overcommitted(state: SearchState) -> tuple[str, ...]:
-    """Hosts with more promised than allowed, shared hosts that an instance requires for itself, and hosts with several
-    instances of one anti-affinity group. A rebalance makes no move for any of them.
+    """Hosts with more promised than allowed, shared hosts that an instance requires for itself, hosts with several
+    instances of one anti-affinity group, and other rules that do not hold. A rebalance makes no move for any of them.
     """
     problem, texts = state.problem, []
     for host, movers in enumerate(state.movers):
@@ -165,13 +166,18 @@ def overcommitted(state: SearchState) -> tuple[str, ...]:
         texts += [
             f"{name} hosts {count} instances of the anti-affinity group {group}"
             for group, count in sorted(state.groups_on(host).items())
-            if count > min(most for other, most in problem.anti_affinity.values() if other == group)
+            if count > min(most for each in problem.anti_affinity.values() for other, most in each if other == group)
         ]
+    for at, residents in enumerate(problem.snapshot.residents):  # no plan breaks such a rule, so that they are those
+        found = violations(problem.snapshot.hosts[at], residents)
+        texts += [violation.text for violation in found if not violation.what.startswith("apart ")]
+    texts += [violation.text for violation in parted(problem.snapshot.hosts, problem.snapshot.residents)]
     if not texts:
         return ()
     more = f"; and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
     return (
-        f"Rebalancing restores limits of throughput and latency, not capacity: {'; '.join(texts[:MAX_NAMED])}{more}.",
+        "Rebalancing restores limits of throughput and latency, not capacity or rules, which a plan of the kind repair "
+        f"does: {'; '.join(texts[:MAX_NAMED])}{more}.",
     )
 
 

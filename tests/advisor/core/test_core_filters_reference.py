@@ -47,21 +47,31 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
     everywhere = [(at.id, each) for at, found in zip(snapshot.hosts, snapshot.residents, strict=True) for each in found]
     homes = {at for at, each in everywhere if each.id == one.id}
     companions = {at for at, each in everywhere if each.labels.get("affinity") == "g3" and each.id != one.id}
-    group = one.labels.get("anti_affinity")
-    apart_from = [each for each in others if group is not None and each.labels.get("anti_affinity") == group]
-    most = min(int(each.labels.get("anti_affinity_most", "1")) for each in [one, *apart_from])
+    crowded = False
+    for group in filter(None, one.labels.get("anti_affinity", "").split(", ")):
+        members = [each for each in others if group in each.labels.get("anti_affinity", "").split(", ")]
+        most = min(int(each.labels.get("anti_affinity_most", "1")) for each in [one, *members])
+        crowded |= bool(members) and len(members) + 1 > most
+    zone = there.labels.get("zone", "")
+    flags = there.labels.get("cpu_flags", "").split(", ")
+    misplaced = (
+        one.labels.get("require.zone", zone) != zone
+        or zone not in one.labels.get("require_any.zone", zone).split(", ")
+        or there.id not in one.labels.get("require_any.id", there.id).split(", ")
+        or zone in one.labels.get("require_none.zone", "none such").split(", ")
+        or any(flag not in flags for flag in filter(None, one.labels.get("require_each.cpu_flags", "").split(", ")))
+    )
+    gpus = sum(float(each.labels.get("needs.gpu", "0")) for each in everybody)
 
     checks = {
         "host.disabled": not there.enabled,
         "constraint.kind": wanted.kind is not None and wanted.kind != there.kind,
-        "constraint.label": any(there.labels.get(name) != value for name, value in wanted.labels.items())
-        or one.labels.get("require.zone", there.labels.get("zone")) != there.labels.get("zone"),
+        "constraint.label": any(there.labels.get(name) != value for name, value in wanted.labels.items()) or misplaced,
         "constraint.exclude": there.id in wanted.exclude,
         "constraint.never_move": "never_move" in one.labels and bool(homes) and there.id not in homes,
         "constraint.affinity": not set(wanted.affinity) <= ids
         or ("affinity" in one.labels and bool(companions) and there.id not in companions),
-        "constraint.anti_affinity": bool(set(wanted.anti_affinity) & ids)
-        or (bool(apart_from) and len(apart_from) + 1 > most),
+        "constraint.anti_affinity": bool(set(wanted.anti_affinity) & ids) or crowded,
         "constraint.exclusive": any(resident.exclusive for resident in others) or (one.exclusive and bool(others)),
         "capacity.vcpus": promised(one) > 0
         and (
@@ -74,6 +84,7 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
         > exact(there.memory_mb) * exact(there.memory_overcommit),
         "capacity.disk": there.disk_gb is not None
         and exactly(each.disk_gb for each in everybody) > exact(there.disk_gb),
+        "capacity.counted": "needs.gpu" in one.labels and gpus > float(there.labels.get("has.gpu", "0")),
         "capacity.pinning": max(pins, default=0) >= there.pcpus,
         "capacity.driver_domain": mine > 0
         and mine + sum(driver(there, resident, None) for resident in others)
@@ -127,6 +138,12 @@ RULES: tuple[dict[str, str], ...] = (
     {"anti_affinity": "g2"},
     {"affinity": "g3"},
     {"require.zone": "a"},
+    {"require_any.zone": "a, b"},
+    {"require_any.id": "h1, h3", "anti_affinity": "g1, g2"},
+    {"require_none.zone": "a"},
+    {"require_each.cpu_flags": "avx2, amx"},
+    {"needs.gpu": "1"},
+    {"needs.gpu": "2"},
     {"never_move": "true"},
 )
 
@@ -145,7 +162,11 @@ def questions(draw: st.DrawFn) -> tuple[ClusterSnapshot, PlacementRequest]:
             driver_overcommit=draw(st.sampled_from([0.45, 0.53, 0.8, 1.07, 1.2])),
             driver_cpus=(0,),
             disk_gb=draw(st.sampled_from([None, 0.3, 10.0])),
-            labels=draw(st.sampled_from([{}, {"zone": "a", "rack": "1"}, {"zone": "b"}])),
+            labels={
+                **draw(st.sampled_from([{}, {"zone": "a", "rack": "1"}, {"zone": "b"}])),
+                **draw(st.sampled_from([{}, {"has.gpu": "1"}, {"has.gpu": "3"}])),
+                **draw(st.sampled_from([{}, {"cpu_flags": "avx2, sse4"}, {"cpu_flags": "amx, avx2"}])),
+            },
             enabled=draw(st.sampled_from([True, True, True, False])),
         )
         for name in draw(st.sets(st.sampled_from(NAMES)))
