@@ -14,6 +14,7 @@ from advisor.domain.host_memory import HostMemory
 from advisor.domain.list_words import listed
 from advisor.domain.scores import LOW_SCORE, VmScore
 
+MOST_BROKEN = 5  # rules that a sentence names
 LOW_DELIVERY = 0.8  # of the CPU time that an instance asked for, over an hour: CPU ready of 20 %
 
 
@@ -78,6 +79,9 @@ class Checkup:
     malformed: Annotated[
         Mapping[str, str], Field(description="what was left out of the reports of agents, by host")
     ] = field(default_factory=dict)
+    broken: Annotated[
+        tuple[str, ...], Field(description="rules and sizes that do not hold, as sentences; a plan may repair them")
+    ] = ()
     degraded: Annotated[bool, Field(description="the active model cannot be read and the analytic model answers")] = (
         False
     )
@@ -127,6 +131,9 @@ class Checkup:
         ]
         found += [f"Sources disagree on {host}: {text}." for host, text in self.disagreements.items()]
         found += [f"Of what {host} reports, {text}." for host, text in self.malformed.items()]
+        if self.broken:
+            rules = "1 rule does not hold" if len(self.broken) == 1 else f"{len(self.broken):,} rules do not hold"
+            found.append(f"{rules}; a plan of the kind repair ends that: {'; '.join(self.broken[:MOST_BROKEN])}.")
         if self.degraded:
             found.append("The active model cannot be read, and the analytic model stands in: look at cotenant models.")
         return tuple(found)

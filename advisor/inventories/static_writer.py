@@ -12,16 +12,23 @@ from typing import Any
 import yaml
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, WorkloadProfile
+from advisor.domain.rules import ANY, EACH, HAS, LOCAL_STORAGE, NEEDS, NONE, PREFER, WINDOW, items
 from advisor.errors import InvalidInput
 from advisor.files import write_whole
 from profiler.demand import Demand
-from profiler.observed import NEVER_MOVE_LABEL, REQUIRE_LABEL, format_cpus
+from profiler.observed import MOVED_LABEL, NEVER_MOVE_LABEL, REQUIRE_LABEL, format_cpus
 
 CPU_LISTS = ("driver_cpus", "cpu_ids", "isolated_cpus", "dedicated_cpus")
 CPU_GROUPS = ("numa", "siblings")
 DIGITS = 6  # of numbers that were estimated
 # Labels whose values say how a host works or what a rule is, and not what anything is called.
-TECHNICAL = frozenset({"source", "render", "cgroup_version", "assumed", "anti_affinity_most", NEVER_MOVE_LABEL})
+TECHNICAL = frozenset(
+    {
+        "source", "render", "cgroup_version", "assumed", "anti_affinity_most", NEVER_MOVE_LABEL, MOVED_LABEL, WINDOW,
+        LOCAL_STORAGE, "dirty_mb_s", "migration_mbit",
+    }
+)  # fmt: skip
+ABOUT_LABELS = (REQUIRE_LABEL, ANY, NONE, EACH, PREFER)  # before the name of a label of hosts
 NAMED_WITHIN = ("aggregate.", "metadata.", "node.", "taint.", "tag.", "resource.")  # before a name in a label's name
 _COUNTED = re.compile(r"(.*?)([-_.]?\d*)\Z", re.DOTALL)
 
@@ -116,16 +123,20 @@ def renamed(inventory: Inventory) -> Inventory:
     inside = _Names("n")
 
     def label(name: str) -> str:
-        if name.startswith(REQUIRE_LABEL):
-            return REQUIRE_LABEL + label(name.removeprefix(REQUIRE_LABEL))
+        rule = next((one for one in ABOUT_LABELS if name.startswith(one)), None)
+        if rule is not None:
+            return rule + label(name.removeprefix(rule))
         start = next((one for one in NAMED_WITHIN if name.startswith(one)), None)
         return name if start is None else start + ".".join(map(inside.of, name.removeprefix(start).split(".")))
 
+    def value(name: str, text: str) -> str:
+        if name in TECHNICAL or name.startswith((NEEDS, HAS)) or text in {"true", "false"}:
+            return text
+        names = hosts if name.endswith(".id") and name.startswith(ABOUT_LABELS) else texts
+        return ", ".join(map(names.of, items(text) or (text,)))
+
     def labels(given: Mapping[str, str]) -> dict[str, str]:
-        return {
-            label(name): value if name in TECHNICAL or value in {"true", "false"} else texts.of(value)
-            for name, value in given.items()
-        }
+        return {label(name): value(name, text) for name, text in given.items()}
 
     return replace(
         inventory,

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from advisor.domain import LOW_SCORE, NOTICED_PERCENT, CloudScores, Host, HostMemory
 from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, MemoryHere, OwnLoad, worst_first
 from advisor.inventories.announced import DISAGREEMENT, LEFT_OUT
+from advisor.planning.repair import every_violation
 from advisor.serving.snapshot_cache import CloudView
 from advisor.settings import Settings
 from advisor.store import samples
@@ -54,6 +55,7 @@ def take(
             for host in snapshot.hosts
             if host.own_cpus >= max(LEAST_OWN_CPUS, LEAST_OWN_PART * host.pcpus)
         ),
+        broken=tuple(violation.text for violation in every_violation(snapshot)),
         degraded=degraded,
         elsewhere=elsewhere,
     )

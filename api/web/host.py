@@ -24,6 +24,7 @@ from advisor.domain import (
     cpu_map,
     time_part,
 )
+from advisor.domain.rules import violations
 from api.alike import joined
 from api.html import picture
 from api.html.render import page, to_page_of
@@ -241,6 +242,8 @@ def _facts(now: HostNow) -> list[tuple[str, str]]:
         facts.append(("NIC", f"{host.nic_mbit:,.0f} Mbit/s"))
     if host.platform:
         facts.append(("Platform", host.platform))
+    if broken := [violation.text for violation in violations(host, instances)]:
+        facts.append(("Rules that do not hold", "; ".join(broken)))
     if "disagreement" in host.labels:
         facts.append(("Sources disagree", host.labels["disagreement"]))
     if "left_out" in host.labels:

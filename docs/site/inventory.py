@@ -180,7 +180,7 @@ INSTANCE: Mapping[str, Row] = {
         "mapping of texts",
         "as of a host",
         "free; some are [rules](planning.md#rules-that-stay-with-an-instance): `anti_affinity`, `affinity`, "
-        "`require.NAME`, `never_move`; some name taps or interfaces",
+        "`require.NAME`, `needs.NAME`, `never_move`, `move_window` and more; some name taps or interfaces",
     ),
     "demand": (
         "mapping",

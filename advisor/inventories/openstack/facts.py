@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from advisor.domain.rules import HAS, NEEDS, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
 from advisor.inventories.openstack.flavors import cpu_shares, described
 from advisor.inventories.openstack.listings import Row
 from advisor.inventories.reading import STOPPED_LOAD, Facts
@@ -16,6 +17,7 @@ from profiler.observed import (
     ANTI_AFFINITY_LABEL,
     ANTI_AFFINITY_MOST_LABEL,
     MAX_CPUS,
+    NEVER_MOVE_LABEL,
     REQUIRE_LABEL,
     NetworkSettings,
 )
@@ -25,13 +27,19 @@ STOPPED = (3, 4, 6, 7)  # nova's power states paused, shutdown, crashed, suspend
 OWN_LABELS = frozenset(
     {
         "source", "render", "zone", "aggregate.", "metadata.", "disabled_reason", "name", "domain", "project",
-        "flavor_name", f"{REQUIRE_LABEL}zone", f"{REQUIRE_LABEL}metadata.",
+        "flavor_name", f"{REQUIRE_LABEL}zone", f"{REQUIRE_LABEL}metadata.", HAS, NEEDS,
     }
 )  # fmt: skip
 LABEL_LENGTH = 255
 ASKS_METADATA = "aggregate_instance_extra_specs:"  # of Nova's filter of aggregates by extra specs of flavors
 OPERATORS = ("=", "!", "<", ">", "s=", "s!", "s<", "s>")  # with which such a value begins that compares: not read
-GROUP_LABELS = frozenset({AFFINITY_LABEL, ANTI_AFFINITY_LABEL, ANTI_AFFINITY_MOST_LABEL})
+MODELLED = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})  # resource classes that are sizes of their own here
+ASKS_CLASS = "resources:"  # before the resource class of which a flavor asks some
+PASSES_DEVICE = "pci_passthrough:alias"  # Nova migrates no server live that has such a device
+GROUP_LABELS = frozenset(
+    {AFFINITY_LABEL, ANTI_AFFINITY_LABEL, ANTI_AFFINITY_MOST_LABEL, SOFT_AFFINITY, SOFT_ANTI_AFFINITY}
+)
+SOFT_POLICIES = {"soft-affinity": SOFT_AFFINITY, "soft-anti-affinity": SOFT_ANTI_AFFINITY}
 ASSUMED = "assumed"  # label: what is not reported and was chosen here
 
 
@@ -49,7 +57,7 @@ def _names(told: object) -> list[str]:
 
 
 def group_labels(groups: Sequence[Row]) -> dict[str, dict[str, str]]:
-    """Server → its labels, of server groups of Nova's hard policies; soft ones set none."""
+    """Server → its labels, of server groups of Nova's four policies."""
     found: dict[str, dict[str, str]] = {}
     for group in groups:
         name, policy = str(group["id"]), group.get("policy")
@@ -58,10 +66,12 @@ def group_labels(groups: Sequence[Row]) -> dict[str, dict[str, str]]:
             labels = {ANTI_AFFINITY_LABEL: name} | ({ANTI_AFFINITY_MOST_LABEL: str(most)} if most > 1 else {})
         elif policy == "affinity":
             labels = {AFFINITY_LABEL: name}
+        elif policy in SOFT_POLICIES:
+            labels = {SOFT_POLICIES[policy]: name}
         else:
             continue
         for member in _names(group.get("members")):
-            found[str(member)] = labels
+            found[str(member)] = {**found.get(str(member), {}), **labels}
     return found
 
 
@@ -108,6 +118,8 @@ def host_facts(
         if key != "availability_zone"
         for value in str(values).split(",")  # as Nova reads several values
     }
+    promises = inventories or {}
+    labels |= {f"{HAS}{name}": f"{_promised(promises[name]):g}" for name in sorted(counted([promises]))}
     reason = _disabled(row, service)
     if reason:
         labels["disabled_reason"] = reason
@@ -133,10 +145,12 @@ def instance_facts(
     groups: Mapping[str, Mapping[str, str]],
     zoned: bool = False,
     cpu_policies: Mapping[str, str] | None = None,
+    classes: Collection[str] = (),
 ) -> Facts:
     """A server as facts of an Instance; `current_specs` are the extra specs of flavors by name, as they are now, and
-    `groups` are servers with their `group_labels`, `cpu_policies` images with theirs, None = not known. With `zoned` a
-    server stays in its availability zone: Nova does not say here whether its user asked for that zone.
+    `groups` are servers with their `group_labels`, `cpu_policies` images with theirs, None = not known. `classes` are
+    the resource classes that hosts have and that are counted. With `zoned` a server stays in its availability zone:
+    Nova does not say here whether its user asked for that zone.
 
     Nova keeps a copy of the flavor as it was when the server was made: its limits are those that hold. What stands
     under `cotenant:` is about Cotenant alone, so the flavor as it is now counts.
@@ -174,6 +188,9 @@ def instance_facts(
         for key, value in specs.items()
         if key.startswith(ASKS_METADATA) and value and not str(value).startswith(OPERATORS)
     }
+    labels |= {f"{NEEDS}{name}": str(specs.get(f"{ASKS_CLASS}{name}") or "") for name in classes}
+    if specs.get(PASSES_DEVICE):
+        labels[NEVER_MOVE_LABEL] = "true"
     return {
         "id": str(row["id"]),
         "host": row.get("OS-EXT-SRV-ATTR:hypervisor_hostname") or row.get("OS-EXT-SRV-ATTR:host"),
@@ -184,6 +201,11 @@ def instance_facts(
         "labels": _labels(labels),
         **from_specs,
     }
+
+
+def counted(inventories: Iterable[Mapping[str, Row]]) -> frozenset[str]:
+    """Resource classes of Placement that are counted: all that are no sizes of their own."""
+    return frozenset(name for promises in inventories for name in promises) - MODELLED
 
 
 def _disabled(row: Row, service: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from advisor.inventories.openstack.facts import (
     GROUP_LABELS,
     OWN_LABELS,
     changed_or_gone,
+    counted,
     group_labels,
     host_facts,
     instance_facts,
@@ -67,6 +68,7 @@ class OpenStack:
         # Only where some CPUs are dedicated does it matter what images say.
         apart = any("PCPU" in promises for promises in capacity.values())
         cpu_policies = listings.cpu_policies() if apart else ({} if capacity else None)
+        classes = counted(capacity.values())
         groups = listings.server_groups()
         of_groups = group_labels(groups or [])
         servers = listings.servers(None if whole else self._since)
@@ -97,6 +99,7 @@ class OpenStack:
                 groups=of_groups,
                 zoned=len(set(zones.values())) > 1,
                 cpu_policies=cpu_policies,
+                classes=classes,
             ),
             left_out,
             lambda name, _: name,

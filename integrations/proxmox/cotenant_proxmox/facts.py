@@ -6,18 +6,29 @@ Fields as public clients of the API read them, and by qm.conf(5) and pct.conf(5)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from advisor.domain.rules import ANY, LOCAL_STORAGE, NONE, PREFER
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from advisor.inventories.values import as_cpus, as_number, clean_labels, whole_cpus
-from profiler.observed import NetworkSettings, Pinning, parse_cpus
+from profiler.observed import (
+    AFFINITY_LABEL,
+    ANTI_AFFINITY_LABEL,
+    NEVER_MOVE_LABEL,
+    NetworkSettings,
+    Pinning,
+    parse_cpus,
+)
 
 Row = Mapping[str, Any]
 OWN_LABELS = frozenset(
-    {"source", "render", "name", "pool", "tag.", "guest", "os", "kernel", "cpu_model", "smbios_uuid"}
+    {"source", "render", "name", "pool", "tag.", "guest", "os", "kernel", "cpu_model", "smbios_uuid", LOCAL_STORAGE}
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
+RULE_LABELS = frozenset({AFFINITY_LABEL, ANTI_AFFINITY_LABEL, f"{ANY}id", f"{NONE}id", f"{PREFER}id"})
+_PASSED = re.compile(r"(hostpci|usb)\d+\Z")  # a guest with such a device is not migrated while it runs
+_MOUNTED = re.compile(r"(virtio|scsi|sata|ide|mp|efidisk|tpmstate)\d+\Z|rootfs\Z")
 _NIC = re.compile(r"net\d+\Z")
 _DISK = re.compile(r"(virtio|scsi|sata|ide)\d+\Z")
 _MBIT_PER_MB = 8.0  # rate of a NIC is megabytes per second
@@ -64,8 +75,21 @@ def host_facts(row: Row, status: Row, name: str, source: str) -> Facts:
     return facts
 
 
-def instance_facts(row: Row, config: Row, name: str, host: str, source: str, *, node: Row) -> Facts:
-    """A guest by its row, its config and the row of its node; ValueError says what is wrong."""
+def instance_facts(
+    row: Row,
+    config: Row,
+    name: str,
+    host: str,
+    source: str,
+    *,
+    node: Row,
+    local: Collection[str] = (),
+    rules: Mapping[str, str] | None = None,
+) -> Facts:
+    """A guest by its row, its config and the row of its node; ValueError says what is wrong.
+
+    `local` are storages that no other node reaches, `rules` the labels that HA rules give it.
+    """
     kind, number = guest_id(row)
     vcpus = _vcpus(row, config, kind, node)
     limit = as_number(config.get("cpulimit") or 0, "cpulimit")
@@ -79,7 +103,13 @@ def instance_facts(row: Row, config: Row, name: str, host: str, source: str, *, 
         "os": config.get("ostype"),
         "smbios_uuid": smbios.get("uuid"),
         **{f"tag.{tag}": "true" for tag in tags if tag},
+        **(rules or {}),
     }
+    if any(_PASSED.match(key) and "spice" not in str(value) for key, value in config.items()):
+        labels[NEVER_MOVE_LABEL] = "true"
+    volumes = [str(value) for key, value in config.items() if _MOUNTED.match(str(key))]
+    if any(volume.partition(":")[0] in local and "media=cdrom" not in volume for volume in volumes):
+        labels[LOCAL_STORAGE] = "true"
     facts: dict[str, Any] = {
         "id": name,
         "host": host,
@@ -95,6 +125,52 @@ def instance_facts(row: Row, config: Row, name: str, host: str, source: str, *, 
         "labels": clean_labels(labels),
     }
     return facts if row.get("status") == "running" else {**facts, "load": STOPPED_LOAD}
+
+
+def local_storages(rows: Iterable[Row]) -> frozenset[str]:
+    """Storages by name that are not shared between nodes."""
+    storages = [row for row in rows if row.get("type") == "storage" and isinstance(row.get("storage"), str)]
+    return frozenset(str(row["storage"]) for row in storages if row.get("shared") == 0)
+
+
+def rule_labels(rules: Iterable[Row], prefix: str) -> dict[str, dict[str, str]]:
+    """Guest by number → its labels, of the HA rules of Proxmox VE 9 (ha-manager's Rules/NodeAffinity.pm and
+    ResourceAffinity.pm); `prefix` stands before ids of nodes.
+
+    A strict rule about nodes names those on which it may be, or with negative affinity may not be; else it prefers
+    them, and of nodes with priorities those with the highest one.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for rule in rules:
+        if rule.get("disable") in (1, True, "1"):
+            continue
+        labels = _node_labels(rule, prefix) if rule.get("type") == "node-affinity" else _group_labels(rule)
+        for guest in str(rule.get("resources") or "").split(","):
+            mine = found.setdefault(guest.strip().rpartition(":")[2], {})
+            for name, text in labels.items():
+                several = name == ANTI_AFFINITY_LABEL and name in mine
+                mine[name] = f"{mine[name]}, {text}" if several else mine.get(name, text)
+    return {guest: labels for guest, labels in found.items() if labels}
+
+
+def _node_labels(rule: Row, prefix: str) -> dict[str, str]:
+    pairs = [node.strip().partition(":") for node in str(rule.get("nodes") or "").split(",") if node.strip()]
+    priority = {prefix + name: int(text) if text.isdecimal() else 0 for name, _, text in pairs}
+    if not priority:
+        return {}
+    every, strict = ", ".join(sorted(priority)), rule.get("strict") in (1, True, "1")
+    if rule.get("affinity") == "negative":
+        return {f"{NONE}id": every} if strict else {}
+    first = ", ".join(sorted(name for name, value in priority.items() if value == max(priority.values())))
+    prefers = {f"{PREFER}id": first} if not strict or first != every else {}
+    return {**({f"{ANY}id": every} if strict else {}), **prefers}
+
+
+def _group_labels(rule: Row) -> dict[str, str]:
+    group, affinity = str(rule.get("rule") or ""), rule.get("affinity")
+    if not group or rule.get("type") != "resource-affinity" or affinity not in {"positive", "negative"}:
+        return {}
+    return {AFFINITY_LABEL if affinity == "positive" else ANTI_AFFINITY_LABEL: group}
 
 
 def created_s(config: Row) -> float:

@@ -9,8 +9,20 @@ from pathlib import Path
 from advisor.inventories.calls import CallError, failed_part
 from advisor.inventories.reading import Facts, Part, Reading, taken
 from cotenant_proxmox.calls import ProxmoxApi, account
-from cotenant_proxmox.facts import OWN_LABELS, Row, guest_id, host_facts, instance_facts, node_name
+from cotenant_proxmox.facts import (
+    OWN_LABELS,
+    RULE_LABELS,
+    Row,
+    guest_id,
+    host_facts,
+    instance_facts,
+    local_storages,
+    node_name,
+    rule_labels,
+)
 
+HA_RULES = "/cluster/ha/rules"
+NO_SUCH_CALL = (404, 501)
 AT_ONCE = 8  # calls; pveproxy has three workers for each node as it is installed
 
 
@@ -31,6 +43,8 @@ class Proxmox:
         self._open = open_api or (lambda: ProxmoxApi(account(cloud, ca_file, fingerprint)))
         self._whole_every = whole_every
         self._reads = 0
+        self._rules: dict[str, dict[str, str]] = {}  # labels by guest
+        self._has_rules = False  # whether such rules were ever seen; else such labels are an operator's
         self._configs: dict[str, tuple[tuple[object, ...], Row]] = {}  # by path: what its row said, and the config
 
     def read(self) -> Reading:
@@ -47,6 +61,7 @@ class Proxmox:
         self._reads += 1
         left_out: list[str] = []
         parts = [Part("resources", "read", len(rows))]
+        self._rules = self._ha_rules(api, parts)
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="proxmox") as pool:
             hosts = self._hosts(api, pool, rows, parts, left_out)
             instances, unclear = self._guests(api, pool, rows, parts, left_out)
@@ -58,9 +73,24 @@ class Proxmox:
             every_host=len(hosts) == sum(row.get("type") == "node" for row in rows),
             every_instance=True,
             unclear=unclear,
-            own_labels=OWN_LABELS,
+            own_labels=OWN_LABELS | (RULE_LABELS if self._has_rules else frozenset()),
             left_out=tuple(left_out),
         )
+
+    def _ha_rules(self, api: ProxmoxApi, parts: list[Part]) -> dict[str, dict[str, str]]:
+        """Labels by guest of the HA rules, those known before where they cannot be read; before version 9 there is
+        no such call, and no rule."""
+        try:
+            answer = api.get(HA_RULES)
+        except CallError as error:
+            if error.status in NO_SUCH_CALL:
+                return {}
+            parts.append(failed_part("HA rules", error))
+            return self._rules
+        rules = [row for row in answer if isinstance(row, dict)] if isinstance(answer, list) else []
+        self._has_rules |= bool(rules)
+        parts.append(Part("HA rules", "read", len(rules)))
+        return rule_labels(rules, self._prefix)
 
     def _hosts(
         self, api: ProxmoxApi, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
@@ -81,6 +111,7 @@ class Proxmox:
         self, api: ProxmoxApi, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
     ) -> tuple[list[Facts], frozenset[str]]:
         """Facts of guests, and ids of those that are there and could not be read. Templates never run."""
+        local = local_storages(rows)
         nodes = {str(row.get("node")): row for row in rows if row.get("type") == "node"}
         offline = {str(row.get("node")) for row in rows if row.get("type") == "node" and row.get("status") != "online"}
         guests = [row for row in rows if row.get("type") in ("qemu", "lxc") and not row.get("template")]
@@ -105,7 +136,14 @@ class Proxmox:
             row = named[number]
             on = node_name(row)
             return instance_facts(
-                row, config, self._prefix + number, self._prefix + on, self.name, node=nodes.get(on, {})
+                row,
+                config,
+                self._prefix + number,
+                self._prefix + on,
+                self.name,
+                node=nodes.get(on, {}),
+                local=local,
+                rules=self._rules.get(number),
             )
 
         instances = taken(configs, facts, left_out, lambda number, _: f"guest {number}")

@@ -391,7 +391,7 @@ def test_a_source_has_the_name_of_its_cloud() -> None:
     assert open_source("openstack", cloud="west").name == "openstack:west"  # type: ignore[attr-defined]
 
 
-def test_hard_policies_of_server_groups_become_labels_and_soft_ones_none() -> None:
+def test_policies_of_server_groups_become_labels() -> None:
     groups: list[dict[str, Any]] = [
         {"id": "g1", "policy": "anti-affinity", "rules": {"max_server_per_host": 3}, "members": ["a"]},
         {"id": "g2", "policy": "affinity", "rules": {}, "members": ["b"]},
@@ -400,8 +400,24 @@ def test_hard_policies_of_server_groups_become_labels_and_soft_ones_none() -> No
         {"id": "g5", "policy": "anti-affinity", "rules": {"max_server_per_host": 1}, "members": ["e"]},
     ]
     assert group_labels(groups) == {
-        "a": {"anti_affinity": "g1", "anti_affinity_most": "3"}, "b": {"affinity": "g2"}, "e": {"anti_affinity": "g5"},
+        "a": {"anti_affinity": "g1", "anti_affinity_most": "3"}, "b": {"affinity": "g2"},
+        "c": {"soft_affinity": "g3"}, "d": {"soft_anti_affinity": "g4"}, "e": {"anti_affinity": "g5"},
     }  # fmt: skip
+
+
+def test_resource_classes_of_placement_are_counted_and_passed_devices_keep_their_servers_in_place() -> None:
+    promised = {"total": 8, "reserved": 1, "allocation_ratio": 1.0}
+    there: Any = {"hypervisor_hostname": "c1", "hypervisor_type": "QEMU", "vcpus": 4, "memory_mb": 4096, "state": "up"}
+    classes = {"VCPU": promised, "CUSTOM_GPU": promised}
+    facts = host_facts(there, source="o", zones={}, aggregates=[], inventories=classes)
+    assert {name: text for name, text in facts["labels"].items() if name.startswith("has.")} == {"has.CUSTOM_GPU": "7"}
+    specs = {"resources:CUSTOM_GPU": "2", "resources:VCPU": "4", "pci_passthrough:alias": "nic:1"}
+    row: Any = {"id": "s", "flavor": {"vcpus": 1, "ram": 512, "original_name": "f", "extra_specs": specs}}
+    labels = instance_facts(row, source="o", current_specs={}, groups={}, classes={"CUSTOM_GPU"})["labels"]
+    assert (labels["needs.CUSTOM_GPU"], labels["never_move"]) == ("2", "true")
+    assert "needs.VCPU" not in labels
+    unread = instance_facts(row, source="o", current_specs={}, groups={})["labels"]
+    assert not any(name.startswith("needs.") for name in unread)
 
 
 @pytest.mark.parametrize(

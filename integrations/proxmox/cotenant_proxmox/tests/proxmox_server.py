@@ -52,6 +52,7 @@ class Cluster:
                   "ide2": "none,media=cdrom", "smbios1": "uuid=4d6a4b8e-41c5-4f5b-9d2a-0c7d8f4b4d11"},
             101: {"cores": 2, "memory": 4096, "hostname": "vm101", "ostype": "debian", "rootfs": "local:1,size=8G"},
         }  # fmt: skip
+        self.rules: list[dict[str, Any]] = []  # of HA, which version 8 does not have
         self.raw: dict[str, bytes] = {}
         self.codes: dict[str, int] = {}
         self.asked: list[str] = []
@@ -86,6 +87,8 @@ class Cluster:
             return 200, self.raw[path]
         parts = path.strip("/").split("/")
         data: Any = None
+        if path == "/cluster/ha/rules":
+            return (200, json.dumps({"data": self.rules}).encode()) if self.version == 9 else (501, b"")
         if path == "/cluster/resources":
             storage = {"type": "storage", "id": "storage/pve1/local", "node": "pve1", "status": "available"}
             data = [*self.nodes, *self.guests, storage]

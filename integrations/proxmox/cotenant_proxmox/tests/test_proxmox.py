@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from cotenant_proxmox import Proxmox
 from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
+from cotenant_proxmox.facts import RULE_LABELS
 from cotenant_proxmox.tests.proxmox_server import TOKEN, Cluster, guest, node, serving
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +108,72 @@ def test_a_vm_has_the_cpus_that_are_plugged_in(
     cluster.configs[100] = config
     vm = _one(source.read(), "100")
     assert (vm["vcpus"], vm["settings"]["cap_percent"]) == (vcpus, cap)
+
+
+RULES: list[dict[str, Any]] = [
+    {"rule": "db", "type": "node-affinity", "resources": "vm:100,vm:102", "nodes": "pve1:2,pve2:1,pve3:2", "strict": 1},
+    {"rule": "any", "type": "node-affinity", "resources": "ct:101", "nodes": "pve2"},
+    {"rule": "off", "type": "node-affinity", "resources": "vm:103", "nodes": "pve2", "strict": 1, "disable": 1},
+    {"rule": "far", "type": "node-affinity", "resources": "vm:104", "nodes": "pve2", "strict": 1,
+     "affinity": "negative"},
+    {"rule": "near", "type": "resource-affinity", "resources": "vm:103,vm:104", "affinity": "positive"},
+    {"rule": "apart", "type": "resource-affinity", "resources": "vm:100, ct:101", "affinity": "negative"},
+    {"rule": "also", "type": "resource-affinity", "resources": "vm:100,vm:102", "affinity": "negative"},
+]  # fmt: skip
+
+
+def test_rules_of_high_availability_become_labels(source: Proxmox, cluster: Cluster, advisor: Advisor) -> None:
+    cluster.guests += [guest(number, "pve2") for number in (102, 103, 104)]
+    cluster.configs |= {number: {"cores": 1} for number in (102, 103, 104)}
+    cluster.rules = RULES
+
+    def rules() -> dict[str, dict[str, str]]:
+        advisor.inventory.follow(source.read())
+        there = advisor.cloud.inventory().instances
+        return {one.id: {name: one.labels[name] for name in one.labels.keys() & RULE_LABELS} for one in there}
+
+    nodes = {"require_any.id": "pve1, pve2, pve3", "prefer_any.id": "pve1, pve3"}
+    assert rules() == {
+        "100": {**nodes, "anti_affinity": "apart, also"},
+        "101": {"prefer_any.id": "pve2", "anti_affinity": "apart"},
+        "102": {**nodes, "anti_affinity": "also"},
+        "103": {"affinity": "near"},
+        "104": {"require_none.id": "pve2", "affinity": "near"},
+    }
+    cluster.rules = RULES[1:2]
+    assert rules() == {**{name: {} for name in ("100", "102", "103", "104")}, "101": {"prefer_any.id": "pve2"}}
+    cluster.codes["/cluster/ha/rules"] = 500
+    assert rules()["101"] == {"prefer_any.id": "pve2"}
+
+
+def test_version_8_has_no_such_rules_and_a_read_of_it_is_complete(source: Proxmox, cluster: Cluster) -> None:
+    cluster.version = 8
+    reading = source.read()
+    assert reading.complete
+    assert not reading.own_labels & RULE_LABELS, "such labels are an operator's there"
+
+
+@pytest.mark.parametrize(
+    ("config", "labels"),
+    [
+        ({"hostpci0": "mapping=gpu,pcie=1"}, {"never_move": "true"}),
+        ({"usb0": "host=1234:5678"}, {"never_move": "true"}),
+        ({"usb0": "spice"}, {}),
+        ({"scsi0": "local-lvm:vm-100-disk-0,size=32G"}, {"local_storage": "true"}),
+        ({"scsi0": "ceph:vm-100-disk-0,size=32G"}, {}),
+        ({"scsi0": "ceph:vm-100-disk-0", "ide2": "local-lvm:iso/a.iso,media=cdrom"}, {}),
+    ],
+)
+def test_devices_that_are_passed_and_disks_on_the_node_become_labels(
+    source: Proxmox, cluster: Cluster, config: dict[str, str], labels: dict[str, str]
+) -> None:
+    cluster.guests += [
+        {"type": "storage", "id": f"storage/pve1/{name}", "node": "pve1", "storage": name, "shared": shared}
+        for name, shared in (("local-lvm", 0), ("ceph", 1))
+    ]
+    cluster.configs[100] = {"cores": 2, **config}
+    found = _one(source.read(), "100")["labels"]
+    assert {name: found[name] for name in found.keys() & {"never_move", "local_storage"}} == labels
 
 
 def test_an_affinity_beyond_the_node_is_said_and_all_else_is_taken(
@@ -217,7 +284,8 @@ class _Anything:
         status, body = self._cluster.answer(path)
         if status != 200:
             raise CallError(path)
-        return {**json.loads(body)["data"], **self._changes}
+        data = json.loads(body)["data"]
+        return [{**RULES[0], **self._changes}] if isinstance(data, list) else {**data, **self._changes}
 
 
 @given(st.dictionaries(st.sampled_from(_NODE_FIELDS + _GUEST_FIELDS + _CONFIG_FIELDS + ["cpuinfo"]), _VALUES))
