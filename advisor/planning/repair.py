@@ -15,7 +15,7 @@ Size = Callable[[Instance], float]
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Ids of instances that leave their hosts, each with what it breaks there; and what nobody may end by leaving."""
+    """Ids of instances that leave their hosts, each with what it breaks there; and notes of what stays."""
 
     leaving: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -96,12 +96,12 @@ class Rest:
                 sentences.append(f"{many} after a move: {listed(sorted(resting))}. {self._why(first, did)}.")
         for closed, noun in ((self.closed, "instance"), (self.closed_hosts, "host")):
             if closed:
-                first = min(closed, key=lambda name: (closed[name], name))
+                soonest = min(closed, key=lambda name: (closed[name], name))
                 wait = f"1 {noun} waits for its window" if len(closed) == 1 else (
                     f"{len(closed):,} {noun}s wait for their windows"
                 )  # fmt: skip
-                opens = f"{closed[first]:%Y-%m-%d %H:%M} UTC"
-                sentences.append(f"{wait}: {listed(sorted(closed))}. That of {first} opens at {opens}.")
+                opens = f"{closed[soonest]:%Y-%m-%d %H:%M} UTC"
+                sentences.append(f"{wait}: {listed(sorted(closed))}. That of {soonest} opens at {opens}.")
         return tuple(sentences)
 
     def _why(self, one: Resting, did: str) -> str:
