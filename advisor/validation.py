@@ -72,7 +72,7 @@ def check_kinds(question: Any, *kinds: str) -> None:
         if declared.only and is_given and not matters:
             message = f"{name} is only allowed for {', '.join(declared.kinds)}, not for {kinds[0]}"
             raise InvalidInput(message, field=name)
-        if declared.needed and matters and not is_given:
+        if not is_given and not set(declared.needed_for).isdisjoint(kinds):
             raise InvalidInput(f"{kinds[0]} needs {name}: {declared.text.partition(';')[0]}", field=name)
 
 

@@ -16,9 +16,9 @@ class Declared:
     A number lies from `low` to `high`, a text has at most `longest` characters, a tuple at least `low` items. `unset`
     is what None means, `words` what each value of a Literal means. `kinds` are the kinds of plan in which the field
     matters, () = all; where `only` is set, any other kind refuses it, and where `needed` is set, each of these kinds
-    refuses to go without. On pages the field is called `label` and stands under the heading `section`; "" = it is no
-    field there. A command calls it `option` ("" = as the field) and its value `metavar`. `names` says of which things
-    a text or a tuple of texts names some.
+    refuses to go without, or those that it names. On pages the field is called `label` and stands under the heading
+    `section`; "" = it is no field there. A command calls it `option` ("" = as the field) and its value `metavar`.
+    `names` says of which things a text or a tuple of texts names some.
     """
 
     text: str
@@ -29,12 +29,19 @@ class Declared:
     words: tuple[tuple[str, str], ...] = ()
     kinds: tuple[str, ...] = ()
     only: bool = False
-    needed: bool = False
+    needed: bool | tuple[str, ...] = False
     label: str = ""
     section: str = ""
     option: str = ""
     metavar: str | None = None
     names: Literal["hosts", "instances", "models", ""] = ""
+
+    @property
+    def needed_for(self) -> tuple[str, ...]:
+        """The kinds of plan that refuse to go without it."""
+        if isinstance(self.needed, tuple):
+            return self.needed
+        return self.kinds if self.needed else ()
 
     @property
     def meaning(self) -> str:

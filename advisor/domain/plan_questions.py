@@ -129,8 +129,8 @@ class PlanRequest:
         tuple[Instance, ...],
         Declared(
             "instances to place, or the mix of which more should fit; a known id means that instance, or in a mix more "
-            "of its form",
-            kinds=PLACING_KINDS, only=True, needed=True, option="add", metavar="FILE",
+            "of its form; without any, the mix of capacity is the cloud's own",
+            kinds=PLACING_KINDS, only=True, needed=("admit",), option="add", metavar="FILE",
         ),
     ] = ()
     empty: Annotated[

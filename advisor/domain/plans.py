@@ -210,7 +210,10 @@ class Capacity:
     """How much more of the mix fits."""
 
     fit: Annotated[int, Field(description="instances of the mix, as expected")]
-    fit_lower: Annotated[int, Field(description="the same if every instance ends at the worse edge of its interval")]
+    fit_lower: Annotated[
+        int | None,
+        Field(description="the same if every instance ends at the worse edge of its interval; null = not proven"),
+    ]
     by_rule: Annotated[int, Field(description="what sizes alone would let in, by first fit")]
     first_refusal: Annotated[str, Field(description="what is in the way of one more")]
     runs_out_month: Annotated[
@@ -267,8 +270,12 @@ class Capacity:
             return f"Whether the present instances have a host when {failing} is not known: {spare.in_the_way}."
         if spare.fit is None:
             return f"When {failing}, the search finds no hosts for the present instances: {spare.in_the_way}."
-        more = "" if spare.fit + 1 >= spare.too_many else f" Numbers up to {spare.too_many - 1:,} were not settled."
-        return f"{spare.fit:,} fit so that every instance has a host when {failing}; of more: {spare.in_the_way}.{more}"
+        if spare.fit + 1 < spare.too_many:
+            return (
+                f"How many fit so that every instance has a host when {failing} is not proven: {spare.fit:,} do, and "
+                f"fewer than {spare.too_many:,}; of those between, {spare.in_the_way}."
+            )
+        return f"{spare.fit:,} fit so that every instance has a host when {failing}; of more: {spare.in_the_way}."
 
     @computed_field(  # type: ignore[prop-decorator]
         description="what was found of these months; empty = no growth was given"

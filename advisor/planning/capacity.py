@@ -80,9 +80,14 @@ def capacity(
         context.chosen, predictor=WorstEdgePredictor(context.chosen.predictor), remembered=PredictionCache()
     )
     filled_by_edges = fill(replace(context, chosen=worst_edge), snapshot, available_s * 0.2)
+    edges_fit, edges_bound = min(filled_by_edges.fit, filled.fit), min(filled_by_edges.bound, filled.bound)
+    is_proven = edges_fit >= edges_bound
     notes: list[str] = []
-    if not filled_by_edges.in_time:
-        notes.append("Time limit reached before it was settled how many fit by lower bounds.")
+    if not is_proven:
+        notes.append(
+            f"How many fit where every instance is at the worse edge of its range is not proven: {edges_fit:,} were "
+            f"placed, and not more than {edges_bound:,} fit."
+        )
     spare: SpareCapacity | None = None
     if request.spare_hosts:
         context.say("letting hosts fail", 0.6)
@@ -104,7 +109,7 @@ def capacity(
     gap = 0.0 if not bound else 1 - filled.fit / bound
     ended: PlanEnd = "optimal" if filled.fit == bound else "search" if filled.in_time else "time"
     search = Search("instances of the mix that fit", float(filled.fit), float(bound), gap, ended)
-    fit_lower = min(filled_by_edges.fit, filled.fit)
+    fit_lower = edges_fit if is_proven else None
     answer = Capacity(filled.fit, fit_lower, by_rule, filled.refusal, runs_out, runway, spare, early, late, context.now)
     return answer, search, filled.after, tuple(notes)
 

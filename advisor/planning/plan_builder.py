@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from advisor import work
 from advisor.domain import (
     MOVING_KINDS,
     Capacity,
@@ -36,6 +37,7 @@ from advisor.planning.host_costs import wrong_labels
 from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import MigrationOrder
 from advisor.planning.migration_time import MoveTimes, whole_time
+from advisor.planning.own_mix import mix_note, own_mix
 from advisor.planning.plan_context import PlanContext, StagedAssignment, assign_and_stage, stage_changes, unmet_notes
 from advisor.planning.planned_demand import as_planned, note
 from advisor.planning.repair import Repair, every_violation, repair_of
@@ -96,8 +98,8 @@ def build_plan(
     """Answer a validated request.
 
     `models` finds the model of an imagined cloud; `measured` returns the CPU usage of instances, `moved` the
-    moves of the last week. The same request on the same cloud at the same moment gives the same plan unless the time
-    limit ends the search.
+    moves of the last week. The same request on the same cloud at the same moment gives the same plan on every machine
+    unless the wall clock stops the search.
     """
     context = PlanContext.of(request, chosen, now=now, fresh_s=fresh_s, progress=progress)
     context.say("looking at the cloud", 0.0)
@@ -107,6 +109,9 @@ def build_plan(
     # Before anything counts: the new instances have the estimate that a placement of each of them has.
     request = replace(request, instances=tuple(map(snapshot.with_class, request.instances)))
     said = (*note(asked), *_unknown(snapshot, request.instances))
+    if _question(request) == "capacity" and not request.instances:
+        request = replace(request, instances=own_mix(snapshot))
+        said = (*said, mix_note(request.instances))
     snapshot, request = as_planned(snapshot, request)
     context = replace(context, request=request, rest=_rest(snapshot, request, moved, now))
     evaluation = CloudEvaluation.of(snapshot, chosen.predictor)
@@ -153,8 +158,20 @@ def build_plan(
         duration_s=whole_time(forward_steps),
         degraded=chosen.degraded,
         notes=tuple(
-            dict.fromkeys((*chosen.notes, *said, *wrong_labels(snapshot), *draft.notes, *_rests_on(snapshot, draft)))
+            dict.fromkeys(
+                (*chosen.notes, *said, *wrong_labels(snapshot), *draft.notes, *_rests_on(snapshot, draft), *_stopped())
+            )
         ),
+    )
+
+
+def _stopped() -> tuple[str, ...]:
+    """A note where the wall clock decided about the answer."""
+    if not work.stopped():
+        return ()
+    return (
+        "The clock stopped the search before its work was done: nothing is proven beyond the bound above, and another "
+        "run may give another answer. A larger time limit avoids that.",
     )
 
 
@@ -316,7 +333,7 @@ def _what_if(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudE
         message = "the imagined cloud changes nothing for the instances that run; say what to ask of it: then"
         raise InvalidInput(f"{message} capacity, admit, rebalance or consolidate", field="then")
     cloud, homeless, notes = imagine(snapshot, what_if)
-    other = replace(context, chosen=by_name(models(what_if.model))) if what_if.model else context
+    other = replace(context, chosen=work.counting(by_name(models(what_if.model)))) if what_if.model else context
     anywhere = replace(other.part(0.0, 0.2), request=replace(request, hosts=None))
     imagined_before, moved = cloud, assign_and_stage(anywhere, cloud, "admit", homeless) if homeless else None
     cloud = moved.ordered.after if moved else imagined_before

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from advisor import deadline
+from advisor import deadline, work
 from advisor.domain import Instance, PlanEnd, PlanRequest, Rejection, Search
 from advisor.planning.assignment import search_summary
 from advisor.planning.assignment.assign import assign
@@ -30,8 +29,8 @@ PLACED_LEVEL = search_summary.LEVEL_NAMES["unplaced"]  # the deciding level wher
 class PlanContext:
     """The predictor, clock and progress of a request.
 
-    `fresh_s` is the accepted age of host data in seconds; `until` the end by the monotonic clock; `rest` which
-    instances do not move yet, and `repair` which leave their hosts.
+    `fresh_s` is the accepted age of host data in seconds; `until` the end by the work done (`advisor.work`); `rest`
+    which instances do not move yet, and `repair` which leave their hosts.
     """
 
     request: PlanRequest
@@ -54,12 +53,13 @@ class PlanContext:
         progress: Progress | None = None,
     ) -> PlanContext:
         """A context that ends after the request's time limit."""
-        return cls(request, chosen, now, fresh_s, time.monotonic() + request.time_limit_s, progress)
+        return cls(request, chosen, now, fresh_s, work.now_s() + request.time_limit_s, progress)
 
     @property
     def left_s(self) -> float:
-        """Seconds left, limited by the caller's deadline too."""
-        return min(self.until - time.monotonic(), deadline.left_s())
+        """Seconds left by the work done, at most 0 once the wall clock or the caller's deadline has stopped it."""
+        left = self.until - work.now_s()
+        return min(left, 0.0) if work.stopped() or deadline.left_s() <= 0 else left
 
     def say(self, what: str, fraction: float) -> None:
         if self.progress:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from advisor import deadline
+from advisor import deadline, work
 from advisor.domain import Plan, PlanRequest
 from advisor.planning.cpu_demand import Measured
 from advisor.planning.plan_builder import Models, build_plan
@@ -20,6 +20,7 @@ from advisor.prediction.cache import PredictionCache
 from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 
+SEARCHED = 0.85  # share of the time limit after which the wall clock stops the search; the rest is for its steps
 PLANNED = 0.8  # share of the remaining time for the search; the rest is for the work before and after it
 
 
@@ -43,21 +44,21 @@ def plan(
     limits the time of the request.
     """
     check(snapshot, request)
-    available_s = max(deadline.left_s() * PLANNED, 0.01)
-    limited = replace(request, time_limit_s=min(request.time_limit_s, available_s))
-    answer = active.ask(
-        chosen,
-        lambda answering: build_plan(
-            snapshot,
-            replace(answering, remembered=PredictionCache()),
-            limited,
-            now=now,
-            fresh_s=fresh_s,
-            generation=generation,
-            models=models,
-            measured=measured,
-            moved=moved,
-            progress=progress,
-        ),
-    )
+    wall_s = SEARCHED * min(request.time_limit_s, max(deadline.left_s() * PLANNED, 0.01))
+    with work.counted(chosen, wall_s) as counted:
+        answer = active.ask(
+            counted,
+            lambda answering: build_plan(
+                snapshot,
+                replace(work.counting(answering), remembered=PredictionCache()),
+                request,
+                now=now,
+                fresh_s=fresh_s,
+                generation=generation,
+                models=models,
+                measured=measured,
+                moved=moved,
+                progress=progress,
+            ),
+        )
     return replace(answer, request=request)

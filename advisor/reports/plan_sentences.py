@@ -258,10 +258,13 @@ def fits(plan: Plan) -> Iterable[str]:
     capacity = plan.capacity
     if capacity is None:
         return
-    yield (
-        f"If every instance ended at the lower edge of its interval, {capacity.fit_lower:,} would fit; by sizes alone "
-        f"{capacity.by_rule:,} would be let in."
-    )
+    if capacity.fit_lower is None:
+        yield f"By sizes alone {capacity.by_rule:,} would be let in."
+    else:
+        yield (
+            f"If every instance ended at the lower edge of its interval, {capacity.fit_lower:,} would fit; by sizes "
+            f"alone {capacity.by_rule:,} would be let in."
+        )
     if capacity.reserve:
         yield capacity.reserve
     if capacity.outlook:

@@ -66,8 +66,12 @@ def _rules() -> Iterator[dict[str, Any]]:
     for kinds in dict.fromkeys(field.declared.kinds for field in only.values()):
         fields = {name: field for name, field in only.items() if field.declared.kinds == kinds}
         rule: dict[str, Any] = {"if": _asks(*kinds)}
-        if needed := {name: _something(field) for name, field in fields.items() if field.declared.needed}:
+        if needed := {name: _something(field) for name, field in fields.items() if field.declared.needed is True}:
             rule["then"] = {"required": list(needed), "properties": needed}
+        for name, field in fields.items():
+            if isinstance(field.declared.needed, tuple):
+                then = {"required": [name], "properties": {name: _something(field)}}
+                yield {"if": _asks(*field.declared.needed), "then": then}
         yield {**rule, "else": {"properties": {name: _nothing(field) for name, field in fields.items()}}}
     yield {
         "if": {"properties": {"spare_label": {"type": "string"}}, "required": ["spare_label"]},

@@ -64,7 +64,7 @@ def _declared(field: DeclaredField) -> FormField:
         1e9 if declared.high is None else declared.high,
         choices=((("", declared.unset),) if field.optional and declared.words else ()) + declared.words,
         help=text,
-        must=declared.needed,
+        must=declared.needed is True,
         listed=declared.names,
     )
 

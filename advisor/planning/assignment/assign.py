@@ -48,8 +48,8 @@ def assign(
     search continues from there. The better result is answered, so a plan is never worse than placement in turn. Bounds
     apply to plans that leave every instance's settings unchanged.
 
-    The same question with the same seed has the same answer unless `time_limit_s` of the wall clock ends the search;
-    then `Search.ended` is `time`.
+    The same question with the same seed has the same answer on every machine: `time_limit_s` stands for work
+    (`advisor.work`) where that is counted. `Search.ended` is `time` where it, or the wall clock, ends the search.
     """
     return active.ask(
         chosen,

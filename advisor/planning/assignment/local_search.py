@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from advisor import deadline
+from advisor import deadline, work
 from advisor.planning.assignment.packing_problem import VCPUS, Kinds
 from advisor.planning.assignment.search_state import SearchState, better, minus, plus
 
@@ -22,7 +21,10 @@ ROUNDS_PER_HOST = 3  # limits the work, so that the wall clock rarely decides th
 
 @dataclass(frozen=True, slots=True)
 class SearchClock:
-    """When the search ends, and when steps already begun must end; a request's own deadline limits both."""
+    """When the search ends, and when steps already begun must end, by the work that was done (`advisor.work`).
+
+    The wall clock, and a request's own deadline, stop it where the machine is too slow for that.
+    """
 
     until: float
     latest: float
@@ -30,12 +32,14 @@ class SearchClock:
     @classmethod
     def of(cls, seconds: float) -> SearchClock:
         """A clock that ends in so many seconds and allows a tenth more for steps already begun."""
-        now, seconds = time.monotonic(), min(seconds, deadline.left_s())
+        now = work.now_s()
         return cls(now + seconds, now + 1.1 * seconds)
 
     @property
     def left_s(self) -> float:
-        return self.until - time.monotonic()
+        """Seconds left by the work done, at most 0 once the wall clock has stopped it."""
+        left = self.until - work.now_s()
+        return min(left, 0.0) if work.stopped() or deadline.left_s() <= 0 else left
 
     @property
     def over(self) -> bool:
@@ -43,7 +47,7 @@ class SearchClock:
 
     @property
     def past_latest(self) -> bool:
-        return time.monotonic() >= self.latest
+        return work.now_s() >= self.latest or work.stopped() or deadline.left_s() <= 0
 
 
 def place_each(

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from advisor import work
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.packing_problem import SIZES, Kinds
 from advisor.planning.assignment.pattern_sets import alike_hosts
@@ -24,6 +25,8 @@ from advisor.planning.assignment.search_state import SearchState
 Counts = tuple[int, ...]  # of each kind of the mix
 TOLERANCE = 1e-6  # instances: numerical error of a program
 RELAXED_SHARE = 0.6  # of the time for corners that the relaxed bound rests on; the rest for those of the integer one
+NODES = 2_000  # of branch and bound in one program, which are the same on every machine
+MOST_WALL_S = 30.0  # of one program
 ROUNDS = 400  # of looking at corners: limits the work, so that the wall clock rarely decides the result
 
 
@@ -179,8 +182,9 @@ class _MixPacker:
             integrality=np.full(shape[1], int(integer)),
             bounds=Bounds(0, np.inf),
             constraints=LinearConstraint(matrix.tocsr(), lower, upper),
-            options={"time_limit": max(self.clock.left_s / 4, 0.5)},
+            options={"time_limit": max(min(work.wall_left_s(), MOST_WALL_S), 0.5), "node_limit": NODES},
         )
+        work.add(shape[1] * (1 + int(solution.get("mip_node_count") or 0)))
         if solution.x is None:
             return _Choice(0.0, float(self.most), ())
         total = -float(solution.fun)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from advisor import work
 from advisor.planning.assignment.objectives import Level, pattern_costs
 from advisor.planning.assignment.packing_problem import Kinds
 from advisor.planning.assignment.pattern_sets import PatternSet
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 UNITS_PER_RATIO = 1_000_000  # costs are whole numbers of these, so that equal plans compare as equal
 # Nodes of branch and bound, which are the same on every machine, so that a slower one finds the same plan.
 NODES_PER_SECOND = 200
+WALL_FACTOR = 4  # seconds of the wall clock at most for each second of work
 SHORTEST_S = 0.01  # HiGHS takes no limit of 0
 ROUNDING = 1.5 / UNITS_PER_RATIO  # HiGHS keeps constraints within 1e-6
 INFEASIBLE = 2  # of scipy.optimize.milp
@@ -43,13 +45,15 @@ def solve(
 ) -> SolverResult:
     """The best choice of patterns, level by level, and never a worse one than `start` (H,).
 
-    The result is the same on every machine unless `seconds` of the wall clock run out first.
+    `seconds` stand for nodes of branch and bound, so that the result is the same on every machine unless the wall clock
+    runs out first.
     """
     program = _Program.of(pattern_set, start, most_moves)
     bounds: list[float] = []
     proven = True
     for level in levels:
-        limits = _Limits(time.monotonic() + seconds / len(levels), max(round(NODES_PER_SECOND * seconds), 1))
+        wall_s = min(work.wall_left_s() / 2, WALL_FACTOR * seconds / len(levels))
+        limits = _Limits(time.monotonic() + wall_s, max(round(NODES_PER_SECOND * seconds), 1))
         cost = program.cost(level, pattern_set)
         bound, optimal = (program.least_greatest if level == "greatest" else program.least_sum)(cost, limits)
         bounds.append(bound / UNITS_PER_RATIO if proven else np.nan)
@@ -162,13 +166,15 @@ class _Program:
         from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import
 
         most = self.most if most is None else most
-        return milp(
+        found = milp(
             cost / UNITS_PER_RATIO,
             integrality=np.full(len(most), int(integer)),
             bounds=Bounds(0, most),
             constraints=LinearConstraint(self.matrix, self.lower, self.upper),
             options=dict(limits.options()),
         )
+        work.add(len(most) * (1 + int(found.get("mip_node_count") or 0)))
+        return found
 
     def _take(self, x: Floats | None, cost: Ints, *, greatest: bool = False) -> bool:
         """Keep a found choice where it is allowed and better than the one before."""
