@@ -18,11 +18,14 @@ from advisor.domain.settings_json import Settings
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What was measured of an instance lately: the CPUs that 95 % of its `windows` stayed under, and 99 % of them."""
+    """What was measured of an instance lately: the CPUs that 95 % of its `windows` stayed under, and 99 % of them, the
+    most memory that it held resident, and the most that was swapped out; None = the host does not show it."""
 
     cpus: float
     windows: int
     p99: float | None = None
+    memory_mb: float | None = None
+    swapped_mb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

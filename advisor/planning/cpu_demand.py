@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from advisor.domain import Host, Instance, Usage
 from advisor.snapshot import ClusterSnapshot
-from models.data.demand_classes import DAY_ONE
+from models.data.demand_classes import DAY_ONE, from_mean
 from profiler.demand import Demand, Resource
 
 SATURATED = 0.95  # share of the usable CPUs above which an instance is held back
+UPPER_EDGE = 1.645  # standard deviations: a mean is above that with 5 %
 MIN_WINDOWS = 360  # an hour at the agent's ten seconds
 Measured = Callable[[Sequence[str]], Mapping[str, Usage]]  # instance ids → usage of those that were measured
 
@@ -19,13 +20,15 @@ Measured = Callable[[Sequence[str]], Mapping[str, Usage]]  # instance ids → us
 class CpuPeaks:
     """The CPUs that an instance wants in all but 5 % (`p95`) and 1 % of the time, and where that is known from.
 
-    `steady` = it is known to want as much all the time.
+    `steady` = it is known to want as much all the time; `from_mean` = only a mean is known, and these are the upper end
+    of what public traces show at such a mean.
     """
 
     p95: float
     p99: float
     source: str
     steady: bool = False
+    from_mean: bool = False
 
     def short(self, vcpus: int) -> float:
         """The part of the time, 0-1, in which it wants more than so many CPUs.
@@ -57,14 +60,13 @@ def cpu_demand(snapshot: ClusterSnapshot, host: Host, instance: Instance, used: 
 def _alone(snapshot: ClusterSnapshot, host: Host, instance: Instance) -> CpuPeaks | None:
     """What it would use alone; None where too little is known.
 
-    A mean alone says nothing of the peaks that a size is for, so a given demand counts only with its `p95`. A profile
+    Of a mean alone the peaks are those that public traces show at the upper edge of what is known of it. A profile
     tells no peaks either, but of a workload at full load.
     """
-    demand = instance.demand.get("cpu")
+    demand, part = instance.demand.get("cpu"), min(instance.load, 1.0)
     if demand is not None:
         if demand.p95 is None:
-            return None
-        part = min(instance.load, 1.0)
+            return _of_mean(part * demand.mean, part * demand.doubt, instance.vcpus)
         p95 = demand.p95 * part
         p99 = _likely_p99(p95, instance.vcpus) if demand.p99 is None else demand.p99 * part
         source = f"asks for up to {p95:.2f} CPUs in 95 % of the time by the demand that is known of it"
@@ -73,8 +75,21 @@ def _alone(snapshot: ClusterSnapshot, host: Host, instance: Instance) -> CpuPeak
     row = table.row(instance.workload, host.platform)
     if not row:
         return None
-    cpus = float(table.column("cpu")[row]) / 100 * min(instance.load, 1.0)
+    cpus = float(table.column("cpu")[row]) / 100 * part
+    if row in table.means:
+        return _of_mean(cpus, 0.0, instance.vcpus)
     return CpuPeaks(cpus, cpus, f"asks for {cpus:.2f} CPUs by its profile", steady=True)
+
+
+def _of_mean(mean: float, doubt: float, vcpus: int) -> CpuPeaks:
+    """The peaks of an instance of which only the mean is known: those of its class at the upper edge of that."""
+    known = from_mean(min(mean, float(vcpus)), vcpus)
+    most = min(mean + UPPER_EDGE * max(doubt, known.doubt), float(vcpus))
+    wide = from_mean(most, vcpus)
+    p95 = most if wide.p95 is None else wide.p95
+    p99 = _likely_p99(p95, vcpus) if wide.p99 is None else wide.p99
+    source = f"has a mean of {mean:.2f} CPUs, with which public traces show up to {p95:.2f} in 95 % of the time"
+    return CpuPeaks(p95, p99, source, from_mean=True)
 
 
 def _likely_p99(p95: float, vcpus: int) -> float:

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from advisor.domain import Band, ClassSizing, Host, Instance, Pinning, Usage, listed, time_part
-from advisor.planning.cpu_demand import SATURATED, CpuPeaks, Measured, cpu_demand, demand_scaled, usable_cpus
+from advisor.planning.cpu_demand import (
+    MIN_WINDOWS,
+    SATURATED,
+    CpuPeaks,
+    Measured,
+    cpu_demand,
+    demand_scaled,
+    usable_cpus,
+)
 from advisor.planning.migration_feasibility import NOBODY, FeasibilityChecker, HostViolations, new_violation
 from advisor.planning.migration_order import InstanceChange
 from advisor.planning.plan_context import PlanContext
@@ -30,6 +38,9 @@ CAP_SHARES = (0.9, 0.75, 0.6, 0.5)  # caps relative to demand, tried in this ord
 REPORTED_CHANGE = 0.005  # T/B: smaller changes are not reported
 MAX_TURNS = 8  # passes over a host; of 965 synthetic hosts 20 took two and 3 took three
 USAGE_BATCH = 256  # instances whose usage is read together, between two looks at the clock
+MEMORY_STEP_MB = 256
+NOTICED_SWAP = 0.05  # of its memory that is swapped out: less is not named
+MOST_MEMORY_NOTES = 8
 MAX_LOSS = 0.02  # T/B that an instance may lose when it is made smaller
 
 
@@ -69,6 +80,7 @@ def right_size(context: PlanContext, snapshot: ClusterSnapshot, measured: Measur
     changes: list[InstanceChange] = []
     peaks: dict[str, CpuPeaks] = {}
     unknown, full, unseen = 0, [], 0
+    memory: list[str] = []
     for number, (host, residents) in enumerate(zip(snapshot.hosts, snapshot.residents, strict=True)):
         if context.left_s <= 0:
             unseen = len(snapshot.hosts) - number
@@ -83,6 +95,7 @@ def right_size(context: PlanContext, snapshot: ClusterSnapshot, measured: Measur
                 unknown += 1
             elif instance.id in snapshot.names.placed:
                 demands[instance.id] = demand
+                memory += memory_notes(instance, usage.get(instance.id))
                 full += [instance.id] if SATURATED * instance.vcpus <= demand.p95 <= instance.vcpus else []
         changes += sizing.of_host(number, demands)
         peaks |= demands
@@ -91,9 +104,18 @@ def right_size(context: PlanContext, snapshot: ClusterSnapshot, measured: Measur
         skipped_text = "1 instance is" if unknown == 1 else f"{unknown} instances are"
         they_ask = "it asks" if unknown == 1 else "they ask"
         notes.append(
-            f"{skipped_text} left out: too little is known of how much CPU {they_ask} for at busy times. A mean is not "
-            "enough; the p95 of its demand is, or an hour of an agent."
+            f"{skipped_text} left out: too little is known of how much CPU {they_ask} for. A mean of its demand is "
+            "enough; its p95 or an hour of an agent is better."
         )
+    if by_mean := sum(demand.from_mean for demand in peaks.values()):
+        known = "1 instance is" if by_mean == 1 else f"{by_mean:,} instances are"
+        notes.append(
+            f"{known} known by a mean only: a size counts with the peaks that public traces show at the upper edge of "
+            "such a mean, and none is made larger."
+        )
+    notes += memory[:MOST_MEMORY_NOTES]
+    if len(memory) > MOST_MEMORY_NOTES:
+        notes.append(f"{len(memory) - MOST_MEMORY_NOTES:,} more instances have more or less memory than suits them.")
     if full:
         use = "uses all of its" if len(full) == 1 else "use all of their"
         notes.append(f"{listed(sorted(full))} {use} vCPUs: how much more they would use is not known.")
@@ -101,6 +123,27 @@ def right_size(context: PlanContext, snapshot: ClusterSnapshot, measured: Measur
         notes.append(f"Time limit reached before {unseen} of {len(snapshot.hosts)} hosts were looked at.")
     by_class = _by_class(changes, peaks)
     return SizingResult(tuple(changes), tuple(notes), by_class, of_all=not (unknown or unseen), in_time=not unseen)
+
+
+def memory_notes(instance: Instance, used: Usage | None) -> Iterator[str]:
+    """Which size of memory would suit an instance by what its agent measured, where that differs.
+
+    It is no step: a running guest gets less memory only by a balloon, and more only where that was planned for.
+    """
+    if used is None or used.windows < MIN_WINDOWS or not instance.memory_mb:
+        return
+    if (used.swapped_mb or 0.0) >= NOTICED_SWAP * instance.memory_mb:
+        yield (
+            f"{instance.id} has {used.swapped_mb:,.0f} MB swapped out beside its {instance.memory_mb:,.0f} MB of "
+            "memory: it needs more."
+        )
+    elif used.memory_mb is not None and used.memory_mb <= SHRINK_BELOW * instance.memory_mb:
+        enough = MEMORY_STEP_MB * math.ceil(used.memory_mb / TARGET_USE / MEMORY_STEP_MB)
+        if enough < instance.memory_mb:
+            yield (
+                f"{instance.id} held at most {used.memory_mb:,.0f} of its {instance.memory_mb:,.0f} MB of memory in "
+                f"{used.windows:,} windows: {enough:,} MB are enough."
+            )
 
 
 def _by_class(changes: Sequence[InstanceChange], peaks: Mapping[str, CpuPeaks]) -> tuple[ClassSizing, ...]:
@@ -190,7 +233,7 @@ class _Sizing:
                 granted += 1
             pending = pending[granted + 1 :]  # without the rejected proposal; the later ones are evaluated again
         below = self.checker.of([(number, tuple(residents.values()))])[0].below
-        others = {name: peaks.p95 for name, peaks in demands.items() if name not in below}
+        others = {name: peaks.p95 for name, peaks in demands.items() if name not in below and not peaks.from_mean}
         held = self._held_back(number, residents, others) if below else None
         if held is not None:
             residents[held.id] = held
@@ -271,14 +314,14 @@ def _proposal(host: Host, instance: Instance, peaks: CpuPeaks) -> _SizeProposal 
     """What suits an instance by itself, None = no change; neighbours are checked by the caller."""
     cpus, vcpus = peaks.p95, enough_vcpus(peaks, latency=_latency_counts(instance))
     cap = instance.settings.cap_percent
-    if cap is not None and cap < 100 * instance.vcpus and cpus > SATURATED * cap / 100:
+    if not peaks.from_mean and cap is not None and cap < 100 * instance.vcpus and cpus > SATURATED * cap / 100:
         raised_cap = float(min(100 * instance.vcpus, math.ceil(100 * cpus / TARGET_USE)))
         return _SizeProposal(
             replace(instance, settings=replace(instance.settings, cap_percent=raised_cap)), must_gain=True
         )
     if vcpus < instance.vcpus and cpus <= SHRINK_BELOW * instance.vcpus:
         return _SizeProposal(_sized(instance, vcpus), may_lose=MAX_LOSS)
-    if cpus > instance.vcpus and instance.settings.pinning is None:
+    if not peaks.from_mean and cpus > instance.vcpus and instance.settings.pinning is None:
         grown = _sized(instance, vcpus)
         fits = promised_vcpus(host, grown) <= shared_pcpus_of(host) and grown.dedicated_vcpus <= room_own_of(host)
         return _SizeProposal(grown) if fits else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 
 import sqlalchemy as sa
@@ -122,7 +123,23 @@ def usage(connection: sa.Connection, instance_ids: Sequence[str], since_s: float
         for (_, instance, count), by_rank in values.items():
             p95, p99 = (_quantile(by_rank, share * (count - 1)) / 100 for share in (95, 99))
             usage_of[instance] = Usage(p95, count, p99)
-    return usage_of
+    held = most(connection, "rss_mb", list(usage_of), since_s)
+    swapped = most(connection, "swap_mb", list(usage_of), since_s)
+    return {
+        name: replace(used, memory_mb=held.get(name), swapped_mb=swapped.get(name)) for name, used in usage_of.items()
+    }
+
+
+def most(connection: sa.Connection, metric: str, instance_ids: Sequence[str], since_s: float) -> dict[str, float]:
+    """The highest sample of a metric of each instance since a time, on any host; without those that have none."""
+    query = (
+        sa.select(series.c.instance, sa.func.max(samples.c.value).label("most"))
+        .join(samples, samples.c.series == series.c.id)
+        .where(series.c.scope == "instance", series.c.metric == metric, samples.c.time_s >= since_s)
+        .where(samples.c.value.between(0.0, MOST))
+        .group_by(series.c.instance)
+    )
+    return {row.instance: row.most for row in selected(connection, query, series.c.instance, instance_ids)}
 
 
 def last_measured(connection: sa.Connection) -> dict[str, float]:

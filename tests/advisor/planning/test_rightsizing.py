@@ -9,15 +9,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Instance, IsolationSettings, Pinning, PlanKind, PlanRequest, codec, plan_from_json
-from advisor.planning.cpu_demand import CpuPeaks
+from advisor.domain import Instance, IsolationSettings, Pinning, PlanKind, PlanRequest, Usage, codec, plan_from_json
+from advisor.planning.cpu_demand import CpuPeaks, cpu_demand
 from advisor.planning.plan_context import PlanContext
-from advisor.planning.rightsizing import enough_vcpus
+from advisor.planning.rightsizing import enough_vcpus, memory_notes
 from advisor.reports.number_format import time_share
 from advisor.reports.plan_sentences import headline
+from advisor.snapshot import ClusterSnapshot
 from api.schemas.plans import PlanAnswer
+from models.data.demand_classes import from_mean
+from profiler.demand import Demand
 from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan
-from tests.advisor.planning.planning_cases import cloud, host, vm
+from tests.advisor.planning.planning_cases import NOW, cloud, host, vm
 from tests.examples import examples
 
 
@@ -133,3 +136,36 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_do(kind: PlanKind, some: 
     before = cloud(*everybody, hosts=(host("h1", 4096), host("h2", 4096, pcpus=1)))
     then = carried_out(before, plan(before, PlanRequest(kind=kind)))
     assert plan(then, PlanRequest(kind=kind)).steps == ()
+
+
+def test_an_instance_known_by_its_mean_is_made_smaller_at_the_upper_edge_and_never_larger() -> None:
+    few, many = (
+        replace(vm(name, on="h1", memory_mb=512), vcpus=8, workload=None, demand={"cpu": Demand(mean)})
+        for name, mean in (("few", 0.2), ("many", 7.5))
+    )
+    found = plan(cloud(few, many, hosts=(host("h1", pcpus=32),)), PlanRequest(kind="right_size"))
+    (step,) = found.steps
+    assert step.instance == "few"
+    assert step.vcpus is not None
+    peaks = cpu_demand(ClusterSnapshot.build(cloud(few), seen={}, pending=(), taken_at=NOW), host("h1"), few, None)
+    assert peaks is not None
+    assert peaks.from_mean
+    assert 0.2 < from_mean(0.2, 8).p95 < peaks.p95 <= step.vcpus  # type: ignore[operator]
+    assert any("mean only" in note for note in found.notes)
+    exact = replace(few, demand={"cpu": Demand(0.2, p95=0.25, p99=0.3)})
+    (sure,) = plan(cloud(exact, hosts=(host("h1", pcpus=32),)), PlanRequest(kind="right_size")).steps
+    assert sure.vcpus is not None
+    assert sure.vcpus <= step.vcpus
+
+
+@pytest.mark.parametrize(
+    ("held", "swapped", "says"),
+    [(900.0, 0.0, "1,280 MB are enough"), (3000.0, 0.0, ""), (None, None, ""), (4000.0, 600.0, "needs more")],
+)
+def test_memory_that_does_not_suit_is_named_by_what_was_measured(
+    held: float | None, swapped: float | None, says: str
+) -> None:
+    notes = list(memory_notes(vm("a", memory_mb=4096), Usage(1.0, 360, 1.0, held, swapped)))
+    assert len(notes) == bool(says)
+    assert all(says in note for note in notes)
+    assert not list(memory_notes(vm("a", memory_mb=4096), Usage(1.0, 359, 1.0, held, swapped)))
