@@ -176,8 +176,8 @@ def overcommitted(state: SearchState) -> tuple[str, ...]:
         return ()
     more = f"; and {len(texts) - MAX_NAMED} more" if len(texts) > MAX_NAMED else ""
     return (
-        "Rebalancing restores limits of throughput and latency, not capacity or rules, which a plan of the kind repair "
-        f"does: {'; '.join(texts[:MAX_NAMED])}{more}.",
+        f"Rebalancing restores limits of throughput and latency, not capacity or rules: {'; '.join(texts[:MAX_NAMED])}"
+        f"{more}. A plan of the kind repair does.",
     )
 
 

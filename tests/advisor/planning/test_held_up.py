@@ -93,7 +93,7 @@ def test_relief_for_some_is_taken_where_there_is_none_for_all(crowd: int, empty:
 def test_a_rebalance_calls_no_cloud_fine_that_promises_more_than_it_has(host: Host, there: list[Instance]) -> None:
     found = assigned(snapshot((host, kvm("b")), *there), "rebalance")
     assert found.search.ended == "in the way"
-    assert "not capacity: a " in found.notes[-1]
+    assert "not capacity or rules: a " in found.notes[-1]
 
 
 def test_notes_name_the_true_cause() -> None:
