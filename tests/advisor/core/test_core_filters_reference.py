@@ -80,6 +80,7 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
         ),
         "capacity.dedicated": one.dedicated_vcpus > 0
         and sum(each.dedicated_vcpus for each in everybody) > (apart or there.pcpus),
+        "host.memory_short": "memory_short" in there.labels and there.id not in homes,
         "capacity.memory": exactly(each.memory_mb for each in everybody)
         > exact(there.memory_mb) * exact(there.memory_overcommit),
         "capacity.disk": there.disk_gb is not None
