@@ -201,8 +201,11 @@ class PlanService:
             return stays.moves(connection, now.timestamp() - MOST_S)
 
     def _measured(self, instances: Sequence[str], now: datetime) -> Mapping[str, Usage]:
-        """What they used of CPUs lately, where samples are kept here."""
+        """What they used of CPUs and memory lately, where samples are kept here."""
         if self._settings.prometheus_url is not None:
             return {}
         with self._read() as connection:
-            return samples.usage(connection, instances, (now - LATELY).timestamp())
+            since_s = (now - LATELY).timestamp()
+            used, held = samples.usage(connection, instances, since_s), samples.memory(connection, instances, since_s)
+        memory = {name: held.get(name, (None, None)) for name in used}
+        return {name: replace(one, memory_mb=memory[name][0], swapped_mb=memory[name][1]) for name, one in used.items()}

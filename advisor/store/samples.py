@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from operator import itemgetter
 
 import sqlalchemy as sa
@@ -123,23 +122,25 @@ def usage(connection: sa.Connection, instance_ids: Sequence[str], since_s: float
         for (_, instance, count), by_rank in values.items():
             p95, p99 = (_quantile(by_rank, share * (count - 1)) / 100 for share in (95, 99))
             usage_of[instance] = Usage(p95, count, p99)
-    held = most(connection, "rss_mb", list(usage_of), since_s)
-    swapped = most(connection, "swap_mb", list(usage_of), since_s)
-    return {
-        name: replace(used, memory_mb=held.get(name), swapped_mb=swapped.get(name)) for name, used in usage_of.items()
-    }
+    return usage_of
 
 
-def most(connection: sa.Connection, metric: str, instance_ids: Sequence[str], since_s: float) -> dict[str, float]:
-    """The highest sample of a metric of each instance since a time, on any host; without those that have none."""
+def memory(
+    connection: sa.Connection, instance_ids: Sequence[str], since_s: float
+) -> dict[str, tuple[float | None, float | None]]:
+    """The most memory that each instance held resident, and the most that was swapped out, in MB since a time on any
+    host; None = not measured, and without those of which neither is."""
     query = (
-        sa.select(series.c.instance, sa.func.max(samples.c.value).label("most"))
+        sa.select(series.c.instance, series.c.metric, sa.func.max(samples.c.value).label("most"))
         .join(samples, samples.c.series == series.c.id)
-        .where(series.c.scope == "instance", series.c.metric == metric, samples.c.time_s >= since_s)
-        .where(samples.c.value.between(0.0, MOST))
-        .group_by(series.c.instance)
+        .where(series.c.scope == "instance", series.c.metric.in_(("rss_mb", "swap_mb")))
+        .where(samples.c.time_s >= since_s, samples.c.value.between(0.0, MOST))
+        .group_by(series.c.instance, series.c.metric)
     )
-    return {row.instance: row.most for row in selected(connection, query, series.c.instance, instance_ids)}
+    most: dict[str, dict[str, float]] = {}
+    for row in selected(connection, query, series.c.instance, instance_ids):
+        most.setdefault(row.instance, {})[row.metric] = row.most
+    return {name: (found.get("rss_mb"), found.get("swap_mb")) for name, found in most.items()}
 
 
 def last_measured(connection: sa.Connection) -> dict[str, float]:

@@ -14,7 +14,6 @@ from tests.advisor.planning.planning_cases import cloud, host, vm
     ("field", "request_"),
     [
         ("instances", PlanRequest()),
-        ("instances", PlanRequest(kind="capacity")),
         ("instances", PlanRequest(kind="rebalance", instances=(vm("n"),))),
         ("instances", PlanRequest(instances=(vm("n"), vm("n")))),
         ("instances", PlanRequest(instances=(vm("n", on="h99"),))),

@@ -74,3 +74,14 @@ def test_one_statement_reads_of_hundreds_of_instances_two_rows_each(database: Da
             found = samples.usage(connection, names, 0.0)
     assert len(found) == 300
     assert len(asked) == 1
+
+
+def test_memory_is_the_most_that_was_held_and_swapped_on_any_host(database: Database) -> None:
+    with database.write() as connection:
+        samples.add(connection, [
+            window("a", 900.0, 10.0, metric="rss_mb"), window("a", 1200.0, 20.0, metric="rss_mb", host="before"),
+            window("a", 30.0, 20.0, metric="swap_mb"), window("b", 700.0, 20.0, metric="rss_mb"),
+            window("a", 9000.0, 5.0, metric="rss_mb"), window("c", 50.0, 20.0),
+        ])  # fmt: skip
+        found = samples.memory(connection, ["a", "b", "c"], 6.0)
+    assert found == {"a": (1200.0, 30.0), "b": (700.0, None)}
