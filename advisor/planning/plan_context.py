@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -60,6 +61,11 @@ class PlanContext:
         """Seconds left by the work done, at most 0 once the wall clock or the caller's deadline has stopped it."""
         left = self.until - work.now_s()
         return min(left, 0.0) if work.stopped() or deadline.left_s() <= 0 else left
+
+    @property
+    def wall_until(self) -> float:
+        """When the wall clock stops it, by the monotonic clock, for searches whose work is limited of itself."""
+        return time.monotonic() + min(work.wall_left_s(), deadline.left_s(), self.request.time_limit_s)
 
     def say(self, what: str, fraction: float) -> None:
         if self.progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -41,9 +42,9 @@ def tune(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudEvalu
     steps, undo, notes = list[PlanStep](), list[PlanStep](), list[str]()
     hosts: dict[str, Host | None] = {}
     instances: dict[str, Instance | None] = {}
-    ended = False
+    ended, until = False, context.wall_until
     for number, position in enumerate(waiting):
-        if context.left_s <= 0:
+        if time.monotonic() >= until:
             unseen = len(waiting) - number
             notes.append(f"Time limit reached before {unseen} of {len(waiting)} hosts were looked at.")
             ended = True
@@ -55,7 +56,7 @@ def tune(context: PlanContext, snapshot: ClusterSnapshot, evaluation: CloudEvalu
             context.chosen.predictor,
             objective=context.request.objective,
             allow=context.request.allow,
-            until=context.until,
+            until=until,
             seed=context.request.seed,
         )
         if found.found.timed_out:

@@ -97,7 +97,7 @@ def test_packing_is_refused() -> None:
 
 
 def test_no_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PlanContext, "left_s", 0.0)
+    monkeypatch.setattr(PlanContext, "wall_until", 0.0)
     answer = asked(vm("a", 0.6, (0,)), vm("b", 0.6, (0,)))
     assert answer.steps == ()
     assert answer.notes == ("Time limit reached before 1 of 1 hosts were looked at.",)
