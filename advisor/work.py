@@ -18,7 +18,7 @@ from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction
 
-# Predicted slots (instances and empty places beside them) in a second of a limit. Plans of 96 hosts with 1,200 instances
+# Predicted slots (instances and empty places beside them) in a second of a limit. Plans of 96 hosts and 1,200 instances
 # do 15,500 (right_size) to 58,000 (rebalance) of the analytic model in a second of CPU of a slow machine (AMD EPYC, two
 # virtual CPUs, 2026-11-29); of 12 hosts with 150 instances 10,600 to 25,000.
 SLOTS_PER_SECOND = 20_000.0
