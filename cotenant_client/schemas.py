@@ -522,7 +522,7 @@ class Capacity(TypedDict):
     """How much more of the mix fits."""
 
     fit: int
-    fit_lower: int
+    fit_lower: int | None
     by_rule: int
     first_refusal: str
     runs_out_month: NotRequired[float | None]
@@ -606,7 +606,7 @@ class PlanBody(TypedDict):
     """What should become of the whole cloud? Without `kind`: place `instances`."""
 
     kind: NotRequired[
-        Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
+        Literal["admit", "rebalance", "evacuate", "consolidate", "repair", "capacity", "what_if", "right_size", "tune"]
     ]
     instances: NotRequired[list[AskedInstance]]
     empty: NotRequired[list[str]]
@@ -668,7 +668,9 @@ class PlanAnswer(TypedDict):
     question: PlanBody
     stale: bool | None
     age: PlanAge | None
-    kind: Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
+    kind: Literal[
+        "admit", "rebalance", "evacuate", "consolidate", "repair", "capacity", "what_if", "right_size", "tune"
+    ]
 
 
 class PlanItem(TypedDict):
@@ -676,7 +678,9 @@ class PlanItem(TypedDict):
 
     id: str
     created_at: str
-    kind: Literal["admit", "rebalance", "evacuate", "consolidate", "capacity", "what_if", "right_size", "tune"]
+    kind: Literal[
+        "admit", "rebalance", "evacuate", "consolidate", "repair", "capacity", "what_if", "right_size", "tune"
+    ]
     model_version: str
     generation: NotRequired[int | None]
     stale: bool | None
