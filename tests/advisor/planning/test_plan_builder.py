@@ -136,6 +136,7 @@ def test_who_cannot_leave_an_emptied_host_stays_with_the_reasons_of_the_others()
 def test_capacity_is_what_predictions_let_in_between_lower_bounds_and_sizes() -> None:
     answer = capacity(cloud(hosts=HOSTS[:1]), PlanRequest(kind="capacity", instances=(vm("n"),)))
     assert answer.by_rule == 8  # memory: 8 of 1 GB
+    assert answer.fit_lower is not None
     assert 0 < answer.fit_lower <= answer.fit < answer.by_rule
     assert "of its uncontended speed" in answer.first_refusal
     admitted = tuple(vm(f"n{number}") for number in range(answer.fit + 1))
