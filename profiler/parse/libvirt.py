@@ -10,7 +10,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from profiler.cores import Groups
-from profiler.observed import MAX_CPUS, NO_DISK_LIMIT_BYTES, format_cpus, parse_cpus, real_limit
+from profiler.observed import MAX_CPUS, NEVER_MOVE_LABEL, NO_DISK_LIMIT_BYTES, format_cpus, parse_cpus, real_limit
 from profiler.parse.proc import DiskTimes, InterfaceBytes
 from profiler.parse.text import COUNT_DIGITS, ParseError, count
 
@@ -358,8 +358,9 @@ def _quotas(root: ET.Element) -> dict[str, int]:
 
 
 def _labels(root: ET.Element) -> dict[str, str]:
-    """Labels that hint at its purpose. Nova's are in a name space of their own (nova: virt/libvirt/config.py)."""
-    labels = {"title": root.findtext("title") or ""}
+    """Labels that hint at its purpose, and the rule that it stays if it has devices of its host. Nova's are
+    in a name space of their own (nova: virt/libvirt/config.py)."""
+    labels = {"title": root.findtext("title") or "", NEVER_MOVE_LABEL: "true" if _has_passed_device(root) else ""}
     backing = root.find("devices/disk[@device='disk']/backingStore/source")
     if backing is not None:
         labels["image"] = (backing.get("file") or backing.get("name") or "").rpartition("/")[2]
@@ -376,6 +377,15 @@ def _labels(root: ET.Element) -> dict[str, str]:
         }
     printable = {name: "".join(char if char.isprintable() else " " for char in text) for name, text in labels.items()}
     return {name: text.strip()[:_LONGEST_LABEL] for name, text in printable.items() if text.strip()}
+
+
+def _has_passed_device(root: ET.Element) -> bool:
+    """Whether it has a device of its host, with which libvirt migrates no domain live. A virtual function that has
+    another NIC to stand in for it (teaming, libvirt 6.1) is unplugged for a migration."""
+    if root.find("devices/hostdev[@mode='subsystem']") is not None:
+        return True
+    functions = root.iterfind("devices/interface[@type='hostdev']")
+    return any(interface.find("teaming[@type='transient']") is None for interface in functions)
 
 
 def _root(text: str, where: str, tag: str = "domain") -> ET.Element:

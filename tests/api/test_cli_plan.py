@@ -114,7 +114,6 @@ def test_capacity_and_an_imagined_cloud_are_told_side_by_side() -> None:
     ("arguments", "words"),
     [
         ((), "--add: admit needs instances: instances to place"),
-        (("--kind", "capacity"), "--add: capacity needs instances: "),
         (("--add", "nope.yaml"), "there is no file nope.yaml"),
         (("--empty", "h9"), "there is no host h9"),
         (("--empty", " , "), "--empty names no host; write --empty a,b"),

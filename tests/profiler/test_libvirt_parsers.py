@@ -299,3 +299,20 @@ def test_memory_is_told_in_any_of_libvirts_units(unit: str, megabytes: float) ->
     times = 1024 if unit not in {" unit='MB'", " unit='kB'"} else 1000
     described = parse_domain(f"<domain><vcpu>1</vcpu><memory{unit}>{times}</memory></domain>")
     assert described.memory_mb == pytest.approx(megabytes)
+
+
+@pytest.mark.parametrize(
+    ("devices", "stays"),
+    [
+        ("", False),
+        ("<hostdev mode='subsystem' type='pci' managed='yes'/>", True),
+        ("<hostdev mode='subsystem' type='mdev'/>", True),
+        ("<hostdev mode='capabilities' type='misc'/>", False),
+        ("<interface type='hostdev'/>", True),
+        ("<interface type='hostdev'><teaming type='transient' persistent='n0'/></interface>", False),
+        ("<interface type='network'/>", False),
+    ],
+)
+def test_a_domain_with_a_device_of_its_host_never_moves(devices: str, stays: bool) -> None:
+    text = f"<domain><name>d</name><memory>1024</memory><vcpu>1</vcpu><devices>{devices}</devices></domain>"
+    assert (parse_domain(text).labels.get("never_move") == "true") == stays
