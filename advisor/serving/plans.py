@@ -24,6 +24,7 @@ from advisor.domain import (
     ScorePoint,
     Usage,
 )
+from advisor.domain.plans import DAYS_A_MONTH
 from advisor.errors import NotFound
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
@@ -44,6 +45,7 @@ from advisor.store.later_writes import LaterWrites
 from advisor.store.transactions import Transactions
 from models.physics.prior import PriorPredictor
 
+GROWTH_S, LEAST_GROWTH_DAYS = 28 * 86_400.0, 7.0  # how long the growth is looked at, at most and at least
 LATELY = timedelta(days=1)  # what was measured since says how much of its CPUs an instance uses
 T = TypeVar("T")
 
@@ -97,6 +99,8 @@ class PlanService:
             progress=progress,
         )
         plan = self._widened(plan, view)
+        if request.kind == "capacity" and request.growth is None:
+            plan = replace(plan, notes=(*plan.notes, *self._growth(now)))
 
         def keep(connection: Connection) -> None:
             plans.add(connection, plan)
@@ -195,6 +199,17 @@ class PlanService:
         if registered is None:
             raise NotFound(f"there is no model {version}")
         return ActivePredictor(active.load(self._settings.model_dir / version))
+
+    def _growth(self, now: datetime) -> tuple[str, ...]:
+        """How the cloud grew lately, where that was seen for long enough."""
+        with self._read() as connection:
+            came, went, seconds = stays.came_and_went(connection, now.timestamp(), GROWTH_S)
+        days = seconds / 86_400
+        if days < LEAST_GROWTH_DAYS:
+            return ()
+        monthly = (came - went) / days * DAYS_A_MONTH
+        ahead = f"; growth of {monthly:.0f} instances a month looks ahead with that" if monthly >= 1 else ""
+        return (f"In the last {days:.0f} days {came:,} instances came and {went:,} went{ahead}.",)
 
     def _moved(self, now: datetime) -> tuple[MoveSeen, ...]:
         with self._read() as connection:

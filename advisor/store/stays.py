@@ -153,6 +153,21 @@ def moves(connection: sa.Connection, since_s: float) -> tuple[MoveSeen, ...]:
     return tuple(sorted((move for move in seen if move.at_s >= since_s), key=lambda move: (move.at_s, move.instance)))
 
 
+def came_and_went(connection: sa.Connection, now_s: float, longest_s: float) -> tuple[int, int, float]:
+    """How many instances came, and how many went, in how many seconds up to now: since anybody looked, at most the
+    longest. One that moves neither comes nor goes."""
+    looked = connection.scalar(sa.select(sa.func.min(stays.c.since_s)).where(stays.c.since_s > BEFORE))
+    if looked is None:
+        return 0, 0, 0.0
+    begin_s = max(looked, now_s - longest_s)
+    is_there = sa.func.max(sa.case((stays.c.ended_s.is_(None), 1), else_=0))
+    query = sa.select(sa.func.min(stays.c.since_s), is_there, sa.func.max(stays.c.ended_s)).group_by(stays.c.instance)
+    rows = connection.execute(query).all()
+    came = sum(first >= begin_s for first, _, _ in rows)
+    went = sum(not there and last is not None and last >= begin_s for _, there, last in rows)
+    return came, went, max(now_s - begin_s, 0.0)
+
+
 def since(connection: sa.Connection, since_s: float) -> tuple[Stay, ...]:
     """Stays whose beginning was seen since a time, the newest first."""
     query = sa.select(stays).where(stays.c.since_s >= since_s, stays.c.told.is_not(None))

@@ -67,3 +67,16 @@ def test_moves_are_stays_of_one_instance_on_different_hosts(database: Database) 
         ]
         for since_s in (0.0, 2000.0, 2000.1, 2600.0, 4000.1):
             assert list(stays.moves(connection, since_s)) == [move for move in every if move.at_s >= since_s]
+
+
+def test_who_came_and_who_went_is_counted_since_anybody_looked(database: Database) -> None:
+    with database.write() as connection:
+        assert stays.came_and_went(connection, 5000.0, 1e9) == (0, 0, 0.0)
+        stays.begin(connection, [Stay(f"old{at}", stays.BEFORE, "h1") for at in range(5)])
+        stays.begin(connection, [Stay(f"new{at}", 1000.0 * (at + 1), "h1") for at in range(3)])
+        stays.end(connection, ["old0", "new0"], 3500.0)
+        stays.end(connection, ["old1"], 2500.0)
+        stays.begin(connection, [Stay("old1", 2500.0, "h2")])
+        assert stays.came_and_went(connection, 5000.0, 1e9) == (3, 2, 4000.0)
+        assert stays.came_and_went(connection, 5000.0, 2500.0) == (1, 2, 2500.0)
+        assert stays.came_and_went(connection, 5000.0, 1000.0) == (0, 0, 1000.0)
