@@ -228,8 +228,4 @@ def _lacking(least: Floats, have: Floats) -> Floats:
 def trimmed(scene: SceneBatch, pcpus: int) -> SceneBatch:
     """One scene without empty slots behind the last instance and without pCPUs that its host lacks."""
     scene = scene.trimmed()
-    return replace(
-        scene,
-        affinity=scene.affinity[:, :, :pcpus],
-        **{name: getattr(scene, name)[:, :pcpus] for name in PCPU_FIELDS},
-    )
+    return replace(scene, **{name: getattr(scene, name)[..., :pcpus] for name in PCPU_FIELDS})

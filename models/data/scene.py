@@ -159,8 +159,9 @@ class SceneBatch:
     `device_demand` (S, N, 3, 4): the same of DEVICES in the order of DEVICE_DEMAND.
 
     Each array is declared `over` its axes; those per slot with what an `empty` slot has, and those that say how an
-    instance is isolated, beside its pinning, as a `setting`. `once` keeps what is derived from them, which are not
-    written to after that. ValueError where an array has other axes than declared.
+    instance is isolated, beside its pinning, as a `setting`; those of `pcpus` have P as their last axis. `once` keeps
+    what is derived from them, which are not written to after that. ValueError where an array has other axes than
+    declared.
     """
 
     table: ProfileTable
@@ -192,7 +193,7 @@ class SceneBatch:
     net_rate: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
     net_ceil: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
     disk_limit: Floats = field(metadata=over("slot", empty=np.inf, setting=True))
-    affinity: Bools = field(metadata=over("slot", empty=False))
+    affinity: Bools = field(metadata=over("slot", empty=False, pcpus=True))
     cpu_demand: Floats = field(metadata=over("slot", empty=np.nan))
     device_demand: Floats = field(metadata=over("slot", empty=np.nan))
     once: Once = field(default_factory=Once, init=False, repr=False, compare=False)
@@ -204,6 +205,10 @@ class SceneBatch:
                 found = getattr(self, name).shape
                 if found[: len(axes)] != axes:
                     raise ValueError(f"{name} has the shape {found}, where scenes and slots are {shape}")
+        width = self.affinity.shape[-1]
+        for name in PCPU_FIELDS:
+            if (found := getattr(self, name).shape)[-1] != width:
+                raise ValueError(f"{name} has the shape {found}, where pCPUs are {width}")
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -300,9 +305,9 @@ class SceneBatch:
 
 
 SCENE_FIELDS = axis_fields(SceneBatch, "scene")
-PCPU_FIELDS = axis_fields(SceneBatch, "scene", pcpus=True)  # (S, P)
 SLOT_FIELDS = axis_fields(SceneBatch, "slot")
 SETTING_FIELDS = axis_fields(SceneBatch, "slot", setting=True)
+PCPU_FIELDS = tuple(name for axis in ("scene", "slot") for name in axis_fields(SceneBatch, axis, pcpus=True))
 ARRAYS = (*SCENE_FIELDS, *SLOT_FIELDS)
 EMPTY_SLOT: Mapping[str, Any] = {
     one.name: one.metadata["empty"] for one in fields(SceneBatch) if one.name in SLOT_FIELDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
-from models.data.scene import ARRAYS, HOST_NUMBERS, ProfileTable, SceneBatch, affinity_on, slot_values, stack
+from models.data.scene import (
+    ARRAYS,
+    HOST_NUMBERS,
+    PCPU_FIELDS,
+    ProfileTable,
+    SceneBatch,
+    affinity_on,
+    slot_values,
+    stack,
+)
 from profiler.observed import NET_MODES, Host, IsolationSettings, NetworkSettings, Pinning
 from tests.examples import examples
 from tests.models.synthetic import TABLE, Scene, batch, dedicated, host, instance, scenes
@@ -160,6 +170,13 @@ def test_a_host_says_which_cpus_share_a_core(
     there = Host("h", "kvm", 8, 1024.0, cpu_ids=numbers, siblings=siblings)
     assert there.threads_per_core == 2
     assert batch((there, []), (host("kvm", 2), [])).core.tolist() == [first, list(range(8))]
+
+
+@pytest.mark.parametrize("name", PCPU_FIELDS)
+def test_an_array_of_fewer_pcpus_than_the_others_have_is_refused(name: str) -> None:
+    whole = batch((host("kvm", 4), [instance("a")]))
+    with pytest.raises(ValueError, match=name if name != "affinity" else "shared"):
+        replace(whole, **{name: getattr(whole, name)[..., :3]})
 
 
 @pytest.mark.parametrize("siblings", [((0, 1), (1, 2)), ((0, 8),)])

@@ -8,11 +8,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.domain import Host, IsolationSettings, Pinning
+from advisor.domain import Host, Inventory, IsolationSettings, Pinning
+from advisor.snapshot import ClusterSnapshot
+from advisor.tuning.host import tune_host
 from advisor.tuning.order import FELT
+from models.physics.prior import PriorPredictor
 from profiler.host_kinds import HOST_KINDS
 from research.benchmarks.tuning import small
-from tests.advisor.tuning.tuning_hosts import carried_out, expected, server, tuned, vm
+from tests.advisor.tuning.tuning_hosts import NOW, carried_out, expected, server, tuned, vm
 from tests.examples import examples
 
 
@@ -55,6 +58,14 @@ def test_effects_of_changes_join_without_a_gap() -> None:
             assert abs(effect.throughput_ratio.expected - states[number + 1][effect.instance]) < 1e-6
             assert effect.throughput_ratio.lower <= effect.throughput_ratio.expected <= effect.throughput_ratio.upper
     assert len(found.changes) > 1
+
+
+def test_a_host_among_wider_ones_is_tuned_as_by_itself() -> None:
+    there = Host("h", "kvm", 4, 8192, siblings=((0, 1),))
+    residents = tuple(vm(f"v{at}", 0.8, (0,)) for at in range(3))
+    cloud = Inventory((there, replace(there, id="wide", pcpus=8)), residents)
+    wide = ClusterSnapshot.build(cloud, seen={"h": NOW, "wide": NOW}, pending=(), taken_at=NOW)
+    assert tune_host(wide, 0, PriorPredictor()).changes == tuned(there, *residents).changes != ()
 
 
 def test_settings_that_do_not_change_stay_as_they_are_written() -> None:
