@@ -13,7 +13,7 @@ from advisor import offline, service
 from advisor.domain import Find, PlanKind, PlanRequest, found_in
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, Reported
-from api.cli.asking import Server, TokenFile, asked_service, service_or_database
+from api.cli.asking import ServerOrDatabase, TokenFile, asked_service, service_or_database
 from api.cli.declared import NOTHING, Options, asked_of, with_options
 from api.cli.options import Database, ModelDir, settings
 from api.cli.output import print_json, progress, say
@@ -53,7 +53,7 @@ def report(
     ] = KEEP,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report's path as JSON.")] = False,
     model: ModelDir = None,
-    server: Server = None,
+    server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
     """Write a report of the whole cloud: hosts, pressure, most affected instances, age of the data, effect of a plan.

@@ -25,7 +25,7 @@ PARAMETERS = {
     },
     "time_limit_s": {
         "type": "number",
-        "minimum": 1,
+        "minimum": 0.1,
         "maximum": 3600,
         "default": 30,
         "description": "seconds that the search may take",
