@@ -210,6 +210,11 @@ class Candidate:
         ),
     ] = ()
 
+    @property
+    def tied_elsewhere(self) -> tuple[str, ...]:
+        """Other hosts among those that it is tied with: an instance as it stands is compared with its own host, too."""
+        return tuple(host for host in self.tied_with if host != self.host)
+
     @computed_field(description="what must be known before the settings are followed")  # type: ignore[prop-decorator]
     @property
     def notes(self) -> tuple[str, ...]:
@@ -251,7 +256,7 @@ class Recommendation:
         Candidate | None,
         Field(
             description="the instance where it is, with the settings that it has now; tied_with are candidates that "
-            "are no better; null = it is on no host"
+            "are neither better nor worse; null = it is on no host"
         ),
     ] = None
     tuned: Annotated[
@@ -281,7 +286,7 @@ class Recommendation:
         best, present = self.candidates[0], self.present
         if present is None:
             return "place"
-        if best.host in present.tied_with:
+        if best.host in present.tied_with or best.score < present.score:
             return "stay"
         return "settings" if self.best.host == present.host else "move"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -20,7 +21,7 @@ def as_it_stands(
     snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest, found: tuple[Candidate, ...]
 ) -> Candidate | None:
     """What is predicted of the instance and its neighbours if nothing changes, tied with those of the answers `found`
-    that are no better beyond the uncertainty; None = it is on no host."""
+    that are neither better nor worse beyond the uncertainty; None = it is on no host."""
     placed = snapshot.names.placed.get(request.instance.id)
     position = None if placed is None else snapshot.index(placed.host or "")
     if placed is None or position is None:
@@ -41,7 +42,8 @@ def as_it_stands(
         headroom=headroom_of(question, np.array([position])).of(0),
     )
     (present,) = candidates(question, [ranked], context.active.remembered)
-    tied = (other.host for other in found if not is_better(other, present, latency=resident.service == "latency"))
+    better = partial(is_better, latency=resident.service == "latency")
+    tied = (other.host for other in found if not better(other, present) and not better(present, other))
     return replace(present, tied_with=tuple(tied))
 
 

@@ -162,7 +162,7 @@ def _row(candidate: Candidate, *, unpins: bool = False) -> tuple[object, ...]:
         worst_neighbour(candidate),
         _shortest(candidate),
         "; ".join([_settings_of(candidate, unpins=unpins), *(() if candidate.tuning else _changes(candidate))]),
-        ", ".join(candidate.tied_with),
+        ", ".join(candidate.tied_elsewhere),
     )
 
 

@@ -61,6 +61,17 @@ def test_where_nothing_is_to_be_gained_it_stays_with_its_pinning() -> None:
     assert str(own(answer).pinning) == TWO_CPUS
 
 
+def test_a_host_where_it_would_be_worse_off_is_not_the_same() -> None:
+    loud = [vm(f"loud-{at}", None, "m2", vcpus=4, demand={"cpu": Demand(3.9, "cpu")}) for at in range(2)]
+    answer = ask(cloud([host("m1"), host("m2"), host("m3")], [busy("calm", "m1", pins=""), *loud]), "calm")
+    assert answer.present is not None
+    assert (answer.advised, answer.present.tied_with) == ("stay", ("m1", "m3"))
+    assert answer.present.tied_elsewhere == ("m3",)
+    worse = ask(cloud([host("m1"), host("m2")], [busy("calm", "m1", pins=""), *loud]), "calm")
+    assert worse.advised == "stay"
+    assert own(worse).tied_with == own(worse).tied_elsewhere == ()
+
+
 def test_a_move_has_its_commands_and_their_undo() -> None:
     there = [vm(name, None, "m1", vcpus=4, demand={"cpu": Demand(3.9, "cpu")}) for name in ("loud", "loud-2", "loud-3")]
     answer = ask(cloud([host("m1"), host("m2")], there), "loud", commands=True)
