@@ -38,8 +38,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from models.evaluation.paired_errors import FEWEST_PAIRS, ResampledMeans, beside, errors_of, means_of
 from models.evaluation.prediction_checks import CONTENDED
-from models.evaluation.results_table import FEWEST_PAIRS, ResampledMeans, beside, errors_of, means_of
 from models.learning.held_out import HeldOutPredictions
 
 Against = Literal["prior", "active", "constant"]

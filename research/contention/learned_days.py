@@ -32,8 +32,8 @@ from advisor.store import held
 from models.arrays import Bools, Floats
 from models.data.dataset import load_dataset
 from models.evaluation.gate import gate
+from models.evaluation.paired_errors import ResampledMeans, beside, errors_of, means_of
 from models.evaluation.prediction_checks import CONTENDED, WindowFigures, WindowKey, widen
-from models.evaluation.results_table import ResampledMeans, beside, errors_of, means_of
 from models.features.examples import Examples, build_examples
 from models.learning.fitted_target import fit_target
 from models.learning.held_out import HeldOutPredictions

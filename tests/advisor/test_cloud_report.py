@@ -135,7 +135,6 @@ def test_an_empty_database_is_reported_as_such_and_older_reports_go(
     [
         ((CLOUD, "--kind", "evacuate"), "--kind evacuate is none of"),
         ((CLOUD, "--database", "sqlite://"), "--database goes without a file"),
-        ((CLOUD, "--kind", "capacity"), "capacity needs instances"),
         (("missing.yaml",), "missing.yaml"),
     ],
 )
