@@ -45,7 +45,11 @@ def take(
         silent=tuple(sorted(silent)),
         unmeasured=tuple(name for name in others if name not in last_s),
         stopped=tuple(name for name in others if name in last_s and last_s[name] < old_s),
-        low_scores=tuple(of for of in scored.lowest(scored.cloud.instances, LOW_SCORE) if of.source == "measured"),
+        low_scores=tuple(
+            of
+            for of in scored.lowest(scored.cloud.instances, LOW_SCORE)
+            if of.source == "measured" and not _hardly_waits(shares.get(of.instance))
+        ),
         memory=_short(host_memory.measured(connection, now.timestamp())),
         starved=worst_first([one for one, starved in shares.values() if starved]),
         disagreements=_by_host(view.inventory.hosts, DISAGREEMENT),
@@ -59,6 +63,12 @@ def take(
         degraded=degraded,
         elsewhere=elsewhere,
     )
+
+
+def _hardly_waits(delivered: tuple[Delivered, bool] | None) -> bool:
+    """Whether a low CPU share is of an instance that asks for next to nothing, and so is held back by next to
+    nothing."""
+    return delivered is not None and delivered[0].share < LOW_DELIVERY and not delivered[1]
 
 
 def _short(found: Mapping[str, HostMemory]) -> tuple[MemoryHere, ...]:

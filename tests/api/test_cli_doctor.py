@@ -82,7 +82,7 @@ def test_instances_that_get_little_of_their_cpu_time_are_a_problem_without_any_p
         ("job1b", "node1", pytest.approx(0.2)),
         ("job1a", "node1", pytest.approx(0.25)),
     ]
-    assert (found["unmeasured"], len(found["problems"])) == ([], 1)
+    assert (found["unmeasured"], len(found["problems"])) == ([], 1), found["problems"]
 
 
 def test_a_host_whose_agent_stopped_is_named_though_another_source_still_reports_it(
