@@ -194,6 +194,7 @@ def fill(advisor: Advisor, folder: Path) -> None:
         PlanRequest("what_if", what_if=WhatIf(remove=("h2",)), keep_ratio=0.6),
         PlanRequest("right_size"),
         PlanRequest("tune", commands=True),
+        PlanRequest("repair"),
     ):
         advisor.plans.make(replace(plan, time_limit_s=3.0))
 
