@@ -282,11 +282,11 @@ def test_who_only_reads_its_disk_waits_for_it_when_it_does_not_run(
 
 def test_one_busy_thread_wants_one_cpu_whatever_it_gets_of_two(containers: RealContainers, backend: LxcBackend) -> None:
     """Always ready is always ready on a quiet and on a busy machine, so nothing here depends on how busy it is."""
-    names = [containers.add(f"loop{number}", BUSY, cpu=None) for number in range(4)]
+    names = [containers.add(f"loop{number}", BUSY, cpu=None) for number in range(2 * (os.cpu_count() or 1))]
     for pid in containers.pids:
         _settled(pid, "perl")
     values = _values(collect(*_two(backend, 10.0)), names[0])
     run, wait, vcpus = values["cpu"] / 100, values["waiting"] / 100, float(os.cpu_count() or 1)
-    assert run < 0.9 * min(1.0, vcpus / 4), "the others were to take CPU time from it"
+    assert run < 0.9, "the others were to take CPU time from it"
     assert values["ready_threads"] == pytest.approx(1.0, abs=0.1)
     assert wanted_cpus(run, wait, vcpus, values["ready_threads"]) == pytest.approx(1.0, abs=0.1)
