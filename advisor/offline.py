@@ -44,11 +44,15 @@ if TYPE_CHECKING:
     from advisor.reports import write_profile_picture, write_replay_report, write_worth_report
     from advisor.reports.files import check_target as check_report
     from advisor.reports.folders import Reported
+    from advisor.reports.number_format import text_tables
+    from advisor.reports.placement_reading import document as placement_document
+    from advisor.reports.placement_reading import worst_neighbour
     from advisor.reports.plan_background import Background
     from advisor.reports.plan_reading import document as plan_document
-    from advisor.reports.plan_reading import text_tables
+    from advisor.reports.shared_sentences import answered_by
 
 __all__ = [
+    "answered_by",
     "check_report",
     "duration_s",
     "evaluate",
@@ -58,6 +62,7 @@ __all__ = [
     "load_inventory",
     "load_scene",
     "load_what_if",
+    "placement_document",
     "plan",
     "plan_document",
     "predict",
@@ -71,6 +76,7 @@ __all__ = [
     "text_tables",
     "train",
     "where",
+    "worst_neighbour",
     "write_campaign",
     "write_cloud_report",
     "write_plan_report",
@@ -91,9 +97,12 @@ _LATER = {
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
     "snapshot_text": ("advisor.inventories.static_writer", "text_of"),
     "write_snapshot": ("advisor.inventories.static_writer", "write_text"),
+    "answered_by": ("advisor.reports.shared_sentences", "answered_by"),
+    "placement_document": ("advisor.reports.placement_reading", "document"),
+    "worst_neighbour": ("advisor.reports.placement_reading", "worst_neighbour"),
     "plan_document": ("advisor.reports.plan_reading", "document"),
     "replay_trace": ("advisor.replay.commands", "replay_trace"),
-    "text_tables": ("advisor.reports.plan_reading", "text_tables"),
+    "text_tables": ("advisor.reports.number_format", "text_tables"),
     "write_campaign": ("advisor.experiments.campaign", "write_campaign"),
     "write_profile_picture": ("advisor.reports", "write_profile_picture"),
     "write_replay_report": ("advisor.reports", "write_replay_report"),

@@ -179,6 +179,7 @@ from advisor.domain.scores import (
     ScoreSummary,
     VmScore,
 )
+from advisor.domain.settings_words import AS_IS, settings_in_words, settings_named
 from advisor.domain.slowing import (
     FELT,
     HostSlowing,

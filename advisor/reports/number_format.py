@@ -72,6 +72,11 @@ def as_texts(table: Table, section: Section) -> TextTable:
     )
 
 
+def text_tables(*sections: Section) -> tuple[TextTable, ...]:
+    """The tables of sections with their cells as texts; those without rows are left out."""
+    return tuple(as_texts(table, section) for section in sections for table in section.tables if table.rows)
+
+
 def _one_line(formatted: FormattedCell) -> str:
     text = " ".join(formatted.lines) or formatted.text
     return f"{text} ({formatted.small})" if formatted.small else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from advisor.domain import Inventory, Plan, duration_in_words
+from advisor.domain import Inventory, Plan, duration_in_words, settings_in_words, settings_named
 from advisor.reports import comparison_sections, host_sections, plan_view
 from advisor.reports import plan_sentences as words
 from advisor.reports.comparison_sections import quantile
@@ -12,7 +12,7 @@ from advisor.reports.model_card import card_section
 from advisor.reports.number_format import percent
 from advisor.reports.parts import Column, ReportDocument, Section, Table
 from advisor.reports.plan_background import Background
-from advisor.reports.shared_sentences import origin, refusals, settings
+from advisor.reports.shared_sentences import origin, refusals
 from models.physics.prior import PriorPredictor
 
 MOST_STEPS = 300
@@ -110,10 +110,10 @@ def _loser(shown: plan_view.StepView) -> str | None:
 
 def _settings(shown: plan_view.StepView) -> Iterator[str]:
     step = shown.step
-    own = settings(step.settings)
+    own = [f"{name} {value}" for name, value in settings_named(step.settings)]
     yield from own or ([_AS_IS] if step.host else [])
     for name, wanted in sorted(step.changes.items()):
-        yield f"{name}: {'; '.join(settings(wanted)) or 'as before'}"
+        yield f"{name}: {settings_in_words(wanted)}"
 
 
 def _why(shown: plan_view.StepView) -> Iterator[str]:

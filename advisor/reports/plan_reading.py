@@ -8,8 +8,7 @@ from typing import Any
 from advisor.domain import Inventory, ModelCard, Plan
 from advisor.prediction.active import ActivePredictor
 from advisor.reports import plan_tables
-from advisor.reports.number_format import as_texts
-from advisor.reports.parts import ReportDocument, Section, TextTable
+from advisor.reports.parts import ReportDocument, Section
 from advisor.reports.plan_background import Background, of_plan
 
 
@@ -36,11 +35,6 @@ def document(plan: Plan) -> ReportDocument:
         sections=[section for section in sections if section],
         made_at=plan.created_at,
     )
-
-
-def text_tables(made: ReportDocument) -> tuple[TextTable, ...]:
-    """The tables of a document with their cells as texts."""
-    return tuple(as_texts(table, section) for section in made.sections for table in section.tables)
 
 
 STALE = (

@@ -1,13 +1,12 @@
-"""Text shared by several reports: settings, refusals, and the origin of a model; plain text."""
+"""Text shared by several documents: refusals, and the origin of a model; plain text."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from advisor.domain import IsolationSettings, Rejection
+from advisor.domain import NO_SUPPORT, Effect, Rejection
 from advisor.reports.number_format import listed
-from profiler.observed import NetworkSettings
 
 REFUSED = {
     "capacity.vcpus": "too few CPUs free",
@@ -33,25 +32,18 @@ def origin(name: str) -> str:
     return _ORIGINS.get(name, f"trained on data of several origins: {name.replace('+', ', ')}")
 
 
-def settings(wanted: IsolationSettings | None) -> list[str]:
-    """The settings to apply, one phrase each."""
-    if wanted is None:
-        return []
-    phrases = [
-        f"vCPUs on pCPUs {wanted.pinning}" if wanted.pinning else "",
-        f"cap {wanted.cap_percent:g} % of a CPU" if wanted.cap_percent is not None else "",
-        f"weight {wanted.weight}" if wanted.weight is not None else "",
-        _network(wanted.network),
-        f"disk {wanted.disk_limit_mb_s:g} MB/s" if wanted.disk_limit_mb_s is not None else "",
-    ]
-    return [phrase for phrase in phrases if phrase]
-
-
-def _network(network: NetworkSettings | None) -> str:
-    if network is None or network.mode == "none":
-        return ""
-    most = f" up to {network.ceil_mbit:g}" if network.mode == "shared" and network.ceil_mbit else ""
-    return f"network {network.mode}, {network.rate_mbit:g}{most} Mbit/s"
+def answered_by(version: str, origin: str, *, degraded: bool = False, effects: Iterable[Effect] = ()) -> str:
+    """Which model answered, and how many of these `effects` rest on what was measured."""
+    line = f"Answered by model {version}, trained on {origin} data."
+    known = [effect.basis for effect in effects if effect.basis is not None]
+    if known:
+        rests = [one for one in known if one.support >= NO_SUPPORT]
+        line += f" {len(rests):,} of {len(known):,} predictions rest on something learned"
+        median = sorted(one.support for one in known)[len(known) // 2]
+        line += f", median support {100 * median:.0f} %."
+    if origin == "prior":
+        line = "Answered by the analytic model; no learned model was used."
+    return f"{line} Degraded: the learned model failed." if degraded else line
 
 
 def refusals(rejected: Sequence[Rejection]) -> list[str]:

@@ -36,6 +36,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.progress import Progress
 from advisor.reports import folders, plan_reading
 from advisor.reports.folders import Reported
+from advisor.reports.number_format import text_tables
 from advisor.reports.parts import ReportDocument, TextTable
 from advisor.reports.plan_background import of_plan
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
@@ -143,7 +144,7 @@ class PlanService:
     def document(self, plan: Plan) -> tuple[ReportDocument, tuple[TextTable, ...]]:
         """What the plan changes, how its search ended, and how far it may be from the best plan; with its tables."""
         made = plan_reading.document(plan)
-        return made, plan_reading.text_tables(made)
+        return made, text_tables(*made.sections)
 
     def report_html(self, plan_id: str) -> str:
         """The report of a stored plan as one HTML file that needs no other; NotFound when there is none such."""

@@ -32,7 +32,7 @@ from advisor.domain.figures import score_figure, significant
 from advisor.errors import InvalidInput
 from advisor.validation import the_one
 from api.alike import Alike, joined
-from api.cli.answers import cpu_share, model_line, ratio, remark, short, show_answer, shown, times
+from api.cli.answers import cpu_share, ratio, remark, short, show_answer, shown, times
 from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
 from api.cli.declared import NOTHING, Options, ids_of, names_of, with_options, written
 from api.cli.endings import NO_HOST
@@ -138,7 +138,7 @@ def predict(
         crowded = time_part(significant(answer.crowded) or 0.0)
         say(f"More vCPUs are ready to run than there are CPUs {crowded} of the time.")
     say(f"Combined score {shown(answer.combined_score, 2, score_figure)} of {len(answer.effects)}.")
-    say(model_line(answer.model_version, answer.model_origin, degraded=answer.degraded))
+    say(offline.answered_by(answer.model_version, answer.model_origin, degraded=answer.degraded))
 
 
 def _with_others(group: Alike[tuple[str, ...]]) -> str:

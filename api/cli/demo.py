@@ -12,7 +12,7 @@ import typer
 from advisor import offline
 from advisor.domain import Inventory, PlacementRequest
 from advisor.errors import InvalidInput
-from api.cli.answers import show_answer, show_commands, show_reasons, sizes_only
+from api.cli.answers import show_answer, sizes_only
 from api.cli.options import AsJson, settings
 from api.cli.output import print_json, say
 
@@ -87,10 +87,7 @@ def _answer(*, as_json: bool) -> None:
     say()
     say(f"Question: where should {newcomer.id} go ({newcomer.vcpus} vCPUs, {newcomer.memory_mb:g} MB)?")
     say()
-    show_answer(answer, explain=False, commands=False)
-    for best in answer.candidates[:1]:  # reasons and commands of every host would fill several screens
-        show_reasons(best)
-        show_commands(best)
+    show_answer(answer, explain=True, commands=True, most=1)  # of every host they would fill several screens
     say()
     say("Next:")
     say("  cotenant demo --live         a small cloud of real containers on the web page: see it change")

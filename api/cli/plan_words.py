@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import chain
 
 from advisor import offline
-from advisor.domain import IsolationSettings, Plan, PlanStep, duration_in_words
-from api.cli.answers import model_line, ratio, settings_text
+from advisor.domain import IsolationSettings, Plan, PlanStep, duration_in_words, settings_in_words
+from api.cli.answers import ratio
 from api.cli.output import print_table, say
 
 DONE = {
@@ -25,7 +25,7 @@ def show(plan: Plan, *, undo: bool) -> None:
         say(sentence)
     for fact, value in document.facts.items():
         say(f"{fact}: {value}.")
-    for table in offline.text_tables(document):
+    for table in offline.text_tables(*document.sections):
         print_table(table.headings, table.rows, right=tuple(table.numeric))
     for note in plan.notes:
         say(f"Note: {note}")
@@ -36,7 +36,7 @@ def show(plan: Plan, *, undo: bool) -> None:
         show_steps(plan.undo)
         show_commands(plan.undo)
     effects = chain.from_iterable(plan.after.values())
-    say(model_line(plan.model_version, plan.model_origin, degraded=plan.degraded, effects=effects))
+    say(offline.answered_by(plan.model_version, plan.model_origin, degraded=plan.degraded, effects=effects))
 
 
 def show_steps(steps: Sequence[PlanStep]) -> None:
@@ -70,7 +70,7 @@ def _what(step: PlanStep) -> str:
         more = f" (and {len(step.rejected) - 1} more hosts refuse)" if len(step.rejected) > 1 else ""
         return f"{first.host}: {first.reason}{more}"
     size = "" if step.vcpus is None else f"to {step.vcpus} vCPU{'s' if step.vcpus > 1 else ''}"
-    settings = "" if step.settings in {None, IsolationSettings()} else settings_text(step.settings)
+    settings = "" if step.settings in {None, IsolationSettings()} else settings_in_words(step.settings)
     return "; ".join(part for part in (size, settings, step.why) if part)
 
 

@@ -19,7 +19,6 @@ from advisor.domain import (
     found_in,
 )
 from advisor.errors import InvalidInput
-from api.cli.answers import model_line
 from api.cli.ask import instance_of, is_file
 from api.cli.options import AsJson, InventoryFile, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, progress, say
@@ -116,7 +115,7 @@ def _show(plan: ProbePlan) -> None:
     say(f"A run takes {plan.run_s:g} s, {request.seconds_per_run} s of them measured; {request.rounds} rounds of each.")
     for note in plan.notes:
         say(note)
-    say(model_line(plan.model_version, plan.model_origin, degraded=plan.degraded))
+    say(offline.answered_by(plan.model_version, plan.model_origin, degraded=plan.degraded))
 
 
 def _row(rank: int, step: ProbeStep) -> tuple[object, ...]:

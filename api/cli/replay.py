@@ -10,7 +10,6 @@ import typer
 from advisor import offline
 from advisor.domain import PlanFor, Replay, Replayed, ReplayJudge, ReplayRequest, TraceForm
 from advisor.errors import InvalidInput
-from api.cli.answers import model_line
 from api.cli.options import AsJson, Cluster, KeepRatio, ModelDir, ObjectiveName, ReportOut, Seed, settings
 from api.cli.output import print_json, print_table, progress, say
 
@@ -150,7 +149,7 @@ def show(found: Replay) -> None:
     say(found.conclusion)
     for assumption in found.assumptions:
         say(f"- {assumption}")
-    say(model_line(found.model_version, found.model_origin))
+    say(offline.answered_by(found.model_version, found.model_origin))
     if found.judge_version != found.model_version:
         say(f"Judged by {found.judge_version} ({found.judge_origin}).")
 

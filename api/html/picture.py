@@ -7,10 +7,8 @@ from datetime import UTC, datetime
 
 from advisor.domain import (
     Band,
-    Candidate,
     Effect,
     Instance,
-    IsolationSettings,
     PredictedVsObserved,
     latency_in_words,
     short_of_cpu,
@@ -18,7 +16,6 @@ from advisor.domain import (
     time_part,
 )
 from advisor.rounding import SLACK
-from profiler.observed import format_cpus
 
 WIDTH = 240  # of a picture, in its own units
 MOST = 1.1  # the right edge: an instance can be a little faster than its solo measurement said
@@ -111,33 +108,6 @@ def _level(expected: float, lower: float, limit: float) -> str:
     if expected < limit - SLACK:
         return "bad"
     return "good" if round(lower, 2) >= limit - SLACK else "fair"  # as it is shown
-
-
-def worst_neighbour(candidate: Candidate) -> Effect | None:
-    """The neighbour that this placement leaves worst off; None on an empty host."""
-    return min(candidate.neighbours, key=lambda effect: effect.throughput_ratio.expected, default=None)
-
-
-def settings_in_words(settings: IsolationSettings) -> list[tuple[str, str]]:
-    """Every setting to make, as name and value; empty = leave everything as it is."""
-    rows: list[tuple[str, str]] = []
-    if settings.pinning:
-        cpus = [format_cpus(pcpus) or "any" for pcpus in settings.pinning.cpus]
-        if len(set(cpus)) == 1:
-            rows.append(("Pinned to pCPUs", cpus[0]))
-        else:
-            rows.append(("Pinning, vCPU → pCPU", ", ".join(f"{vcpu} → {one}" for vcpu, one in enumerate(cpus))))
-    if settings.cap_percent is not None:
-        rows.append(("CPU cap", f"{settings.cap_percent:g} % (100 = one CPU)"))
-    if settings.weight is not None:
-        rows.append(("CPU weight", f"{settings.weight} (256 = default)"))
-    network = settings.network
-    if network and network.mode != "none":
-        ceil = f", up to {network.ceil_mbit:g} Mbit/s" if network.ceil_mbit else ""
-        rows.append(("Network", f"{network.mode}, {network.rate_mbit or 0:g} Mbit/s{ceil}"))
-    if settings.disk_limit_mb_s is not None:
-        rows.append(("Disk limit", f"{settings.disk_limit_mb_s:g} MB/s"))
-    return rows
 
 
 def size(instance: Instance) -> str:

@@ -12,7 +12,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from advisor.domain import duration_in_words, time_part
+from advisor.domain import duration_in_words, settings_named, time_part
 from api.demonstration import REFRESH_S
 from api.html import picture
 from api.schemas.pages import Problem
@@ -35,6 +35,7 @@ _templates = Environment(
 _templates.globals["picture"] = picture
 _templates.filters["duration"] = duration_in_words
 _templates.filters["time_part"] = time_part
+_templates.filters["settings_named"] = settings_named
 _templates.filters["shell"] = shlex.join  # for reading and copying; nothing here is ever run
 
 

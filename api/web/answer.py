@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from advisor.domain import (
-    Band,
-    Candidate,
-    Instance,
-    Reason,
-    Recommendation,
-    calibration_in_words,
-    evidence_in_words,
-    held_in_words,
-    time_part,
-)
+from advisor import offline
+from advisor.domain import Candidate, Instance, Reason, Recommendation, settings_named, time_part
 from api.html import picture
 from api.web import bars
+
+if TYPE_CHECKING:
+    from advisor.reports.parts import ReportDocument
 
 # In the order in which a reader asks: what is lost, why not the next host, what would change it, how sure is that.
 _KINDS = {
@@ -32,7 +26,6 @@ UNNOTICED = 0.005  # smaller changes, of the speed or of the part of the time, a
 FOLDED_FROM = 3  # unaffected neighbours are folded where there are at least so many
 LISTED = 20  # rows of a candidate that are shown at once, and as many folded ones; the page of its host lists all
 _SAME_SCORE = 0.0005  # smaller differences do not show in three decimals
-_NARROW, _WIDE = 0.06, 0.15  # half widths of an interval, as shares of the speed alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +88,13 @@ class Card:
         """How full CPUs, memory and network are before and after."""
         return bars.rooms(self.candidate.headroom)
 
-    @property
-    def affected(self) -> list[picture.IntervalRow]:
-        """The neighbours that lose a hundredth of their speed or more, the largest loss first."""
-        losing = [row for row in self.rows if not row.newcomer and row.loss >= 0.01]
-        return sorted(losing, key=lambda row: -row.loss)
-
 
 @dataclass(frozen=True, slots=True)
 class RecommendationView:
     """A recommendation, ready to be shown."""
 
     recommendation: Recommendation
+    document: ReportDocument
     instance: Instance
     cards: tuple[Card, ...]
     current: Card | None = None  # where it is now, as it is
@@ -124,58 +112,16 @@ class RecommendationView:
         return Counter(rejection.code for rejection in self.recommendation.rejected).most_common()
 
     @property
-    def headline_card(self) -> Card | None:
-        """The card that the headline speaks of: as it is where it stays, else the one that is advised."""
-        if self.stay:
-            return self.current
-        if not self.cards:
-            return None
-        return next(card for card in self.cards if card.candidate is self.recommendation.best)
-
-    @property
-    def stay(self) -> bool:
-        """Nothing is better beyond the uncertainty than as it is."""
-        return self.recommendation.advised == "stay"
-
-    @property
     def age(self) -> str:
         """How old the data behind the answer is."""
         return picture.age_in_words(self.recommendation.snapshot_age_s)
 
     @property
-    def evidence(self) -> str:
-        """How well the residents of the host that the headline speaks of are known."""
-        card = self.headline_card
-        return "" if card is None else evidence_in_words(card.candidate.evidence, card.candidate.host)
-
-    @property
-    def held(self) -> str:
-        """How well earlier answers about such newcomers held."""
-        return held_in_words(self.recommendation.evidence) if self.recommendation.evidence else ""
-
-    @property
     def advice(self) -> str:
-        """What to do to know more."""
-        return self.recommendation.evidence.advice if self.recommendation.evidence else ""
-
-    @property
-    def certainty(self) -> str:
-        """How sure the headline is, in words: how wide its range is, what calibrated it, what was widened."""
-        card = self.headline_card
-        if card is None:
-            return ""
-        effect, calibration = card.candidate.new_vm, card.candidate.calibration
-        parts = [calibration_in_words([calibration], card.candidate.calibration_hosts).removesuffix(".")]
-        if calibration == "observed":
-            parts.insert(0, _width(effect.throughput_ratio))
-        if effect.basis is not None and card.learned:
-            parts.append(effect.basis.sentence)
-        elif effect.outside_training:
-            parts.append("what it runs is not known, so its range is wider")
-        factor = self.recommendation.widened.get(card.candidate.host)
-        if factor:
-            parts.append(f"ranges here are {factor:.1f} times the model's own, which were too narrow recently")
-        return ". ".join(part[:1].upper() + part[1:] for part in parts)
+        """How earlier answers about such instances held, and what to do to know more."""
+        return " ".join(
+            sentence for section in self.document.sections if section.id == "advice" for sentence in section.sentences
+        )
 
 
 def answer(recommendation: Recommendation, instance: Instance, limits: Mapping[str, float]) -> RecommendationView:
@@ -190,7 +136,8 @@ def answer(recommendation: Recommendation, instance: Instance, limits: Mapping[s
     cards = tuple(card_of(candidate) for candidate in recommendation.candidates)
     current = card_of(recommendation.present) if recommendation.present else None
     tuned = tuple(card_of(candidate) for candidate in recommendation.tuned)
-    return RecommendationView(recommendation, instance, cards, current, tuned)
+    document = offline.placement_document(recommendation)
+    return RecommendationView(recommendation, document, instance, cards, current, tuned)
 
 
 def card(
@@ -213,11 +160,11 @@ def card(
         newcomer,
         *(picture.row(neighbour, newcomer=False, limit=limits.get(neighbour.instance)) for neighbour in neighbours),
     )
-    settings = picture.settings_in_words(candidate.isolation)
+    settings = settings_named(candidate.isolation)
     if is_unpinned:
-        settings.insert(0, ("Pinning", "none, in place of the one that it has"))
+        settings.insert(0, ("pin", "none, in place of the one that it has"))
     changes = [
-        (name, picture.settings_in_words(changed))
+        (name, settings_named(changed))
         for name, changed in candidate.changes.items()
         if not candidate.tuning  # whose steps say it
     ]
@@ -228,12 +175,3 @@ def card(
 def _is_quiet(row: picture.IntervalRow) -> bool:
     """Whether a neighbour fares well and no figure of it changes noticeably."""
     return not row.newcomer and row.level != "bad" and row.loss < UNNOTICED and row.longer < UNNOTICED
-
-
-def _width(band: Band) -> str:
-    half = (band.upper - band.lower) / 2
-    if half <= _NARROW:
-        return "Sure to a few per cent"
-    if half <= _WIDE:
-        return "Fairly sure"
-    return "Not sure: the range is so wide that a measurement may turn the order over"

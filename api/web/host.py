@@ -22,6 +22,7 @@ from advisor.domain import (
     Instance,
     Slowing,
     cpu_map,
+    settings_named,
     time_part,
 )
 from advisor.domain.rules import violations
@@ -147,7 +148,7 @@ def _residents(detail: HostDetail) -> list[HostedInstance]:
         HostedInstance(
             instance=resident.instance,
             row=picture.row(effect, newcomer=False, limit=resident.instance.min_throughput_ratio),
-            settings=picture.settings_in_words(resident.instance.settings),
+            settings=settings_named(resident.instance.settings),
             pending=resident.pending,
             stopped=STOPPED_AT in resident.instance.labels,
         )

@@ -19,6 +19,7 @@ from advisor.domain import (
     SlowingHere,
     WorkloadProfile,
     beside,
+    settings_named,
 )
 from advisor.errors import NotFound
 from advisor.service import InventoryService, TelemetryService
@@ -80,7 +81,7 @@ def instance(
         slowed=[pair for pair in pairs if pair.victim == instance][:MOST_PAIRS],
         slows=[pair for pair in pairs if pair.neighbour == instance][:MOST_PAIRS],
         wants=demand_rows(_stored(inventory, it), it, contradicted=bool(host_alarms)),
-        settings=picture.settings_in_words(it.settings),
+        settings=settings_named(it.settings),
         profile=_profile(inventory, it, place[0].host.platform if place else ""),
         histories=histories,
         probes=probe_rows(probed.items, cloud.clock(), models.get(now.model_version)),

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import Result
 
 from advisor.domain import Band, Effect, PlacementRequest, Recommendation, Rejection
-from api.cli.answers import model_line
+from advisor.offline import answered_by
 from tests.api.cli_runs import run
 from tests.api.sample_answer import HOSTILE, answer
 
@@ -42,13 +42,14 @@ def told(result: Result) -> str:
 def test_the_ladder_is_told_with_what_is_enough_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.offline.where", lambda cloud, request, **_: answer(request))
     shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain").stdout
-    told = shown[shown.index("On h1 the placement alone breaks a limit") :].splitlines()
-    assert told[0] == "On h1 the placement alone breaks a limit; tried in order of cost:"
-    assert [line.split()[:2] for line in told[1:4]] == [["step", "enough"], ["weight", "no"], ["cap", "yes"]]
+    told = shown[shown.index("What was tried on h1") :].splitlines()
+    assert told[0] == "What was tried on h1: The placement alone breaks a limit there; in order of cost."
+    assert [line.split()[:2] for line in told[1:4]] == [["Step", "Enough"], ["weight", "no"], ["cap", "yes"]]
     assert "Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95." in told[3]
-    assert told[4] == "  batch-1 gets: cap 60 %"
-    assert "; batch-1 gets: cap 60 %" in shown.splitlines()[3]  # the table does not hide it
-    assert "On h8 the placement alone breaks a limit; tried in order of cost, and none is enough:" in shown
+    assert told[4] == "  batch-1 gets: cap 60 % of a CPU"
+    table = shown[shown.index("rank  host") :].splitlines()
+    assert "; batch-1 gets: cap 60 % of a CPU" in table[1]  # the table does not hide it
+    assert "What was tried on h8: The placement alone breaks a limit there; in order of cost; none is enough." in shown
     assert shown.count("breaks a limit") == 2
 
 
@@ -62,9 +63,9 @@ def test_the_headline_says_whom_the_advice_starves_and_what_its_commands_need(mo
 
     monkeypatch.setattr("advisor.offline.where", starving)
     lines = run("where", CLOUD, "--instance", "shop.yaml").stdout.splitlines()
-    assert lines[:4] == ["shop-7 should go to h1, but mind:", f"  {notes[0]}.", f"  {notes[1]}.", ""]
+    assert lines[:3] == ["shop-7 should go to h1.", f"Mind: {notes[0]}.", f"Mind: {notes[1]}."]
     monkeypatch.setattr("advisor.offline.where", lambda _, request, **__: answer(request))
-    assert run("where", CLOUD, "--instance", "shop.yaml").stdout.startswith("shop-7 should go to h1.\n\n")
+    assert "Mind: " not in run("where", CLOUD, "--instance", "shop.yaml").stdout
 
 
 def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:
@@ -96,8 +97,8 @@ def test_where_prints_ranked_hosts_then_rejected_ones_then_who_answered() -> Non
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] in {"shop-7 should go to h3.", "shop-7 should go to h4."}
-    assert lines[2].split("  ")[0] == "rank"
-    ranked = [line.split()[:2] for line in lines[3:5]]
+    table = next(at for at, line in enumerate(lines) if line.startswith("rank  "))
+    ranked = [line.split()[:2] for line in lines[table + 1 : table + 3]]
     assert [rank for rank, _ in ranked] == ["1", "2"]
     assert {host for _, host in ranked} == {"h3", "h4"}
     assert re.search(r"\d\.\d\d \(\d\.\d\d-\d\.\d\d\) +mystery \d\.\d\d +", "\n".join(lines))
@@ -113,17 +114,20 @@ def test_where_gives_reasons_and_commands_when_asked(monkeypatch: pytest.MonkeyP
     assert "Why h1:\n  The driver domain costs the most affected up to 7%" in result.stdout
     assert "  xl vcpu-pin shop-7 0 2\n    undo: xl vcpu-pin shop-7 0 all\n" in result.stdout
     assert "Commands for h2, each with its undo; nothing was run:\n  none needed\n" in result.stdout
-    assert "pin 0:2|1:3, cap 150 %, weight 512 (2 x default), shared 200 Mbit/s, disk 40 MB/s" in result.stdout
+    assert (
+        "pin 0:2|1:3, cap 150 % of a CPU, weight 512 (2 × default), network shared 200 up to 1000 Mbit/s, disk 40 MB/s"
+        in result.stdout
+    )
     assert "Answered by model m-1, trained on measured data." in result.stdout
 
 
 def test_who_answers_says_for_how_many_predictions_the_model_did_not() -> None:
     inside = Effect("a", Band(1.0, 1.0, 1.0), Band(1.0, 1.0, 1.0))
     outside = replace(inside, outside_training=True)
-    assert model_line("m-1", "measured", effects=[inside]) == "Answered by model m-1, trained on measured data."
-    said = model_line("m-1", "measured", effects=[inside, outside])
+    assert answered_by("m-1", "measured", effects=[inside]) == "Answered by model m-1, trained on measured data."
+    said = answered_by("m-1", "measured", effects=[inside, outside])
     assert said.endswith("trained on measured data.")
-    assert "outside" not in model_line("prior", "prior", effects=[outside])
+    assert "outside" not in answered_by("prior", "prior", effects=[outside])
 
 
 def test_where_as_json_is_the_answer_of_the_api() -> None:
@@ -157,10 +161,10 @@ def headline(monkeypatch: pytest.MonkeyPatch, name: str, *standing_on: str) -> s
 
 def test_the_headline_says_what_a_resident_has_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
     said = headline(monkeypatch, "shop-3", "h1", "h2", "h1")
-    assert said == "shop-3 is on h1 already, at 0.61 as it is; nothing is better beyond the uncertainty."
-    assert headline(monkeypatch, "shop-3", "h1").startswith("shop-3 should stay on h1 under other settings: 0.61 -> ")
+    assert said == "shop-3 should stay on h1 as it is: nothing is better beyond the uncertainty."
+    assert headline(monkeypatch, "shop-3", "h1").startswith("shop-3 should stay on h1 under other settings: 61 % → ")
     # h2 is tied with h1, so it stays there under the settings that suit it best.
-    assert headline(monkeypatch, "batch-1", "h2").startswith("batch-1 should stay on h2 under other settings: 0.61 -> ")
+    assert headline(monkeypatch, "batch-1", "h2").startswith("batch-1 should stay on h2 under other settings: 61 % → ")
     monkeypatch.setattr(
         "api.cli.ask.offline.where",
         lambda _, request, **__: replace(
@@ -168,7 +172,7 @@ def test_the_headline_says_what_a_resident_has_before_and_after(monkeypatch: pyt
         ),
     )
     moved = run("where", CLOUD, "--instance", "batch-1").stdout
-    assert moved.startswith("batch-1 should move from h2 to h1: 0.61 -> 0.95.")
+    assert moved.startswith("batch-1 should move from h2 to h1: 61 % → 95 % of its uncontended speed.")
 
 
 def test_a_new_instance_may_be_like_another_one() -> None:

@@ -172,9 +172,9 @@ def test_hosts_that_a_change_would_make_better_are_offered_by_a_service_as_by_a_
     asked = ("--instance", "plain.yaml", "--explain", "--commands")
     by_file, by_service = run("where", "pinned.yaml", *asked), run("where", "--server", pinned.url, *asked)
     assert plain(by_service.stdout) == plain(by_file.stdout)
-    assert "Offered besides, if settings there change first:" in by_file.stdout
+    assert "If settings there change first: The ranked hosts need none of this." in by_file.stdout
     without = run("where", "--server", pinned.url, *asked, "--no-tune").stdout
-    assert "Offered besides" not in without
+    assert "If settings there change first" not in without
     assert by_file.stdout.startswith(without[: without.index("\nWhy")])
 
 

@@ -209,7 +209,7 @@ def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Clien
     assert "web-1k alone" in page.text
     assert page.text.count("In figures") == 9
     pinned = Page(pages.page("/instances/batch-1").text).text
-    assert "Pinning, vCPU → pCPU 0 → 2, 1 → 3" in pinned
+    assert "Pin 0:2|1:3" in pinned
     assert "it counts as using 10 % of its vCPUs" in Page(pages.page("/instances/mystery").text).text
 
 

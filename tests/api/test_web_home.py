@@ -139,7 +139,7 @@ def test_home_shows_every_host_and_one_line_to_ask(client: Client) -> None:
 def test_a_newcomer_like_another_is_expected_to_want_as_much_for_its_size(client: Client) -> None:
     status, page = ask(client, "4 vCPUs, 4 GB, like db-1")
     assert status == 200
-    assert "Put new-instance on h3" in page.text
+    assert "new-instance should go to h3." in page.text
     _, small = ask(client, "like db-1")
     assert "CPU at busy times: 0 % before, 35 % with it" in small.text
     assert "CPU at busy times: 0 % before, 69 % with it" in page.text

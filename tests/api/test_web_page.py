@@ -56,7 +56,7 @@ def test_a_new_instance_is_ranked_with_everybody_and_with_reasons_for_refusals(c
     shown = client.page(NEW)
     page = Page(shown.text)
     assert shown.status_code == 200
-    assert re.search(r"Put shop-7 on h\d \.", page.text)
+    assert re.search(r"shop-7 should go to h\d\.", page.text)
     assert "batch-1" in page.text
     assert "the host is disabled host.disabled" in page.text
     assert "analytic model, no learned model" in page.text
@@ -74,7 +74,7 @@ def test_an_instance_that_is_well_where_it_is_stays_there(
         return replace(found, present=present)
 
     _, page = _page(advisor, settings, place, f"/?instance={name}")
-    assert f"Leave {name} on {here} as it is" in page.text
+    assert f"{name} should stay on {here} as it is" in page.text
     assert f"On {here} it runs at 93 %" in page.text
     assert page.text.count("it is here now") == 3  # in the table, on its card, and on that of how it is now
 
@@ -92,7 +92,7 @@ def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
 
     advisor.inventory.put_instance(Instance("picky", vcpus=1, memory_mb=512, host="h4", min_throughput_ratio=0.95))
     _, page = _page(advisor, settings, place, "/?instance=mystery")
-    assert "Move mystery from h4 to h1 : 71 % → 95 %" in page.text
+    assert "mystery should move from h4 to h1: 71 % → 95 % of its uncontended speed." in page.text
     assert "Where it is now" in page.text
     bands = [one["aria-label"] or "" for one in page.all("svg")]
     assert [one for one in bands if one.endswith("before 97 %, limit 95 %")], "its neighbour there has a limit, too"
@@ -104,7 +104,7 @@ def test_nobody_is_told_to_move_between_hosts_that_are_alike(name: str, advisor:
     instance = Instance("mine", vcpus=2, memory_mb=512, host=name)
     advisor.inventory.put(Inventory(hosts, (instance,)), mode="replace", generation=None)
     page = Page(client.page("/?instance=mine").text)
-    assert f"Leave mine on {name} as it is" in page.text
+    assert f"mine should stay on {name} as it is" in page.text
     for stored in advisor.outcomes.page(which="all").items:  # as it was answered, which may not say how it stands there
         shown = client.page(f"/placements/{stored.recommendation.id}")
         assert shown.status_code == 200
@@ -126,11 +126,11 @@ def _crowded(client: Client, pins: dict[str, Any], *hosts: str) -> None:
 @pytest.mark.parametrize(
     ("pins", "hosts", "begins", "program"),
     [
-        ({}, ("k1", "k2"), "Move north from k1 to k2 : ", "virsh migrate"),
+        ({}, ("k1", "k2"), "north should move from k1 to k2: ", "virsh migrate"),
         (
             {"pinning": {str(vcpu): [0, 1] for vcpu in range(4)}},
             ("k1",),
-            "Leave north on k1 under other settings: ",
+            "north should stay on k1 under other settings: ",
             "virsh vcpupin",
         ),
     ],
@@ -162,7 +162,7 @@ def test_the_ladder_is_a_table_and_says_whose_settings_change(advisor: Advisor, 
     assert [one.get("class") for one in page.all("table")].count("ladder") == 2  # where it mends, and where it does not
     assert "cap Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95. yes" in page.text
     assert "What was tried on h8" in page.text
-    assert "batch-1 gets other settings, too: CPU cap 60 %" in page.text
+    assert "batch-1 gets other settings, too: Cap 60 % of a CPU" in page.text
 
 
 def test_who_alone_gets_other_settings_does_not_get_them_too(advisor: Advisor, settings: Settings) -> None:
@@ -171,7 +171,7 @@ def test_who_alone_gets_other_settings_does_not_get_them_too(advisor: Advisor, s
         return replace(found, candidates=(replace(found.candidates[0], isolation=IsolationSettings()),))
 
     _, page = _page(advisor, settings, place)
-    assert "batch-1 gets other settings: CPU cap 60 %" in page.text
+    assert "batch-1 gets other settings: Cap 60 % of a CPU" in page.text
 
 
 def test_the_latency_limit_and_a_host_for_itself_are_asked_for_and_nothing_is_reserved(
@@ -196,7 +196,7 @@ def test_the_latency_limit_and_a_host_for_itself_are_asked_for_and_nothing_is_re
 def test_everything_an_answer_can_have_is_shown(advisor: Advisor, settings: Settings) -> None:
     _, page = _page(advisor, settings, answer)
     for words in (
-        "Put shop-7 on h1",
+        "shop-7 should go to h1.",
         "runs at 95 % of its uncontended speed (89–100 %)",
         "the most affected neighbour, shop-3, at 84 %",
         "Within the uncertainty it is the same on h2",
@@ -207,10 +207,10 @@ def test_everything_an_answer_can_have_is_shown(advisor: Advisor, settings: Sett
         "outside training data",
         "The driver domain costs the most affected up to 7%",
         "driver domain, 60 % of the loss",
-        "0 → 2, 1 → 3",
-        "150 % (100 = one CPU)",
-        "512 (256 = default)",
-        "shared, 200 Mbit/s, up to 1000 Mbit/s",
+        "Pin 0:2|1:3",
+        "Cap 150 % of a CPU",
+        "Weight 512 (2 × default)",
+        "Network shared 200 up to 1000 Mbit/s",
         "40 MB/s",
         "xl vcpu-pin shop-7 0 2",
         "xl vcpu-pin shop-7 0 all",

@@ -111,7 +111,7 @@ def test_a_question_is_asked_the_answer_read_and_its_commands_copied(context: Br
     form.get_by_label("Relative throughput at least").fill("0.9")
     form.get_by_label("Sensitive to").select_option("latency")
     form.get_by_role("button", name="Ask").click()
-    expect(page.get_by_role("heading", name="Put shop-8 on")).to_be_visible()
+    expect(page.get_by_role("heading", name="shop-8 should go to")).to_be_visible()
     fields.click()
     expect(form.get_by_label("Relative throughput at least")).to_have_value("0.9")  # the form keeps what was typed
     expect(page.get_by_role("article").first.get_by_role("row", name="shop-8 this instance")).to_be_visible()
@@ -172,7 +172,7 @@ def test_one_line_asks_about_a_new_instance_and_a_host_of_the_answer_is_opened(p
     line = page.get_by_role("combobox", name="An instance, or what a new one is")
     line.fill("1 vCPU, 2 GB, like render-1")
     line.press("Enter")
-    expect(page.get_by_role("heading", name="Put new-instance on")).to_be_visible()
+    expect(page.get_by_role("heading", name="new-instance should go to")).to_be_visible()
     expect(page.get_by_role("table", name="The ranked hosts at a glance")).to_be_visible()
     second = page.get_by_role("article").nth(1)
     expect(second.get_by_role("row", name="new-instance this instance")).to_be_hidden()
@@ -205,7 +205,7 @@ def test_the_line_is_completed_by_keyboard_and_by_mouse(page: Page) -> None:
     expect(line).to_have_value("1 vCPUs, 2 GB, like render-1")
     expect(line).to_be_focused()
     line.press("Enter")
-    expect(page.get_by_role("heading", name="Put new-instance on")).to_be_visible()
+    expect(page.get_by_role("heading", name="new-instance should go to")).to_be_visible()
 
 
 def test_the_word_under_the_cursor_is_replaced_and_the_rest_stays(page: Page) -> None:
@@ -335,7 +335,7 @@ def test_a_thousand_hosts_are_shown_and_asked_about(crowded: Page) -> None:
     crowded.goto("/cloud")
     expect(crowded.locator("main a[href^='/hosts/']").first).to_be_visible()
     crowded.goto("/?id=shop-8&workload=web-1k&vcpus=1&memory_mb=2048")
-    expect(crowded.get_by_role("heading", name="Put shop-8 on")).to_be_visible()
+    expect(crowded.get_by_role("heading", name="shop-8 should go to")).to_be_visible()
     crowded.goto("/plans/new?kind=evacuate")
     crowded.set_viewport_size({"width": 360, "height": 740})
     assert not crowded.evaluate(SIDEWAYS)

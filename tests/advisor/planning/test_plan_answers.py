@@ -153,7 +153,7 @@ def test_one_is_told_as_one() -> None:
 def test_a_step_tells_the_settings_that_come_with_another_size(capsys: pytest.CaptureFixture[str]) -> None:
     given = IsolationSettings(pinning=Pinning(((0,),)), cap_percent=100)
     plan_words.show_steps([PlanStep("a", "h1", action="resize", source="h1", vcpus=1, settings=given, why="is enough")])
-    assert "to 1 vCPU; pin 0:0, cap 100 %; is enough" in capsys.readouterr().out
+    assert "to 1 vCPU; pin 0:0, cap 100 % of a CPU; is enough" in capsys.readouterr().out
 
 
 GROWING = PlanRequest(kind="capacity", instances=(vm("n", memory_mb=1),), growth=Growth(1.0, 0.0, 24))
@@ -240,7 +240,7 @@ def _page(found: Plan) -> str:
         "plan.html",
         plan=found,
         document=document,
-        tables=offline.text_tables(document),
+        tables=offline.text_tables(*document.sections),
         kind=KINDS[found.request.kind],
         age=PlanAge(False, 1),
         stages=plan_view.stages(found.steps),

@@ -135,7 +135,7 @@ def test_a_step_says_host_prediction_neighbours_settings_and_reasons(by_hand: st
         "h1",
         "90 % 80–100 %",
         "db-1 95 % → 70 %",
-        "vCPUs on pCPUs 0:1 cap 100 % of a CPU weight 512 network shared, 200 up to 1000 Mbit/s",
+        "pin 0:1 cap 100 % of a CPU weight 512 (2 × default) network shared 200 up to 1000 Mbit/s",
         "Both want pCPU 1.",
     ]
 
