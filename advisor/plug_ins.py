@@ -39,7 +39,7 @@ def load(group: str, name: str, what: str, field: str) -> Any:
             require(extra, f"{what} {name}")
     try:
         return entry.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # a package of others, and what it imports, may fail in any way
         message = f"{what} {name} cannot be loaded from {entry.value[:200]}: {error}"
         raise InvalidInput(message, field=field) from error
 

@@ -13,6 +13,15 @@ import pytest
 
 from tests.models.made_models import fitted
 
+# each takes up to a second to import, and openstacksdk fails where a user has no home
+OF_CLOUDS = {
+    "openstack",
+    "kubernetes",
+    "libvirt",
+    "proxmoxer",
+    "XenAPI",
+    "keystoneauth1",
+}
 HEAVY = {"lightgbm", "sklearn", "scipy.stats", "pandas", "matplotlib"}
 BODY: dict[str, Any] = {"instance": {"id": "new", "vcpus": 2, "memory_mb": 1024, "workload": "w0"}}
 ASKED: list[tuple[str, str, Any]] = [
@@ -77,6 +86,10 @@ def test_no_question_makes_a_service_load_what_only_trainings_need(found: dict[s
     loaded = set(found["modules"])
     assert "models.learning.artifact" in loaded
     assert HEAVY & loaded == set()
+
+
+def test_a_service_that_follows_no_cloud_loads_no_library_of_one(found: dict[str, Any]) -> None:
+    assert OF_CLOUDS & set(found["modules"]) == set()
 
 
 def test_a_service_multiplies_matrices_in_the_thread_that_asks(found: dict[str, Any]) -> None:

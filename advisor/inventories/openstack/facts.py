@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from advisor.domain.rules import HAS, NEEDS, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
-from advisor.inventories.openstack.flavors import cpu_shares, described
+from advisor.inventories.flavors import cpu_shares, described
 from advisor.inventories.openstack.listings import Row
 from advisor.inventories.reading import STOPPED_LOAD, Facts
 from profiler.host_kinds import HostKind

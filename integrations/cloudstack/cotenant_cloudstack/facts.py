@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.inventories.openstack.flavors import described
+from advisor.inventories.flavors import described
 from advisor.inventories.reading import Facts
 from advisor.inventories.values import as_cpus, as_number, clean_labels
 from cotenant_cloudstack.calls import Row

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile, codec
-from advisor.inventories.openstack import flavors as of_sync
+from advisor.inventories import flavors as of_sync
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.schemas.placements import PlacementBody
