@@ -26,6 +26,7 @@ from tests.examples import examples
 
 NAMES = [*(workload.name for workload in WORKLOADS), None]
 ALL = 100  # candidates: more than there are hosts
+MOST_RISE = 0.08  # of 1 / latency by one neighbour more, as of a share of CPU time (decision 70)
 
 
 @dataclass(frozen=True)
@@ -305,23 +306,30 @@ def test_a_mended_candidate_satisfies_every_constraint_whatever_the_order_of_hos
     assert sum(mended) > len(mended) / 2, "the cases are mended too seldom to say something"
 
 
-@settings(max_examples=examples(40), deadline=None)
-@given(tight(["spin", "calm", None]), st.data())
-def test_more_pressure_improves_nobody_under_the_settings_that_a_candidate_ends_with(
-    case: Case, data: st.DataObject
-) -> None:
-    """On CPUs alone, as below; more pressure may well call for a further step, which may give somebody more."""
-    for found in case.answer().candidates:
-        event("mended" if found.mitigation else "as it is")
-        there = next(one for one in case.hosts if one.id == found.host)
-        further = data.draw(_on(there, "further", ["spin", "calm", None]))
-        before, after = (
-            {effect.instance: effect for effect in predict_scene(scene, PriorPredictor(), workloads=WORKLOADS).effects}
-            for scene in (as_advised(case, found), as_advised(case, found, further))
-        )
-        for name, effect in before.items():
-            assert after[name].throughput_ratio.expected <= effect.throughput_ratio.expected + 1e-4
-            assert there.kind == "xen" or after[name].latency_ratio.expected >= effect.latency_ratio.expected - 1e-3
+def test_more_pressure_improves_no_vm_under_the_settings_that_a_candidate_ends_with() -> None:
+    """On CPUs alone, as below; more pressure may call for a further step, which may give a VM more. Latency follows
+    the share of CPU time, whose approximation is not exactly monotone (decision 70)."""
+    rises: list[float] = []
+
+    @settings(max_examples=examples(40), deadline=None)
+    @given(tight(["spin", "calm", None]), st.data())
+    def check(case: Case, data: st.DataObject) -> None:
+        for found in case.answer().candidates:
+            event("mended" if found.mitigation else "as it is")
+            there = next(one for one in case.hosts if one.id == found.host)
+            further = data.draw(_on(there, "further", ["spin", "calm", None]))
+            before, after = (
+                {one.instance: one for one in predict_scene(scene, PriorPredictor(), workloads=WORKLOADS).effects}
+                for scene in (as_advised(case, found), as_advised(case, found, further))
+            )
+            for name, effect in before.items():
+                assert after[name].throughput_ratio.expected <= effect.throughput_ratio.expected + 1e-4
+                if there.kind != "xen":
+                    rises.append(1 / after[name].latency_ratio.expected - 1 / effect.latency_ratio.expected)
+                    assert rises[-1] <= MOST_RISE
+
+    check()
+    assert sum(rise > 0.01 for rise in rises) <= 0.025 * len(rises)
 
 
 @settings(max_examples=examples(60), deadline=None)
