@@ -39,6 +39,23 @@ def _unescaped(name: str) -> str:
         return name
 
 
+# A path of a control group below its hierarchy.
+
+_GROUP_PART = re.compile(r"[A-Za-z0-9._:@\\-]{1,255}\Z")  # systemd escapes with backslashes: machine-lxc\x2dshop.scope
+
+
+def is_group_path(path: str) -> bool:
+    """Whether it is a plain path below a hierarchy of control groups: no step out of it, no option."""
+    parts = path.split("/")
+    return not path.startswith("-") and all(part not in (".", "..") and _is_group(part) for part in parts)
+
+
+def _is_group(part: str) -> bool:
+    """Whether it is a plain name of a group; letters of other scripts are, what is not seen or parts words is not."""
+    ascii_part = "".join("x" if char > "\x7f" and char.isprintable() else char for char in part)
+    return _GROUP_PART.match(ascii_part) is not None
+
+
 # Text from outside on a page: without characters that change the order or the place of the text around them.
 
 # Controls, line separators, and marks of direction (UAX 9). Joiners stay: scripts of Asia need them.

@@ -10,7 +10,7 @@ from functools import partial
 from advisor import plug_ins
 from advisor.domain.rules import check_rule
 from advisor.errors import InvalidInput
-from profiler.names import instance_id
+from profiler.names import instance_id, is_group_path
 from profiler.observed import (
     ANTI_AFFINITY_MOST_LABEL,
     MOVED_LABEL,
@@ -31,7 +31,6 @@ DEFAULT_SCHEDULER = "credit2"  # since Xen 4.12
 GUEST = "guest"  # how a cloud knows an instance, where that is not by its id: NAMESPACE/NAME in KubeVirt
 NATIVE = "native"  # the hypervisor's own tools
 
-_GROUP_PART = re.compile(r"[A-Za-z0-9._:@\\-]{1,255}\Z")  # systemd escapes with backslashes: machine-lxc\x2dshop.scope
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}\Z")  # 15 characters: IFNAMSIZ in linux/if.h
 _DISK_TARGET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}\Z")
 _DISK_NUMBER = re.compile(r"\d{1,4}:\d{1,7}\Z")
@@ -85,18 +84,6 @@ def group_path(instance: Instance) -> str:
             field=f"instance.labels.{CGROUP}",
         )
     return path
-
-
-def is_group_path(path: str) -> bool:
-    """Whether it is a plain path below a hierarchy of control groups: no step out of it, no option."""
-    parts = path.split("/")
-    return not path.startswith("-") and all(part not in (".", "..") and _is_group(part) for part in parts)
-
-
-def _is_group(part: str) -> bool:
-    """Whether it is a plain name of a group; letters of other scripts are, what is not seen or parts words is not."""
-    ascii_part = "".join("x" if char > "\x7f" and char.isprintable() else char for char in part)
-    return _GROUP_PART.match(ascii_part) is not None
 
 
 def uplink_name(host: Host, uplink: str | None) -> str | None:

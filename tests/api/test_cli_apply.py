@@ -31,7 +31,7 @@ def groups(_empty_folder: None, monkeypatch: pytest.MonkeyPatch) -> Path:
             for file, text in files.items():
                 (group / file).write_text(text)
     mounts = {controller: str(folder / controller) for controller in FILES[1]}
-    monkeypatch.setattr("advisor.changes.control_groups.find_mounts", lambda source: mounts)
+    monkeypatch.setattr("profiler.acting.group_files.find_mounts", lambda source: mounts)
     monkeypatch.setenv("COTENANT_APPLY_MODE", "ask")
     monkeypatch.setenv("COTENANT_APPLY_CANARY", "no")
     Path("cloud.yaml").write_text(CLOUD)

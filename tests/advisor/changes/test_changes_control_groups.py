@@ -140,6 +140,6 @@ def test_a_ledger_that_was_edited_gets_no_further_than_a_rendered_command(tmp_pa
 
 
 def test_another_host_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    groups = ControlGroups(frozenset({"h2"}), hierarchy(tmp_path, 1)._given)
+    groups = ControlGroups(frozenset({"h2"}), hierarchy(tmp_path, 1)._files._given)
     with pytest.raises(InvalidInput, match="--here h1"):
         groups.meaning(HOST, rendered(IsolationSettings(weight=512))[0])

@@ -30,7 +30,7 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             for file, text in files.items():
                 (group / file).write_text(text)
     mounts = {controller: str(folder / controller) for controller in FILES[1]}
-    monkeypatch.setattr("advisor.changes.control_groups.find_mounts", lambda source: mounts)
+    monkeypatch.setattr("profiler.acting.group_files.find_mounts", lambda source: mounts)
     return folder
 
 
