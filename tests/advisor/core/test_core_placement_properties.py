@@ -329,7 +329,7 @@ def test_more_pressure_improves_no_vm_under_the_settings_that_a_candidate_ends_w
                     assert rises[-1] <= MOST_RISE
 
     check()
-    assert sum(rise > 0.01 for rise in rises) <= 0.025 * len(rises)
+    assert sum(rise > 0.01 for rise in rises) <= 1 + 0.025 * len(rises)  # few are looked at
 
 
 @settings(max_examples=examples(60), deadline=None)
