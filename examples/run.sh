@@ -16,7 +16,7 @@ models=$("$bin/cotenant" models list --json)  # where it fails, it has said why
 trained() {  # is there a model that was trained, whether the gate let it pass or not?
   "$bin/python" -c '
 import json, sys
-sys.exit(not any(model["version"] != "prior" for model in json.load(sys.stdin)))' <<<"$models"
+sys.exit(not any(model["version"] != "analytic" for model in json.load(sys.stdin)))' <<<"$models"
 }
 kept() {  # the newest model of the state folder, which an earlier run trained and could not register
   ls -1td "${COTENANT_STATE_DIR:-var}"/models/*/ 2>/dev/null | head -1 | xargs -r basename || true

@@ -140,7 +140,7 @@ def unasked(present: Bools) -> BandArrays:
 def correction_of(predictor: Predictor) -> tuple[float, float] | None:
     """Between which values the logarithm of predicted over analytic T/B lies, whatever the scene; None = not known.
     Such a predictor never expects a T/B above 1."""
-    if predictor.origin == "prior":
+    if predictor.origin == "analytic":
         return 0.0, 0.0
     found: tuple[float, float] | None = getattr(predictor, "correction", None)
     return found

@@ -67,7 +67,7 @@ from advisor.domain.cloud import (
     HostNow,
     ResidentNow,
 )
-from advisor.domain.contradictions import Contradiction, ContradictionCause
+from advisor.domain.contradictions import Anomaly, AnomalyCause
 from advisor.domain.cpu_maps import CpuMap, cpu_map
 from advisor.domain.cpu_words import latency_in_words, short_of_cpu, speed, time_part
 from advisor.domain.declared import Declared, DeclaredField, field_at, fields_of

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, computed_field
+from pydantic import AliasChoices, BeforeValidator, Field, computed_field
 
 from advisor.domain.calibration import Calibration
 from advisor.domain.effects import CROWDED, DEGRADED, Effect, ModelOrigin, ModelVersion
@@ -222,12 +222,17 @@ class Candidate:
         return self.mitigation[-1].notes if self.mitigation else ()
 
 
+_PRESENT_CODE = BeforeValidator(  # earlier versions called the new VM so
+    lambda code: code.replace("limit.newcomer", "limit.new_vm") if isinstance(code, str) else code
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     """A host that cannot take the instance: a stable code and a sentence."""
 
     host: Annotated[str, Field(description="the host")]
-    code: Annotated[str, Field(description="see docs/answers.md")]
+    code: Annotated[str, _PRESENT_CODE, Field(description="see docs/answers.md")]
     reason: Annotated[str, Field(description="the code as a sentence")]
     mitigation: Annotated[
         tuple[MitigationStep, ...],

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, computed_field
 
-from advisor.domain.contradictions import Contradiction
+from advisor.domain.contradictions import Anomaly
 from advisor.domain.figures import Known
 from advisor.domain.host_memory import HostMemory
 from advisor.domain.list_words import listed
@@ -51,9 +51,7 @@ class Checkup:
     hosts: Annotated[int, Field(description="how many hosts are known")]
     instances: Annotated[int, Field(description="how many instances are known")]
     measured_instances: Annotated[int, Field(description="of how many run and wait were measured in the last hour")]
-    alarms: Annotated[
-        tuple[Contradiction, ...], Field(description="anomalies: measured beyond the predicted range")
-    ] = ()
+    alarms: Annotated[tuple[Anomaly, ...], Field(description="anomalies: measured beyond the predicted range")] = ()
     silent: Annotated[tuple[str, ...], Field(description="hosts that sent nothing for as long as is allowed")] = ()
     unmeasured: Annotated[tuple[str, ...], Field(description="hosts that never sent a measurement")] = ()
     stopped: Annotated[
@@ -163,4 +161,4 @@ def worst_first(found: Sequence[Delivered]) -> tuple[Delivered, ...]:
 class Alarms:
     """Alarms that stand, by host and instance."""
 
-    alarms: Annotated[tuple[Contradiction, ...], Field(description="each ends by itself when windows agree again")]
+    alarms: Annotated[tuple[Anomaly, ...], Field(description="each ends by itself when windows agree again")]

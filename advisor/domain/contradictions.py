@@ -1,4 +1,4 @@
-"""A contradiction: an instance gets less of the CPU time that it wants than was predicted, window after window."""
+"""An anomaly: an instance gets less of the CPU time that it wants than was predicted, window after window."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from advisor.domain.figures import Known, Tenths
 
 # Who is likely behind it: a neighbour that wants more than before, the instance itself for the same reason, or the
 # host, where no instance in particular changed.
-ContradictionCause = Literal["neighbour", "itself", "host"]
+AnomalyCause = Literal["neighbour", "itself", "host"]
 
 
 @dataclass(frozen=True, slots=True)
-class Contradiction:
+class Anomaly:
     """An alarm that stands; shares are run / (run + wait) of windows of five minutes."""
 
     instance: Annotated[str, Field(description="the instance with less CPU delivered than was predicted")]
@@ -30,7 +30,7 @@ class Contradiction:
     ]
     observed: Annotated[Known, Field(description="mean share since then")]
     cause: Annotated[
-        ContradictionCause,
+        AnomalyCause,
         Field(description="the likely cause: neighbour, itself, or host = no instance there in particular"),
     ]
     antagonist: Annotated[str | None, Field(description="that instance; null where it is the host")] = None

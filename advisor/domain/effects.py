@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from pydantic import AliasChoices, AliasPath, Field, computed_field, field_serializer
+from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, computed_field, field_serializer
 
 from advisor.domain.figures import Figure, Score
 
@@ -20,8 +20,10 @@ reported that the edge is not known; programs get the number."""
 
 CROWDED = "part of the time with more vCPUs ready to run on the host than it has CPUs, 0-1; null = not known"
 DEGRADED = "the learned model failed and the analytic model answered"
+_PresentName = BeforeValidator(lambda name: "analytic" if name == "prior" else name)  # as earlier versions wrote it
 ModelVersion = Annotated[
     str,
+    _PresentName,
     Field(
         description="the version of the model that answered",
         validation_alias=AliasChoices("model_version", AliasPath("model", "version")),
@@ -29,6 +31,7 @@ ModelVersion = Annotated[
 ]
 ModelOrigin = Annotated[
     str,
+    _PresentName,
     Field(
         description="where its training data came from",
         validation_alias=AliasChoices("model_origin", AliasPath("model", "origin")),

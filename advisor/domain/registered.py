@@ -36,6 +36,6 @@ class Activation:
     """One change of the model that answers."""
 
     at: Annotated[datetime, Field(description="when")]
-    before: Annotated[str, Field(description="the version that answered before; prior = the analytic model alone")]
-    after: Annotated[str, Field(description="the version that answers since; prior = the analytic model alone")]
+    before: Annotated[str, Field(description="the version that answered before; analytic = the analytic model alone")]
+    after: Annotated[str, Field(description="the version that answers since; analytic = the analytic model alone")]
     cause: Annotated[str, Field(description="activate, force (against the gate) or rollback")]

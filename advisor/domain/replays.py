@@ -11,7 +11,7 @@ from advisor.domain.questions import Objective
 
 TraceForm = Literal["bitbrains", "planetlab", "csv", "parquet"]
 TRACE_FORMS: tuple[TraceForm, ...] = get_args(TraceForm)
-ReplayJudge = Literal["demand", "model", "prior"]
+ReplayJudge = Literal["demand", "model", "analytic"]
 REPLAY_JUDGES: tuple[ReplayJudge, ...] = get_args(ReplayJudge)
 FAIR_SHARES = "fair shares"  # the `judge_version` of demand
 

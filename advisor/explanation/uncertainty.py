@@ -19,7 +19,7 @@ def uncertainty(arrays: CandidateArrays, at: int, losses: Sequence[ResourceLoss]
     band = arrays.prediction.throughput
     low, high = float(band.lower[at, slot]), float(band.upper[at, slot])
     unknown = bool(arrays.scenes.profile[at, slot] == 0)
-    guessed = arrays.predictor.origin == "prior"
+    guessed = arrays.predictor.origin == "analytic"
     if len(involved) < 2 or high - low < (NARROW_PRIOR if guessed else NARROW_LEARNED):
         return ()
     name, interval = involved[slot].id, f"{100 * low:.0f}-{100 * high:.0f} % of its uncontended speed"

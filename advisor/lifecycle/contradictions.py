@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from advisor.domain import Contradiction, ContradictionCause, Instance, Recommendation, Scene, WorkloadProfile, listed
+from advisor.domain import Anomaly, AnomalyCause, Instance, Recommendation, Scene, WorkloadProfile, listed
 from advisor.lifecycle import window_checks
 from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
@@ -47,8 +47,8 @@ class AlarmUpdate:
     with something else now."""
 
     state: State | None
-    raised: tuple[Contradiction, ...] = ()
-    ended: tuple[Contradiction, ...] = ()
+    raised: tuple[Anomaly, ...] = ()
+    ended: tuple[Anomaly, ...] = ()
     differs: bool = False
 
 
@@ -162,10 +162,10 @@ def _has_new_model(state: Mapping[str, Any], row: CheckedPrediction) -> bool:
     return state["raised_s"] is not None and state["cause"] == "host" and state["version"] != row.version
 
 
-def standing(host: str, state: Mapping[str, Any]) -> tuple[Contradiction, ...]:
+def standing(host: str, state: Mapping[str, Any]) -> tuple[Anomaly, ...]:
     """The alarms of a host that stand, by instance."""
     return tuple(
-        Contradiction(
+        Anomaly(
             instance=name,
             host=host,
             since=datetime.fromtimestamp(alarm["since_s"], UTC),
@@ -196,7 +196,7 @@ def counting_as(instance: Instance, cpus: float) -> Instance:
     return replace(instance, demand={**instance.demand, "cpu": now}, load=1.0)
 
 
-def annotated(answer: Recommendation, alarms: Iterable[Contradiction]) -> Recommendation:
+def annotated(answer: Recommendation, alarms: Iterable[Anomaly]) -> Recommendation:
     """The answer with a sentence for each host in it where an alarm stands."""
     hosts = {candidate.host for candidate in (*answer.candidates, *answer.tuned, *filter(None, [answer.present]))}
     victims: dict[str, list[str]] = {}
@@ -265,7 +265,7 @@ def _cause(
     near = [instance for instance in scene.instances if instance.id in wants and share_cpus(instance, own)]
     rises = {instance.id: _rise(before.get(instance.id), wants[instance.id]) for instance in near}
     risen = {name: rise for name, rise in rises.items() if rise > 0}
-    cause: ContradictionCause = "host"
+    cause: AnomalyCause = "host"
     antagonist = None
     if risen and (len(risen) <= len(near) / 2 or len(near) <= 2):
         antagonist = max(risen, key=lambda name: (risen[name], name))

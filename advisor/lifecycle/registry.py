@@ -18,7 +18,7 @@ from advisor.errors import BrokenArtifact, Conflict, NotFound, RefusedByGate
 from advisor.lifecycle import training
 from advisor.prediction import active as predictors
 from advisor.store import counters, models
-from advisor.store.models import PRIOR
+from advisor.store.models import ANALYTIC
 from advisor.store.transactions import Transaction
 from models.physics.prior import PriorPredictor
 
@@ -31,7 +31,7 @@ _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
 @dataclass(frozen=True, slots=True)
 class ModelRegistry:
-    """The registered models: at most one active and one in shadow, the analytic model ("prior") where none is.
+    """The registered models: at most one active and one in shadow, the analytic model ("analytic") where none is.
 
     `read` and `write` open a transaction, artifacts lie below `model_dir`.
     """
@@ -51,7 +51,7 @@ class ModelRegistry:
     def get(self, version: str) -> ModelCard:
         """NotFound when it is not registered."""
         with self.read() as connection:
-            if version == PRIOR:
+            if version == ANALYTIC:
                 return _prior_card(is_active=models.active(connection) is None)
             card = models.get(connection, version)
         if card is None:
@@ -81,7 +81,7 @@ class ModelRegistry:
         """Put a model before the gate again, against the model that answers now, and store the verdict; the prior needs
         none."""
         card = self.get(version)
-        if version == PRIOR:
+        if version == ANALYTIC:
             return card
         with self.read() as connection:
             active = _version(models.active(connection))
@@ -92,7 +92,7 @@ class ModelRegistry:
         return self.get(version)
 
     def activate(self, version: str, *, force: bool = False) -> ModelCard:
-        """Let a model answer and retire the former one; "prior" lets the analytic model answer alone.
+        """Let a model answer and retire the former one; "analytic" lets the analytic model answer alone.
 
         It is judged against the model that answers now, whatever its training said. BrokenArtifact when it cannot be
         read, RefusedByGate unless forced, Conflict when another model was activated meanwhile: nothing changes then.
@@ -101,7 +101,7 @@ class ModelRegistry:
             return self.get(version)
         with self.read() as connection:
             active = _version(models.active(connection))
-        if version == PRIOR:  # the way out of every trouble: neither judged nor refused
+        if version == ANALYTIC:  # the way out of every trouble: neither judged nor refused
             self._switch(active, None, "activate")
             return self.get(version)
         predictors.load_tried(self.model_dir / version)
@@ -124,28 +124,28 @@ class ModelRegistry:
         with self.read() as connection:
             active = _version(models.active(connection))
             target = way_back(models.history(connection))
-        if of is not None and (active or PRIOR) != of:
+        if of is not None and (active or ANALYTIC) != of:
             raise Conflict(f"{of} does not answer any more; look at the list, then decide anew")
         if target is None:
-            raise Conflict(f"nothing answered before {active or PRIOR}, so there is no way back; activate a model")
-        if target != PRIOR:
+            raise Conflict(f"nothing answered before {active or ANALYTIC}, so there is no way back; activate a model")
+        if target != ANALYTIC:
             predictors.load_tried(self.model_dir / target)
-        self._switch(active, None if target == PRIOR else target, "rollback")
+        self._switch(active, None if target == ANALYTIC else target, "rollback")
         return self.get(target)
 
     def shadow(self, version: str) -> ModelCard:
-        """Let a model be scored beside the active one, instead of a former one; "prior" ends that for all.
+        """Let a model be scored beside the active one, instead of a former one; "analytic" ends that for all.
 
         Conflict when it is the active one, BrokenArtifact when it cannot be read.
         """
-        if version != PRIOR:
+        if version != ANALYTIC:
             self.get(version)
             predictors.load_tried(self.model_dir / version)
         with self.write() as connection:
             counters.bump(connection, "models")
             if version == _version(models.active(connection)):
                 raise Conflict(f"model {version} answers already: choose another one to be scored beside it")
-            models.shadow(connection, None if version == PRIOR else version)
+            models.shadow(connection, None if version == ANALYTIC else version)
             self.audit.record(connection, "model.shadow", [version])
         return self.get(version)
 
@@ -157,12 +157,14 @@ class ModelRegistry:
             counters.bump(connection, "models")  # first: it makes other writers wait
             active = _version(models.active(connection))
             if active != expected:
-                raise Conflict(f"{active or PRIOR} was activated meanwhile; look at the list, then decide anew")
+                raise Conflict(f"{active or ANALYTIC} was activated meanwhile; look at the list, then decide anew")
             models.activate(connection, version)
             if version is not None and verdict is not None:
                 models.set_verdict(connection, version, verdict)
-            models.record(connection, Activation(self.clock(), active or PRIOR, version or PRIOR, cause))
-            self.audit.record(connection, "model.activate", [version or PRIOR], before=active or PRIOR, cause=cause)
+            models.record(connection, Activation(self.clock(), active or ANALYTIC, version or ANALYTIC, cause))
+            self.audit.record(
+                connection, "model.activate", [version or ANALYTIC], before=active or ANALYTIC, cause=cause
+            )
 
     def _judge(self, version: str, active: str | None) -> GateVerdict:
         from models.evaluation.gate import gate
@@ -210,4 +212,4 @@ def _version(card: ModelCard | None) -> str | None:
 def _prior_card(*, is_active: bool) -> ModelCard:
     prior = PriorPredictor()
     card = {"kind": "analytic model", "trained": False}
-    return ModelCard(PRIOR, "active" if is_active else "candidate", _LONG_AGO, prior.origin, card)
+    return ModelCard(ANALYTIC, "active" if is_active else "candidate", _LONG_AGO, prior.origin, card)

@@ -193,7 +193,7 @@ def _build_candidates(
     stands = question.snapshot.names.placed.get(request.instance.id)
     trained = _left_out(question.predictor, scenes)
     hosts: int | None = getattr(question.predictor, "hosts_of_windows", None)
-    guessed = question.predictor.origin == "prior"
+    guessed = question.predictor.origin == "analytic"
     reasons = (
         explanation.explain(
             CandidateArrays(

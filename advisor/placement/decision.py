@@ -262,7 +262,7 @@ def _rank_promising(
     shown = max(question.request.limit, 2)
     least = max(2 * question.request.limit, MAX_TIES)
     of_kind = [by_rank[promise.kind[by_rank] == one] for one in np.unique(promise.kind[by_rank]).tolist()]
-    learned = question.predictor.origin != "prior"
+    learned = question.predictor.origin != "analytic"
     some = LEARNED_FINALISTS if learned else FINALISTS
     share = max(min(some, len(hosts) // FIRST_PART), least) / max(len(by_rank), 1)
     counts = [max(math.ceil(share * len(places)), least) for places in of_kind]

@@ -298,7 +298,7 @@ def _predict_pins(
 ) -> None:
     """Fill in what was left out of `after`, where it may be chosen."""
     left_out = np.flatnonzero(np.isinf(after[:, :, 0, -1]).any(axis=1))
-    if question.predictor.origin == "prior":
+    if question.predictor.origin == "analytic":
         may_gain = left_out[_pins_matter(question, classes, chosen[left_out], before[left_out], after[left_out])]
     else:
         pinned = _worth_pinning(question, classes, chosen, before, after)

@@ -125,7 +125,7 @@ def _rejection(
     last = len(present) - 1
     for code, values, broken in kinds:
         if present[last] and broken[last]:
-            return _limit_rejection(host, code.format("newcomer"), newcomer, float(values[last]))
+            return _limit_rejection(host, code.format("new_vm"), newcomer, float(values[last]))
     for code, values, broken in kinds:
         for slot in np.flatnonzero(broken & present)[:1].tolist():
             resident = snapshot.residents[position][slot]

@@ -87,7 +87,7 @@ def _kinds(question: PlacementQuestion, hosts: Ints) -> Ints:
     """Hosts that a learned model may tell apart by what they are, as numbers; all are of one kind to the analytic
     model, whose estimate looks at their clocks and cores already. Of very many kinds the rarest are one."""
     kind = np.zeros(len(hosts), dtype=np.int64)
-    if question.predictor.origin == "prior":
+    if question.predictor.origin == "analytic":
         return kind
     scenes = question.snapshot.scenes
     parts = (scenes.host_numbers, scenes.kind, scenes.disk_kind, scenes.disk_mb_s, scenes.mem_bw_mb_s)

@@ -70,7 +70,7 @@ def replay(
     judges: dict[ReplayJudge, Predictor] = {
         "demand": FairShares(),
         "model": chosen.predictor,
-        "prior": PriorPredictor(),
+        "analytic": PriorPredictor(),
     }
     evaluator = judges[request.judge]
     demands = {seed: demand_of(trace, unsaid, host, workloads, seed) for seed in request.seeds}

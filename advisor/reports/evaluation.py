@@ -168,7 +168,7 @@ def _parts(figures: Mapping[str, Any], name: str) -> Iterator[Table]:
             f"{name}-{key[3:]}", f"Errors and coverage by {what}",
             (Column("label", what.capitalize(), "name"), Column("rows", "Rows", "count"),
              Column("mae", "MAE", "figure"), Column("mape", "MAPE", "share"),
-             Column("prior_mae", "The prior's MAE", "figure"), Column("coverage", "Coverage", "share")),
+             Column("prior_mae", "The analytic model's MAE", "figure"), Column("coverage", "Coverage", "share")),
             [tuple(row.get(field) for field in _BY) for row in figures[key]],
             look="folded",
         )  # fmt: skip

@@ -62,7 +62,7 @@ def platforms(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
 
 @drawn
 def resources(rows: Sequence[Mapping[str, Any]], *, salt: str) -> Markup:
-    """Mean error by limiting resource, the model's beside the prior's."""
+    """Mean error by limiting resource, the model's beside the analytic model's."""
     figure, axes = _rows([row["label"].replace("_", " ") for row in rows])
     for at, row in enumerate(rows):
         axes.plot([_SCALE * row["mae"], _SCALE * row["prior_mae"]], [at, at], color=LINE, linewidth=1.2)

@@ -47,7 +47,7 @@ def card_section(version: str, kind: str, card: Mapping[str, Any]) -> Section:
     judged = Table(
         "judged", "Judged on what was left out of the training: errors of the ratio in percentage points",
         (Column("what", "", "name"), Column("rows", "Rows", "count"), Column("mae", "Mean error", "figure"),
-         Column("mae_prior", "The prior's", "figure"), Column("p90_abs_error", "Nine in ten below", "figure"),
+         Column("mae_prior", "The analytic model's", "figure"), Column("p90_abs_error", "Nine in ten below", "figure"),
          Column("coverage", "Intervals held", "share")),
         rows,
     )  # fmt: skip

@@ -126,7 +126,7 @@ def _affected(neighbours: Sequence[Effect]) -> str:
 def _certainty(answer: Recommendation, shown: Candidate) -> str:
     """How sure the headline is: how wide its range is, what calibrated it, what was widened."""
     effect, factor = shown.new_vm, answer.widened.get(shown.host)
-    learned = answer.model_origin != "prior"
+    learned = answer.model_origin != "analytic"
     parts = [
         _width(effect.throughput_ratio) if shown.calibration == "observed" else "",
         calibration_in_words([shown.calibration], shown.calibration_hosts).removesuffix("."),

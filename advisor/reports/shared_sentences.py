@@ -16,11 +16,11 @@ REFUSED = {
     "capacity.pinning": "lacks a CPU that it is pinned to",
     "host.disabled": "disabled",
     "host.no_data": "no fresh data",
-    "limit.newcomer": "it would fall below its own limit there",
+    "limit.new_vm": "it would fall below its own limit there",
     "limit.neighbour": "a neighbour would fall below its limit",
 }
 _ORIGINS = {
-    "prior": "the analytic model that ships with Cotenant; nothing was learned from this cloud's measurements",
+    "analytic": "the analytic model that ships with Cotenant; nothing was learned from this cloud's measurements",
     "measured": "trained on measurements",
     "paper": "trained on figures printed in papers, measured on other machines than these",
     "simulated": "trained on simulated figures",
@@ -41,7 +41,7 @@ def answered_by(version: str, origin: str, *, degraded: bool = False, effects: I
         line += f" {len(rests):,} of {len(known):,} predictions rest on something learned"
         median = sorted(one.support for one in known)[len(known) // 2]
         line += f", median support {100 * median:.0f} %."
-    if origin == "prior":
+    if origin == "analytic":
         line = "Answered by the analytic model; no learned model was used."
     return f"{line} Degraded: the learned model failed." if degraded else line
 

@@ -353,7 +353,7 @@ CHECKS: tuple[tuple[str, FilterCheck], ...] = (
 OTHER_CODES = (
     "host.unknown",
     "constraint.soft",
-    *(f"limit.{who}{kind}" for kind in ("", "_latency", "_time_short") for who in ("newcomer", "neighbour")),
+    *(f"limit.{who}{kind}" for kind in ("", "_latency", "_time_short") for who in ("new_vm", "neighbour")),
 )
 CODES = (*(code for code, _ in CHECKS), *OTHER_CODES)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from advisor.domain import Checkup, CloudNow, CloudScores, Contradiction, HostDetail, HostMemory, Inventory, ScorePoint
+from advisor.domain import Anomaly, Checkup, CloudNow, CloudScores, HostDetail, HostMemory, Inventory, ScorePoint
 from advisor.lifecycle.monitoring import Monitor
 from advisor.serving import checkup, overview, scores, vitals
 from advisor.serving.snapshot_cache import SnapshotCache
@@ -87,7 +87,7 @@ class CloudService:
             factors = self._monitor.factors(connection, active.predictor.version, [detail.now.host], view.doubted)
         return overview.widened(detail, factors)
 
-    def alarms(self) -> tuple[Contradiction, ...]:
+    def alarms(self) -> tuple[Anomaly, ...]:
         """Who gets less of the CPU time that it wants than was predicted, by host and instance: alarms that stand."""
         return self._cache.at(self._clock())[0].alarms
 

@@ -193,7 +193,7 @@ class PlanService:
         return replace(wide, steps=then.steps, after=then.after)
 
     def _model(self, version: str) -> ActivePredictor:
-        if version == models.PRIOR:
+        if version == models.ANALYTIC:
             return ActivePredictor(PriorPredictor())
         with self._read() as connection:
             registered = models.get(connection, version)

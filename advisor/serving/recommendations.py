@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
-from advisor.domain import AnswerSource, Contradiction, PlacementRequest, Recommendation, codec
+from advisor.domain import Anomaly, AnswerSource, PlacementRequest, Recommendation, codec
 from advisor.lifecycle import contradictions, interval_inflation
 from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.placement import decision
@@ -145,7 +145,7 @@ def answer(
     answers: RecommendationCache,
     held: Held,
     *,
-    alarms: Sequence[Contradiction] = (),
+    alarms: Sequence[Anomaly] = (),
     former: bool = False,
 ) -> EncodedRecommendation:
     """The answer to a checked question; `answers` are those of this snapshot and predictor.

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from advisor.domain import (
     MEMORY_SHORT,
-    Contradiction,
+    Anomaly,
     Host,
     Instance,
     Inventory,
@@ -62,7 +62,7 @@ class CloudView:
     inventory: Inventory
     pending: tuple[Pending, ...]
     snapshot: ClusterSnapshot
-    alarms: tuple[Contradiction, ...] = ()
+    alarms: tuple[Anomaly, ...] = ()
     measured: Mapping[str, float] = field(default_factory=dict)
     doubted: Mapping[str, float] = field(default_factory=dict)
     own_load: Mapping[str, float] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from advisor.access.audit import Audit, acting
 from advisor.background_pass import BackgroundPass
-from advisor.domain import Contradiction, Scene
+from advisor.domain import Anomaly, Scene
 from advisor.lifecycle import contradictions, window_checks
 from advisor.lifecycle.contradictions import AlarmUpdate
 from advisor.lifecycle.monitoring import Monitor, shadows
@@ -97,11 +97,11 @@ class WindowChecks(BackgroundPass):
             if rows and shared is not None:
                 windows.keep(connection, shared)
             if scene is not None and window is not None and rows:
-                update = self._look_for_contradiction(connection, watch, view, scene, window, rows, judges)
+                update = self._look_for_anomaly(connection, watch, view, scene, window, rows, judges)
         self._tell_others(update)
         return bool(rows)
 
-    def _look_for_contradiction(
+    def _look_for_anomaly(
         self,
         connection: Connection,
         watch: Watch,
@@ -137,7 +137,7 @@ class WindowChecks(BackgroundPass):
             silent = alarms.silent(connection, before_s)
         if not silent:
             return
-        ended: list[Contradiction] = []
+        ended: list[Anomaly] = []
         with self._write() as connection:
             for host, state in alarms.silent(connection, before_s).items():
                 ended += contradictions.standing(host, state)
@@ -146,7 +146,7 @@ class WindowChecks(BackgroundPass):
         self._tell_others(AlarmUpdate(None, differs=bool(ended)))
 
     def _log(
-        self, connection: Connection, operation: Literal["alarm.raise", "alarm.end"], changed: Sequence[Contradiction]
+        self, connection: Connection, operation: Literal["alarm.raise", "alarm.end"], changed: Sequence[Anomaly]
     ) -> None:
         with acting("service", ""):
             for alarm in changed:

@@ -12,7 +12,7 @@ from advisor.store.schema import ID, VALUE, UtcTime, metadata
 from advisor.store.statements import insert_new, upsert
 
 Status = Literal["candidate", "shadow", "active", "retired"]
-PRIOR = "prior"  # stands in the history where the analytic model alone answered
+ANALYTIC = "analytic"  # stands in the history where the analytic model alone answered
 
 models = sa.Table(
     "models",

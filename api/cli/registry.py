@@ -67,7 +67,7 @@ def judge_model(version: Version, database: Database = None, as_json: AsJson = F
 
 @models.command("activate")
 def activate_model(
-    version: Annotated[str, typer.Argument(help="A version from the list, or prior for the analytic model alone.")],
+    version: Annotated[str, typer.Argument(help="A version from the list, or analytic for the analytic model alone.")],
     force: Annotated[bool, typer.Option("--force", help="Activate it although the gate refuses it.")] = False,
     database: Database = None,
     as_json: AsJson = False,
@@ -103,7 +103,7 @@ def roll_back_model(database: Database = None, as_json: AsJson = False) -> None:
 
 @models.command("shadow")
 def shadow_model(
-    version: Annotated[str, typer.Argument(help="A version from the list, or prior for none.")],
+    version: Annotated[str, typer.Argument(help="A version from the list, or analytic for none.")],
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:

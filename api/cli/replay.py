@@ -79,7 +79,7 @@ def replay(
         ReplayJudge,
         typer.Option(
             help="Where the ratios are from: a fair share of the trace's demand, in which no model has a part; the "
-            "model that advises; or the analytic model (prior)."
+            "model that advises; or the analytic model."
         ),
     ] = "demand",
     cluster: Cluster = None,

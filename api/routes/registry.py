@@ -37,7 +37,7 @@ def register(body: ModelBody, models: ModelDep, settings: SettingsDep) -> ModelO
 
 
 def activate(version: PathId, models: ModelDep, body: ActivateBody | None = None) -> ModelOut:
-    """Make a registered model the one that answers; `prior` stands for the analytic model alone.
+    """Make a registered model the one that answers; `analytic` stands for the analytic model alone.
 
     The gate judges it anew, against the model that answers now; `force` overrules it.
     """
@@ -50,5 +50,5 @@ def roll_back(models: ModelDep) -> ModelOut:
 
 
 def shadow(version: PathId, models: ModelDep) -> ModelOut:
-    """Let a registered model be scored beside the active one, in place of a former one; `prior` ends that."""
+    """Let a registered model be scored beside the active one, in place of a former one; `analytic` ends that."""
     return ModelOut.of(models.shadow(version))

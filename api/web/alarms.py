@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from advisor.domain import Contradiction, VmScore
+from advisor.domain import Anomaly, VmScore
 from api.html.render import page
 from api.routes.common import CloudDep
 from api.web.cloud import PageNumber
@@ -45,7 +45,7 @@ def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLRe
     )
 
 
-def _value(key: str, alarm: Contradiction, of_instances: Mapping[str, VmScore]) -> Value:
+def _value(key: str, alarm: Anomaly, of_instances: Mapping[str, VmScore]) -> Value:
     values: Mapping[str, Value] = {
         "instance": alarm.instance,
         "host": alarm.host,

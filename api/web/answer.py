@@ -126,7 +126,7 @@ class RecommendationView:
 
 def answer(recommendation: Recommendation, instance: Instance, limits: Mapping[str, float]) -> RecommendationView:
     """Lay it out; `limits` are the lowest ratios that neighbours accept."""
-    learned = recommendation.model_version != "prior"
+    learned = recommendation.model_version != "analytic"
     best = recommendation.candidates[0] if recommendation.candidates else None
 
     def card_of(candidate: Candidate) -> Card:

@@ -30,20 +30,20 @@ class DemandRow:
     counted: str = ""  # what answers count with, where that is not what was measured
 
 
-def demand_rows(stored: Instance, expected: Instance, *, contradicted: bool = False) -> list[DemandRow]:
+def demand_rows(stored: Instance, expected: Instance, *, anomalous: bool = False) -> list[DemandRow]:
     """What is known of an instance's demand, in order of the resources: as stored, else as expected of its class.
 
-    `expected` is the instance as answers count with it; `contradicted` = there is an alarm on its host.
+    `expected` is the instance as answers count with it; `anomalous` = there is an alarm on its host.
     """
     known = {**expected.demand, **stored.demand}
     return [
-        _row(known[resource], expected.demand.get(resource), contradicted=contradicted)
+        _row(known[resource], expected.demand.get(resource), anomalous=anomalous)
         for resource in RESOURCES
         if resource in known
     ]
 
 
-def _row(demand: Demand, expected: Demand | None, *, contradicted: bool) -> DemandRow:
+def _row(demand: Demand, expected: Demand | None, *, anomalous: bool) -> DemandRow:
     name, unit = _NAMES[demand.resource]
     p95, p99 = (_UNKNOWN if level is None else f"{level:.3g} {unit}" for level in (demand.p95, demand.p99))
     return DemandRow(
@@ -54,17 +54,17 @@ def _row(demand: Demand, expected: Demand | None, *, contradicted: bool) -> Dema
         p99=p99,
         common=_UNKNOWN if demand.common is None else f"{100 * demand.common:.0f} %",
         source=_source(demand),
-        counted="" if expected is None else _counted(demand, expected, contradicted=contradicted),
+        counted="" if expected is None else _counted(demand, expected, anomalous=anomalous),
     )
 
 
-def _counted(demand: Demand, expected: Demand, *, contradicted: bool) -> str:
+def _counted(demand: Demand, expected: Demand, *, anomalous: bool) -> str:
     """Which other figure answers count with, and why; empty where it is the same."""
     _, unit = _NAMES[demand.resource]
     mean, other = f"{demand.mean:.3g}", f"{expected.mean:.3g}"
     if mean == other:
         return ""
-    if contradicted and demand.resource == "cpu":
+    if anomalous and demand.resource == "cpu":
         return f"Answers count with {other} {unit}, as measured during the anomaly on its host."
     doubt = f" ± {expected.doubt:.2g}" if expected.doubt else ""
     hours = sum(count > 0 for count in demand.seen_hours)

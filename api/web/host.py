@@ -115,7 +115,7 @@ def host(
         others=sum(1 + len(group.others) for group in rows[LISTED:]),
         outside=sum(resident.row.outside for resident in residents),
         unlisted=max(len(detail.now.residents) - MOST_LISTED, 0),
-        learned=now.model_version != "prior",
+        learned=now.model_version != "analytic",
         listed=LISTED,
         bars=bars.bars(detail.now.pressure, detail.now.cpu_peak),
         facts=[*_facts(detail.now), *_memory_facts(memory)],

@@ -414,7 +414,7 @@ def plain(baseline: Baseline) -> Method:
 
 METHODS: Mapping[str, Method] = {
     OURS: _ours,
-    "prior": _prior,
+    "analytic": _prior,
     **{name: plain(baseline) for name, baseline in BASELINES.items()},
 }
 

@@ -42,7 +42,7 @@ from models.evaluation.paired_errors import FEWEST_PAIRS, ResampledMeans, beside
 from models.evaluation.prediction_checks import CONTENDED
 from models.learning.held_out import HeldOutPredictions
 
-Against = Literal["prior", "active", "constant"]
+Against = Literal["analytic", "active", "constant"]
 Part = Literal["", "contended", "calm"]
 
 NEGLIGIBLE = 0.001  # a tenth of a per cent of T/B: below what any repeat can show
@@ -52,7 +52,7 @@ COVERED = 0.87  # of intervals that claim 0.90
 ERROR_RATE = 0.05  # of the whole gate, one-sided
 _ELSEWHERE = frozenset({"unseen_campaign", "unseen_host", "newest"})
 _PROVES = {"throughput": "unseen_pair", "share": "unseen_host"}  # target and protocol of check 5
-_NAMES: dict[Against, str] = {"prior": "analytic model", "active": "active model", "constant": "best constant"}
+_NAMES: dict[Against, str] = {"analytic": "analytic model", "active": "active model", "constant": "best constant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class GateFigures:
     coverage_low: float
     coverage_high: float
     covers: bool
-    prior: PairedComparison
+    analytic: PairedComparison
     active: PairedComparison | None
     constant: PairedComparison | None
     part: Part = ""
@@ -100,7 +100,7 @@ class GateFigures:
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
     """Whether a candidate may be activated. `refusals` are reasons against it; `reasons` has these and all other
-    findings, `figures` the numbers. `against` is the version of the active model, None = only the prior is active.
+    findings, `figures` the numbers. `against` is the version of the active model, None = the analytic model alone.
     """
 
     refusals: tuple[str, ...]
@@ -205,7 +205,7 @@ def _figures(draw: _Draw, level: float) -> GateFigures:
         coverage_low=_round(max(low, 0.0)),
         coverage_high=_round(min(high, 1.0)),
         covers=high >= COVERED,
-        prior=_compared("prior", draw.own, level, part=draw.part),
+        analytic=_compared("analytic", draw.own, level, part=draw.part),
         active=None if draw.active is None else _compared("active", draw.active, level, part=draw.part),
         constant=None if draw.constant is None else _compared("constant", draw.constant, level, draw.table.target),
         part=draw.part,
@@ -227,7 +227,7 @@ def _compared(
 
 def _complaints(figures: GateFigures) -> Iterator[str]:
     where = figures.where
-    for one in (figures.prior, figures.active):
+    for one in (figures.analytic, figures.active):
         if one is not None and not one.passed:
             yield (
                 f"{where}: worse than the {_NAMES[one.against]}, mean error {one.error:.4g} against {one.other:.4g} "
@@ -245,7 +245,7 @@ def _unproved(figures: Sequence[GateFigures]) -> Iterator[str]:
     for target in _PROVES:
         judged = [one for one in figures if one.target == target and one.part != "calm"]
         elsewhere = [one for one in judged if one.protocol in _ELSEWHERE]
-        if judged and not any(one.prior.high < 0 for one in elsewhere or judged):
+        if judged and not any(one.analytic.high < 0 for one in elsewhere or judged):
             where = "on no left-out campaign or host" if elsewhere else "under no protocol"
             yield f"{target}: {where} is it better than the analytic model beyond noise."
     for one in figures:
@@ -281,7 +281,7 @@ def _summary(figures: GateFigures) -> str:
     parts = [
         f"{one.other:.4g} of the {_NAMES[one.against]}"
         + ("" if one.rows == figures.rows else f" on {one.rows} common rows, where its own is {one.error:.4g}")
-        for one in (figures.prior, figures.active, figures.constant)
+        for one in (figures.analytic, figures.active, figures.constant)
         if one is not None
     ]
     return (

@@ -335,8 +335,8 @@ def _shared(want: Floats) -> Floats:
 class PriorPredictor:
     """The prior as a Predictor: what the service runs on when no model is trained."""
 
-    version = "prior"
-    origin = "prior"
+    version = "analytic"
+    origin = "analytic"
     metrics = METRICS
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:

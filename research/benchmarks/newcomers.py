@@ -33,7 +33,7 @@ FIGURES = ("simulated short, %", "simulated below 0.9", "simulated below 0.8")
 def policies(predictor: Predictor) -> Mapping[str, Policy]:
     """By name in the table; the first is the product's default."""
     ours: dict[str, Policy] = {OURS: Advised(predictor), "Cotenant, total": Advised(predictor, "total")}
-    if predictor.origin != "prior":
+    if predictor.origin != "analytic":
         ours["Cotenant, analytic model"] = Advised(PriorPredictor())
     return ours | rules(NewcomerCluster.columns)
 

@@ -126,7 +126,7 @@ def planned(host: Host, instances: Sequence[Instance], changed: str, settings: I
     )
     step = PlanStep(changed, host.id, action="settings", source=host.id, settings=settings)
     now = datetime.now(UTC)
-    return Plan(f"plan-{number}", now, "prior", "prior", (step,), {host.id: before}, {host.id: after})
+    return Plan(f"plan-{number}", now, "analytic", "analytic", (step,), {host.id: before}, {host.id: after})
 
 
 def run_scene(

@@ -205,7 +205,7 @@ class DaysReplay:
                 for name, *band, _ in said["rows"]:
                     if name in shares:
                         row = (window, scene, *band, shares[name], widening)
-                        self._rows.append((version != "prior", *row))
+                        self._rows.append((version != "analytic", *row))
 
     def _turn_to(self, time_s: float) -> None:
         self._clock = datetime.fromtimestamp(time_s, UTC)

@@ -53,8 +53,8 @@ def findings(as_json: AsJson = False, model: ModelDir = None) -> None:
     """The papers' findings: paper, measured, predicted.
 
     Without --model all papers are predicted by a model that was trained without any paper's co-locations. A prediction
-    is "fitted" where its finding fixed a constant of the queueing prior; "left out" is what the prior says when it did
-    not. Verdicts are agrees, disagrees and undetermined.
+    is "fitted" where its finding fixed a constant of the analytic model; "left out" is what that model predicts
+    when it did not. Verdicts are agrees, disagrees and undetermined.
     """
     with progress() as advance:
         rows = found.findings(settings(), model, advance)

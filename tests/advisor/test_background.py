@@ -18,7 +18,9 @@ def test_a_host_that_is_imagined_counts_only_afterwards_although_the_ratios_are_
     cloud = Inventory((small,), (Instance("a", vcpus=1, memory_mb=512, host="h1"),))
     same = {"h1": (Effect("a", Band(1.0, 1.0, 1.0), Band(1.0, 1.0, 1.0)),)}
     asked = PlanRequest("what_if", what_if=WhatIf(hosts=(large,)))
-    plan = Plan("p", datetime(2026, 1, 31, tzinfo=UTC), "prior", "prior", (), before=same, after=same, request=asked)
+    plan = Plan(
+        "p", datetime(2026, 1, 31, tzinfo=UTC), "analytic", "analytic", (), before=same, after=same, request=asked
+    )
     found = of_plan(cloud, plan, None)
     before, after = found.before["h1"]["cpu"], found.after["h1"]["cpu"]
     assert before is not None and after == before / 2

@@ -44,8 +44,8 @@ def replay(moments: int = 4) -> Replay:
         keep_ratio=0.8,
         seeds=(1,),
         assumptions=("Network and disk were <i>not</i> in the trace.",),
-        model_version="prior",
-        model_origin="prior",
+        model_version="analytic",
+        model_origin="analytic",
         policies=(
             policy("cotenant", (3,) * moments, (0,) * moments),
             policy("first fit", (2,) * moments, ones),
@@ -97,7 +97,7 @@ def test_of_two_that_are_alike_in_one_figure_the_better_in_the_other_is_named_an
 def test_a_judge_is_named_only_where_it_is_another_model() -> None:
     same, other, none = (
         as_html(replace(replay(), judge_version=judge, judge_origin="measured"))
-        for judge in ("prior", "v7", "fair shares")
+        for judge in ("analytic", "v7", "fair shares")
     )
     assert "no model has a part in it</dd>" in none
     assert "<dt>Judge</dt><dd>the same model</dd>" in same

@@ -97,9 +97,7 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         snapshot_age_s=130.0,
         candidates=(best, second),
         rejected=(
-            Rejection(
-                "h8", "limit.newcomer", "would run at 50 % of its uncontended speed, its limit is 90 %", rungs[:1]
-            ),
+            Rejection("h8", "limit.new_vm", "would run at 50 % of its uncontended speed, its limit is 90 %", rungs[:1]),
             Rejection("h9", "capacity.memory", "needs 4096 MB, 1024 MB free"),
         ),
     )

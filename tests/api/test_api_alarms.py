@@ -25,13 +25,13 @@ ALARM = {
         "files-1": {
             "sum": 3.0, "since_s": SINCE, "raised_s": SINCE + 1200, "windows": 4, "got": 1.6, "expected": 0.9,
             "own": 0.7, "lower": 0.7, "factor": 1.0, "cause": "neighbour", "antagonist": "batch-2",
-            "wanted_before": 0.2, "wanted": 3.9, "measured": False, "version": "prior",
+            "wanted_before": 0.2, "wanted": 3.9, "measured": False, "version": "analytic",
         }
     },
     "counts": {"batch-2": 3.9, "files-1": 0.3},
     "wide": 2.5,
     "off": [2.5],
-    "version": "prior",
+    "version": "analytic",
 }  # fmt: skip
 TEXT = (
     "CPU delivered to files-1 on h3 was 40 % of its demand in 4 windows since 2026-11-02 09:00 UTC; 90 % was "

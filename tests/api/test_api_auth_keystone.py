@@ -224,7 +224,7 @@ def test_the_service_takes_tokens_of_keystone_beside_its_own(double: Double, set
         put = client.ask("PUT", "/v1/hosts/h9", headers=headers, json={"kind": "kvm", "pcpus": 4, "memory_mb": 1024})
         assert put.status_code == 201
         assert advisor.access.audit().items[0].actor == "keystone:9bd9384a61b24ccc8fb4951242b785c4"
-        assert client.ask("POST", "/v1/models/prior/activate", headers=headers).status_code == 403
+        assert client.ask("POST", "/v1/models/analytic/activate", headers=headers).status_code == 403
         double.status, double.body = 500, ""
         down = client.get("/v1/hosts", headers={"X-Auth-Token": TOKEN[:-1] + "y"})
         assert (down.status_code, down.json()["code"]) == (503, "auth.unavailable")

@@ -262,7 +262,7 @@ async def test_plans_of_others_do_not_keep_an_administrator_from_a_rollback(clie
     await asyncio.sleep(0)
     try:
         async with session(client.app) as asking:
-            answer = await asking.post("/v1/models/prior/activate")
+            answer = await asking.post("/v1/models/analytic/activate")
     finally:
         end.set()
         await asyncio.gather(*crowd)

@@ -52,23 +52,23 @@ def run(*arguments: str) -> Result:
 def test_the_table_has_a_line_per_group_and_says_what_to_do() -> None:
     with Advisor(Settings()) as advisor:
         observe(advisor, 0.01)
-    lines = run("prior").stdout.splitlines()
-    assert lines[0] == "Model prior, the last 200 observations of each group:"
-    assert "On platform h1: 0% of throughput lay in the 90 % intervals of prior" in "\n".join(lines)
+    lines = run("analytic").stdout.splitlines()
+    assert lines[0] == "Model analytic, the last 200 observations of each group:"
+    assert "On platform h1: 0% of throughput lay in the 90 % intervals of analytic" in "\n".join(lines)
     assert any("`cotenant probe-plan`" in line for line in lines)
     header = next(number for number, line in enumerate(lines) if line.startswith("role"))
     cells = lines[header + 2].split()
     assert cells[:7] == ["active", "throughput", "platform", "h1", "25", "25", "0%"]
     assert "x 4.00  coverage since" in lines[header + 2]
-    assert run().stdout == run("prior").stdout
+    assert run().stdout == run("analytic").stdout
 
 
 @pytest.mark.usefixtures("_here")
 def test_json_is_the_answer_of_the_route() -> None:
     with Advisor(Settings()) as advisor:
         observe(advisor, 0.5)
-        routed = Client(create_app(advisor, Settings())).get("/v1/models/prior/quality?last=20").json()
-    assert json.loads(run("prior", "--last", "20", "--json").stdout) == routed
+        routed = Client(create_app(advisor, Settings())).get("/v1/models/analytic/quality?last=20").json()
+    assert json.loads(run("analytic", "--last", "20", "--json").stdout) == routed
     assert routed["groups"][0]["figures"]["rows"] == 20
 
 
@@ -79,16 +79,16 @@ def test_measured_windows_stand_in_the_table_in_json_and_on_the_page() -> None:
     with Advisor(settings) as advisor:
         database = Database(settings.database)
         with database.write() as connection:
-            held.put(connection, {WindowKey("prior", "kvm", "measured", "forecast", contended=True): known})
+            held.put(connection, {WindowKey("analytic", "kvm", "measured", "forecast", contended=True): known})
         database.close()
         client = Client(create_app(advisor, settings))
-        (told,) = client.get("/v1/models/prior/quality").json()["windows"]
-        page = client.get("/models/prior").text
+        (told,) = client.get("/v1/models/analytic/quality").json()["windows"]
+        page = client.get("/models/analytic").text
     assert (told["rows"], told["scenes"], told["coverage"], told["error"]) == (60, 30, 0.8, 0.1)
     assert (told["bias"], told["widening"]) == (-0.05, None)
-    lines = run("prior").stdout
+    lines = run("analytic").stdout
     assert "How well answers held here" in lines
-    assert "30 contended windows were held against prior" in lines
+    assert "30 contended windows were held against analytic" in lines
     assert re.search(r"contended +before +kvm +measured +60 +30 +80% ", lines)
     assert "How well answers held here" in page and "contended, kvm, before" in page
 
@@ -107,7 +107,7 @@ def test_nothing_observed_is_said_and_is_no_failure() -> None:
 
 
 def metric(client: Client, name: str) -> float | None:
-    line = f'{name}{{platform="h1",target="throughput",version="prior"}} '
+    line = f'{name}{{platform="h1",target="throughput",version="analytic"}} '
     found = [one for one in client.get("/metrics").text.splitlines() if one.startswith(line)]
     return float(found[0].removeprefix(line)) if found else None
 

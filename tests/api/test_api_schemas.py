@@ -200,7 +200,7 @@ def test_the_description_of_a_plan_takes_what_the_service_takes(
     described = _described(client, "PlanBody")
 
     def made(*_: object, now: datetime, **__: object) -> Plan:
-        return Plan(str(uuid4()), now, "prior", "prior", (), {}, {})
+        return Plan(str(uuid4()), now, "analytic", "analytic", (), {}, {})
 
     monkeypatch.setattr("advisor.planning.planner.build_plan", made)  # what was taken takes a while to plan
     for host in ("h8", "h9"):

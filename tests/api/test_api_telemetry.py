@@ -77,7 +77,7 @@ def test_questions_and_samples_are_counted_by_what_came_of_them(client: Client) 
 def test_the_state_is_told_at_every_scrape(client: Client) -> None:
     assert _metric(client, "cotenant_ready") == "1.0"
     assert _metric(client, "cotenant_hosts") == "6.0"
-    assert _metric(client, 'cotenant_model_info{origin="prior",version="prior"}') == "1.0"
+    assert _metric(client, 'cotenant_model_info{origin="analytic",version="analytic"}') == "1.0"
     assert float(_metric(client, "cotenant_snapshot_age_seconds") or "-1") >= 0
     assert _metric(client, "cotenant_hosts_without_data") == "0.0"
     client.ask("PUT", "/v1/hosts/silent", json={"kind": "kvm", "pcpus": 2, "memory_mb": 1})

@@ -127,14 +127,14 @@ def test_who_answers_says_for_how_many_predictions_the_model_did_not() -> None:
     assert answered_by("m-1", "measured", effects=[inside]) == "Answered by model m-1, trained on measured data."
     said = answered_by("m-1", "measured", effects=[inside, outside])
     assert said.endswith("trained on measured data.")
-    assert "outside" not in answered_by("prior", "prior", effects=[outside])
+    assert "outside" not in answered_by("analytic", "analytic", effects=[outside])
 
 
 def test_where_as_json_is_the_answer_of_the_api() -> None:
     asked = ("where", CLOUD, "--instance", "shop.yaml", "--hosts", "h3,h4", "--json")
     found = json.loads(run(*asked, "--commands").stdout)
     assert {one["host"] for one in found["candidates"]} == {"h3", "h4"}
-    assert (found["model_version"], found["model_origin"]) == ("prior", "prior")
+    assert (found["model_version"], found["model_origin"]) == ("analytic", "analytic")
     assert found["dry_run"] is True
     assert all("commands" in one for one in found["candidates"])
     assert not any(one["commands"] for one in json.loads(run(*asked).stdout)["candidates"])

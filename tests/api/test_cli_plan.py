@@ -54,7 +54,9 @@ def test_instances_are_placed_and_a_report_is_written() -> None:
 def test_who_goes_round_counts_once() -> None:
     one = Instance("a", host="h1")
     steps = tuple(PlanStep("a", host, action="move", source="h1") for host in ("h3", "h2"))
-    answer = Plan("p", datetime(2026, 3, 1, tzinfo=UTC), "prior", "none", steps, {}, {}, PlanRequest(instances=(one,)))
+    answer = Plan(
+        "p", datetime(2026, 3, 1, tzinfo=UTC), "analytic", "none", steps, {}, {}, PlanRequest(instances=(one,))
+    )
     assert offline.plan_document(answer).headline == "The instance can be placed."
 
 

@@ -89,7 +89,7 @@ def test_json_has_every_figure_and_what_was_asked() -> None:
         "budget_s": 1800.0, "seconds_per_run": 10, "rounds": 2, "pinnings": ["same", "different", "shared"],
         "objective": "worst", "seed": 1,
     }  # fmt: skip
-    assert (found["model_version"], found["model_origin"]) == ("prior", "prior")
+    assert (found["model_version"], found["model_origin"]) == ("analytic", "analytic")
     step = found["steps"][0]
     assert set(step) == {"pair", "hosts", "turns", "probability", "gain", "seconds", "cumulative_s"}
     assert step["seconds"] % (2 * 16.5) == 0

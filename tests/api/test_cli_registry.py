@@ -51,7 +51,7 @@ def test_the_list_shows_status_and_verdict() -> None:
     rows = [line.split() for line in run("list").stdout.splitlines()]
     assert rows[0][:3] == ["version", "status", "gate"]
     assert {tuple(row[:3]) for row in rows[1:3]} == {("m-good", "active", "passed"), ("m-bad", "candidate", "refused")}
-    assert rows[3] == ["prior", "candidate", "built", "in", "prior"]
+    assert rows[3] == ["analytic", "candidate", "built", "in", "analytic"]
 
 
 def test_the_gate_can_be_asked_and_says_by_its_exit_code_what_it_found() -> None:
@@ -65,7 +65,7 @@ def test_the_gate_can_be_asked_and_says_by_its_exit_code_what_it_found() -> None
     assert run("gate", "m-good").exit_code == 0
     found = json.loads(run("gate", "m-fair", "--json").stdout)
     assert found["verdict"]["figures"][0]["active"]["difference"] == pytest.approx(0.04, abs=0.003)
-    assert "needs no gate" in run("gate", "prior").stdout
+    assert "needs no gate" in run("gate", "analytic").stdout
 
 
 def test_rollback_and_history_tell_who_answered() -> None:
@@ -75,10 +75,14 @@ def test_rollback_and_history_tell_who_answered() -> None:
     run("activate", "m-good")
     assert run("rollback").stdout == "Model m-fair answers from now on.\n"
     rows = [line.split()[2:] for line in run("history").stdout.splitlines()[1:]]
-    assert rows == [["prior", "m-fair", "activate"], ["m-fair", "m-good", "activate"], ["m-good", "m-fair", "rollback"]]
+    assert rows == [
+        ["analytic", "m-fair", "activate"],
+        ["m-fair", "m-good", "activate"],
+        ["m-good", "m-fair", "rollback"],
+    ]
     history = json.loads(run("history", "--json").stdout)
     assert [one["cause"] for one in history] == ["activate", "activate", "rollback"]
-    assert json.loads(run("rollback", "--json").stdout)["version"] == "prior"
+    assert json.loads(run("rollback", "--json").stdout)["version"] == "analytic"
 
 
 def test_a_model_is_scored_beside_the_active_one_until_the_prior_is() -> None:
@@ -86,7 +90,7 @@ def test_a_model_is_scored_beside_the_active_one_until_the_prior_is() -> None:
     run("activate", "m-fair")
     assert run("shadow", "m-fair").stdout == "Model m-fair is scored beside the active one from now on.\n"
     assert json.loads(run("show", "m-fair", "--json").stdout)["status"] == "shadow"
-    assert run("shadow", "prior").stdout == "No learned model is scored beside the active one from now on.\n"
+    assert run("shadow", "analytic").stdout == "No learned model is scored beside the active one from now on.\n"
     assert json.loads(run("shadow", "m-fair", "--json").stdout)["status"] == "shadow"
     assert run("shadow", "m-good").exit_code == 1
 

@@ -147,12 +147,12 @@ def test_upgrade_tells_the_revision_and_is_safe_to_repeat() -> None:
 
 
 def test_the_prior_is_listed_shown_and_activated() -> None:
-    assert run("models", "list").stdout.splitlines()[1].split() == ["prior", "active", "built", "in", "prior"]
-    assert json.loads(run("models", "list", "--json").stdout)[0]["version"] == "prior"
-    assert "analytic model" in run("models", "show", "prior").stdout
-    assert json.loads(run("models", "show", "prior", "--json").stdout)["status"] == "active"
-    assert run("models", "activate", "prior").stdout == "Model prior answers from now on.\n"
-    assert json.loads(run("models", "activate", "prior", "--json").stdout)["version"] == "prior"
+    assert run("models", "list").stdout.splitlines()[1].split() == ["analytic", "active", "built", "in", "analytic"]
+    assert json.loads(run("models", "list", "--json").stdout)[0]["version"] == "analytic"
+    assert "analytic model" in run("models", "show", "analytic").stdout
+    assert json.loads(run("models", "show", "analytic", "--json").stdout)["status"] == "active"
+    assert run("models", "activate", "analytic").stdout == "Model analytic answers from now on.\n"
+    assert json.loads(run("models", "activate", "analytic", "--json").stdout)["version"] == "analytic"
 
 
 @pytest.mark.parametrize("command", ["show", "activate"])

@@ -19,7 +19,7 @@ from tests.api.conftest import CLOUD
 from tests.servers.fixtures import sqlite_with_cloud
 
 PAGE = 4096
-SENT = {"host": "h1", "instance": "shop-3", "workload": "batch", "version": "prior"}
+SENT = {"host": "h1", "instance": "shop-3", "workload": "batch", "version": "analytic"}
 PATHS = [
     re.sub(r"\{(\w+)\}", lambda found: SENT.get(found[1], "x"), route.path)
     for route in ROUTES

@@ -27,7 +27,7 @@ DRY: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/kubernetes/preempt", {"Pod": POD, "NodeNameToMetaVictims": {"h1": {"Pods": []}}}),
     ("/kubernetes/prioritize", {"Pod": POD, "NodeNames": ["h1", "h2"]}),
 )
-SENT = {"{host}": "h1", "{instance}": "shop-3", "{workload}": "batch", "{version}": "prior", "{cluster}": "c"}
+SENT = {"{host}": "h1", "{instance}": "shop-3", "{workload}": "batch", "{version}": "analytic", "{cluster}": "c"}
 
 
 @pytest.fixture

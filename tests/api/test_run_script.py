@@ -17,7 +17,7 @@ echo "$*" >> "$COTENANT_STATE_DIR/asked"
 case "$1 $2" in
   "models list")
     [ -z "$NO_LIST" ] || { echo "the database is locked" >&2; exit 1; }
-    echo '[{"version": "prior"}]' ;;
+    echo '[{"version": "analytic"}]' ;;
   "train "*)
     [ -n "$NO_MODEL" ] || mkdir -p "$COTENANT_STATE_DIR/models/m-1"
     echo "its first prediction failed" >&2

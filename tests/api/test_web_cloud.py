@@ -139,7 +139,7 @@ def test_a_filter_that_makes_no_sense_is_told_beside_its_field(pages: Client) ->
         ("/cloud?what=%3Cb%3E", "there is no query parameter 'what'"),
         ("/instances/shop-3?since=", "since: Input should be '1h', '24h', '7d' or '30d'"),
         ("/placements?which=mine", "which: Input should be 'all', 'real' or 'reported'"),
-        ("/models/prior/confirm?change=burn", "change: Input should be 'activate', 'shadow' or 'rollback'"),
+        ("/models/analytic/confirm?change=burn", "change: Input should be 'activate', 'shadow' or 'rollback'"),
         ("/plans?kind=evict", "kind: Input should be 'admit'"),
         ("/plans/new?kind=evict", "kind 'evict' is none of admit"),
         ("/?id=a&objective=best", "objective 'best' is none of worst, total, pack"),

@@ -10,8 +10,8 @@ import pytest
 
 from advisor.domain import (
     STOPPED_AT,
+    Anomaly,
     CloudNow,
-    Contradiction,
     Host,
     HostNow,
     Instance,
@@ -175,10 +175,10 @@ def test_an_instance_that_falls_behind_is_among_the_most_affected_however_many_a
 
 
 def test_alarms_have_a_page_that_names_the_likely_cause(advisor: Advisor, settings: Settings) -> None:
-    def alarm(name: str, hours: int, antagonist: str | None) -> Contradiction:
+    def alarm(name: str, hours: int, antagonist: str | None) -> Anomaly:
         cause = "neighbour" if antagonist else "host"
         since = NOW - timedelta(hours=hours)
-        return Contradiction(name, "kvm1", since, since, 6, 0.9, 0.8, 0.4, cause, antagonist, 0.5, 3.5)  # type: ignore[arg-type]
+        return Anomaly(name, "kvm1", since, since, 6, 0.9, 0.8, 0.4, cause, antagonist, 0.5, 3.5)  # type: ignore[arg-type]
 
     alarms = (alarm("old", 5, "ci-3"), alarm("new", 1, None))
     client = bent_client(advisor, settings, cloud={"alarms": lambda: alarms})
@@ -209,7 +209,7 @@ def test_every_page_leads_to_all_others(cloud: Advisor, client: Client) -> None:
 def test_what_comes_from_outside_stays_text_in_lists(advisor: Advisor, settings: Settings) -> None:
     hostile = Instance("vm", 1, 512, host="h", workload=HOSTILE, labels={"name": HOSTILE})
     host = HostNow(Host("h", "kvm", 2, 512.0), (ResidentNow(hostile, 0.5, False),), {}, None)
-    now = CloudNow((host,), 1, "prior", "prior", False, 60.0)
+    now = CloudNow((host,), 1, "analytic", "analytic", False, 60.0)
     client = bent_client(advisor, settings, cloud={"now": lambda: now, "inventory": lambda: Inventory((), ())})
     for path in ("/instances?name=%22%3E%3Cscript%3E&only=", "/instances"):
         page = Page(client.page(path).text)
@@ -222,7 +222,7 @@ def test_a_large_cloud_is_a_small_page(advisor: Advisor, settings: Settings) -> 
     residents = tuple(ResidentNow(Instance(f"vm{number}", 1, 512), 0.9, False, 0.1, 0.9) for number in range(1000))
     host = Host("h", "kvm", 64, 1e6)
     hosts = tuple(HostNow(replace(host, id=f"h{at}"), residents, {}, NOW) for at in range(20))
-    now = CloudNow(hosts, 1, "prior", "prior", False, math.inf)
+    now = CloudNow(hosts, 1, "analytic", "analytic", False, math.inf)
     client = bent_client(advisor, settings, cloud={"now": lambda: now, "inventory": lambda: Inventory((), ())})
     answer = client.page("/instances?sort=-memory")
     assert len(answer.content) < 60_000

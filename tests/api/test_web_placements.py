@@ -106,7 +106,7 @@ def test_a_card_of_any_shape_is_shown(advisor: Advisor, settings: Settings) -> N
     model = replace(prior, version="m-1", status="candidate", card=odd, verdict=None)
     assert isinstance(model, ModelCard)
     models: dict[str, Any] = {"get": lambda _: model, "listing": lambda: (model, prior)}
-    outcomes = {"quality": lambda _: advisor.outcomes.quality("prior")}
+    outcomes = {"quality": lambda _: advisor.outcomes.quality("analytic")}
     client = bent_client(advisor, settings, models=models, outcomes=outcomes)
     for path in ("/models", "/models/m-1", "/models/m-1/confirm?change=activate"):
         page = client.page(path)

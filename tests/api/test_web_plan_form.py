@@ -145,4 +145,4 @@ def _move(name: str, target: str) -> PlanStep:
 
 
 def _plan(steps: list[PlanStep]) -> Plan:
-    return Plan("p", datetime(2026, 1, 31, tzinfo=UTC), "prior", "prior", tuple(steps), {}, {})
+    return Plan("p", datetime(2026, 1, 31, tzinfo=UTC), "analytic", "analytic", tuple(steps), {}, {})

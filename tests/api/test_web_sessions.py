@@ -113,7 +113,7 @@ def test_a_cookie_counts_for_pages_only(advisor: Advisor, browser: Browser) -> N
 def test_a_session_may_what_its_token_may(advisor: Advisor, browser: Browser) -> None:
     _, text = advisor.access.tokens.create("readers", "read", lasts=None)
     browser.sign_in(text)
-    answer = browser.post("/models/prior/activate", {})
+    answer = browser.post("/models/analytic/activate", {})
     assert answer.status_code == 403
     assert "this needs a token of scope admin" in answer.text
 
@@ -123,7 +123,7 @@ def test_a_session_ends_with_its_token_and_after_half_a_day(advisor: Advisor, br
     browser.sign_in(text)
     advisor.access.tokens.revoke(token.id)
     assert browser.get("/cloud").status_code == 303
-    late = browser.post("/models/prior/activate", {})  # a form that was open meanwhile
+    late = browser.post("/models/analytic/activate", {})  # a form that was open meanwhile
     assert (late.status_code, 'href="/signin"' in late.text) == (401, True)
     _, text = advisor.access.tokens.create("short", "read", lasts=timedelta(hours=1))
     assert "Max-Age=3600" in browser.sign_in(text).headers["set-cookie"]
@@ -289,7 +289,7 @@ def test_without_a_token_pages_are_open_here_and_forms_are_guarded_all_the_same(
     assert browser.get("/cloud").status_code == 200
     assert browser.get("/cloud", Host="evil.example").status_code == 421
     posted: dict[str, Any] = {"data": {"any": "thing"}, "headers": {**PAGE, "Sec-Fetch-Site": "cross-site"}}
-    assert browser.client.ask("POST", "/models/prior/activate", **posted).status_code == 403
+    assert browser.client.ask("POST", "/models/analytic/activate", **posted).status_code == 403
 
 
 @pytest.mark.parametrize(
@@ -306,7 +306,7 @@ def test_without_a_token_pages_are_open_here_and_forms_are_guarded_all_the_same(
 def test_a_page_of_another_site_changes_nothing_by_the_api(
     advisor: Advisor, browser: Browser, says: dict[str, str], status: int
 ) -> None:
-    path = "/v1/models/prior/shadow"  # a change without a body, which any form on any site can ask for
+    path = "/v1/models/analytic/shadow"  # a change without a body, which any form on any site can ask for
     assert browser.client.ask("POST", path, headers=says).status_code == status, "nobody has a token"
     _, text = advisor.access.tokens.create("admins", "admin", lasts=None)
     basic = {"Authorization": f"Basic {base64.b64encode(f'x:{text}'.encode()).decode()}"}  # which a browser remembers

@@ -28,7 +28,7 @@ def told(service: Service, path: str) -> Any:
 
 def test_it_says_that_the_service_is_ready(service: Service, kind: str) -> None:
     answer = by(kind, service.url, lambda client: client.ready())
-    assert (answer["status"], answer["model"]) == ("ready", "prior")
+    assert (answer["status"], answer["model"]) == ("ready", "analytic")
 
 
 def test_listings_go_through_all_pages(service: Service, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_the_inventory_is_written_once_for_each_generation(service: Service, kin
 
 
 def test_models_and_any_other_path_are_asked(service: Service, kind: str) -> None:
-    assert by(kind, service.url, lambda client: client.models())[-1]["version"] == "prior"
+    assert by(kind, service.url, lambda client: client.models())[-1]["version"] == "analytic"
     assert by(kind, service.url, lambda client: client.get("/v1/alarms")) == {"alarms": []}
     scene = by(kind, service.url, lambda client: client.post("/v1/predictions", SCENE))
     assert scene == by(kind, service.url, lambda client: client.predict(**SCENE))

@@ -115,13 +115,13 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_model_that_one_replica_activates_answers_on_all(two: tuple[Advisor, Advisor], trained: Path) -> None:
-    assert [advisor.cloud.ready()["model"] for advisor in two] == ["prior", "prior"]
+    assert [advisor.cloud.ready()["model"] for advisor in two] == ["analytic", "analytic"]
     version = two[0].models.register(trained).version
     two[0].models.activate(version, force=True)
     answers = [advisor.cloud.ready() for advisor in two]
     assert [(answer["model"], answer["degraded"]) for answer in answers] == [(version, False)] * 2
     two[1].models.roll_back()
-    assert [advisor.cloud.ready()["model"] for advisor in two] == ["prior", "prior"]
+    assert [advisor.cloud.ready()["model"] for advisor in two] == ["analytic", "analytic"]
 
 
 def test_replicas_that_start_at_once_on_an_empty_database_make_its_tables_once(settings: Settings) -> None:

@@ -26,7 +26,7 @@ from tests.models.made_models import limit_trees
 from tests.models.synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, write_csv
 
 MODELS = {
-    "cotenant", "prior", "ones", "mean", "additive", "koh_linear", "knn", "matrix_factorisation", "random_forest",
+    "cotenant", "analytic", "ones", "mean", "additive", "koh_linear", "knn", "matrix_factorisation", "random_forest",
     "lightgbm_plain",
 }  # fmt: skip
 FIGURES = {"mape", "mae", "p90_abs_error", "spearman", "pair_ranking_accuracy", "coverage", "interval_width",
@@ -89,7 +89,7 @@ def test_the_report_is_json_without_nan(report: Mapping[str, Any]) -> None:
 def test_only_models_with_intervals_have_a_coverage(report: Mapping[str, Any]) -> None:
     for found in report["protocols"].values():
         for name, figures in found["models"].items():
-            assert (figures["coverage"] is None) == (name not in {"cotenant", "prior"})
+            assert (figures["coverage"] is None) == (name not in {"cotenant", "analytic"})
             if figures["coverage"] is not None:
                 assert 0 <= figures["coverage"] <= 1
                 assert figures["interval_width"] >= 0

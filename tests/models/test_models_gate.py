@@ -26,7 +26,7 @@ def test_a_model_better_than_prior_and_active_passes_with_its_numbers() -> None:
     assert figures.rows == 90
     assert figures.pairs == 30
     assert figures.error == pytest.approx(0.02, abs=0.003)
-    assert figures.prior.other == pytest.approx(0.1, abs=0.001)
+    assert figures.analytic.other == pytest.approx(0.1, abs=0.001)
     assert figures.active is not None
     assert figures.active.other == pytest.approx(0.05, abs=0.003)
     assert figures.active.low <= figures.active.difference <= figures.active.high < 0
@@ -78,7 +78,7 @@ def test_what_is_better_than_the_prior_by_less_than_noise_has_learned_nothing() 
     off = np.repeat([0.05, 0.14] * 6, 3)
     candidate = replace(base, expected=base.measured + off, lower=base.measured * 0, upper=base.measured + 1)
     verdict = gate([candidate], None)
-    assert verdict.figures[0].prior.difference < -NEGLIGIBLE
+    assert verdict.figures[0].analytic.difference < -NEGLIGIBLE
     assert verdict.refusals[0] == "throughput: under no protocol is it better than the analytic model beyond noise."
 
 
@@ -114,7 +114,7 @@ def test_a_share_must_be_better_than_a_constant_on_unseen_hosts() -> None:
     verdict = gate([flat, newest], None)
     (why,) = verdict.refusals
     assert why.startswith("share, unseen_host: no better beyond noise than the best constant, mean error 0.1")
-    assert all(one.prior.high < 0 for one in verdict.figures)
+    assert all(one.analytic.high < 0 for one in verdict.figures)
 
 
 def test_throughput_of_shuffled_outcomes_is_refused_though_the_prior_errs_more() -> None:
@@ -122,7 +122,7 @@ def test_throughput_of_shuffled_outcomes_is_refused_though_the_prior_errs_more()
     shuffled = np.random.default_rng(3).permutation(made.measured)
     mixed_up = replace(made, measured=shuffled, lower=made.expected * 0, upper=made.expected + 1)
     verdict = gate([mixed_up], None)
-    assert verdict.figures[0].prior.high < 0
+    assert verdict.figures[0].analytic.high < 0
     (why,) = verdict.refusals
     assert why.startswith("throughput, unseen_pair: no better than the best constant, mean error 0.1")
 
@@ -248,7 +248,7 @@ def test_the_order_of_rows_does_not_matter(one: HeldOutPredictions, seed: int) -
     mixed = one.take(np.random.default_rng(seed).permutation(len(one)))
     here, there = gate([one], None), gate([mixed], None)
     assert here.passed == there.passed
-    assert here.figures[0].prior.low == pytest.approx(there.figures[0].prior.low, abs=2e-6)
+    assert here.figures[0].analytic.low == pytest.approx(there.figures[0].analytic.low, abs=2e-6)
 
 
 @settings(max_examples=examples(15), deadline=None)
@@ -278,8 +278,8 @@ def test_the_more_is_checked_the_farther_a_bound_lies() -> None:
     """All checks share one error rate: what is checked beside it makes no table more likely to be refused."""
     one, other = table(0.05), table(0.02, protocol="unseen_workload")
     alone, together = gate([one], None).figures[0], gate([one, other], None).figures[0]
-    assert together.prior.low < alone.prior.low
-    assert together.prior.high > alone.prior.high
+    assert together.analytic.low < alone.analytic.low
+    assert together.analytic.high > alone.analytic.high
     assert together.coverage_high >= alone.coverage_high
 
 

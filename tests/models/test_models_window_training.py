@@ -174,7 +174,7 @@ def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(model: Learn
     verdict = gate(model.share.held_out, None)
     assert verdict.passed, verdict.refusals
     assert {one.protocol for one in verdict.figures} == {"unseen_host", "newest"}
-    assert all(one.error < 0.5 * one.prior.other for one in verdict.figures)
+    assert all(one.error < 0.5 * one.analytic.other for one in verdict.figures)
     read = artifact.load(artifact.save(tmp_path, model, {}))
     other = [(replace(host, id="new"), there) for host, there, _ in scenes(7)[:20]]
     asked = build_batch(other, ProfileTable.build(()))
@@ -215,7 +215,7 @@ def test_the_gate_refuses_a_model_of_shuffled_outcomes_though_the_prior_is_worse
     ratio[rows] = np.random.default_rng(0).permutation(ratio[rows])
     verdict = gate(fit_target(replace(examples, ratio=ratio), "share").held_out, None)
     by_host = next(one for one in verdict.figures if one.protocol == "unseen_host")
-    assert by_host.prior.high < 0
+    assert by_host.analytic.high < 0
     of_host = [why for why in verdict.refusals if why.startswith("share, unseen_host")]
     assert any("no better beyond noise" in why for why in of_host)
 

@@ -103,7 +103,7 @@ def _limit(state: SearchState, after: ClusterSnapshot, host: int, kind: int) -> 
     """The limit that would break on a host with room."""
     below = state.evaluator.at(host, plus(state.movers[host], kind)).below
     victim, ratio = next((entry for entry in below if entry[0] == kind), below[0])
-    who, code = ("it", "limit.newcomer") if victim == kind else (_alike(state, after, host, victim), "limit.neighbour")
+    who, code = ("it", "limit.new_vm") if victim == kind else (_alike(state, after, host, victim), "limit.neighbour")
     reaches = f"{who} would run at {speed(ratio)}; {_limits(state, host, victim)}"
     return Rejection(after.hosts[host].id, code, reaches)
 

@@ -147,10 +147,10 @@ class Slower(PriorPredictor):
 class Counting:
     """The prior, with what it was asked; as another model where it has another version."""
 
-    origin = "prior"
+    origin = "analytic"
     metrics = ()
 
-    def __init__(self, version: str = "prior") -> None:
+    def __init__(self, version: str = "analytic") -> None:
         self.version = version
         self.asked: list[tuple[int, frozenset[str]]] = []
 

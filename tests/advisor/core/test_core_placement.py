@@ -27,7 +27,7 @@ SPIN = WORKLOADS[0]
 
 def test_the_prior_answers_for_a_failing_predictor_and_the_answer_says_so() -> None:
     answer = ask(cloud([host()]), predictor=Failing())
-    assert (answer.model_version, answer.degraded, len(answer.candidates)) == ("prior", True, 1)
+    assert (answer.model_version, answer.degraded, len(answer.candidates)) == ("analytic", True, 1)
     assert "no idea" in answer.notes[0]
     assert ask(cloud([]), predictor=Failing()).degraded is False, "nobody was asked"
 
@@ -35,7 +35,7 @@ def test_the_prior_answers_for_a_failing_predictor_and_the_answer_says_so() -> N
 def test_an_answer_says_who_gave_it_when_and_on_what() -> None:
     active = ActivePredictor(PriorPredictor(), degraded=True, notes=("first",))
     answer = recommend(cloud([host()]), QuestionContext(active, NOW + timedelta(seconds=90), 60.0), request())
-    assert (answer.model_version, answer.model_origin) == ("prior", "prior")
+    assert (answer.model_version, answer.model_origin) == ("analytic", "analytic")
     assert (answer.snapshot_age_s, answer.degraded, answer.notes) == (90.0, True, ("first",))
     assert answer.created_at == NOW + timedelta(seconds=90)
 
@@ -196,7 +196,7 @@ def test_settings_that_the_newcomer_has_are_kept() -> None:
 @pytest.mark.parametrize(
     ("mine", "other", "code", "says"),
     [
-        (0.8, 0.8, "limit.newcomer", "n would run at 50 % of its uncontended speed, its limit is 80 %"),
+        (0.8, 0.8, "limit.new_vm", "n would run at 50 % of its uncontended speed, its limit is 80 %"),
         (None, 0.99, "limit.neighbour", "r would run at 50 % of its uncontended speed, its limit is 99 %"),
     ],
 )
@@ -282,9 +282,9 @@ def test_a_limit_of_latency_is_judged_by_the_expected_ratio_of_who_has_it() -> N
 @pytest.mark.parametrize(
     ("mine", "other", "code", "says"),
     [
-        ({"max_latency_ratio": 1.01}, {}, "limit.newcomer_latency", "n would wait"),
+        ({"max_latency_ratio": 1.01}, {}, "limit.new_vm_latency", "n would wait"),
         ({}, {"max_latency_ratio": 1.2}, "limit.neighbour_latency", "r would wait"),
-        ({"max_time_short": 0.01}, {}, "limit.newcomer_time_short", "n would be contended "),
+        ({"max_time_short": 0.01}, {}, "limit.new_vm_time_short", "n would be contended "),
         ({}, {"max_time_short": 0.01}, "limit.neighbour_time_short", "r would be contended "),
     ],
 )

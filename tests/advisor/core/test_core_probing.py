@@ -162,7 +162,7 @@ def test_everything_is_predicted_in_one_matrix() -> None:
 
 def test_a_failing_predictor_leaves_the_prior_to_plan() -> None:
     answer = plan(made_cloud(1), predictor=Failing())
-    assert (answer.model_version, answer.degraded) == ("prior", True)
+    assert (answer.model_version, answer.degraded) == ("analytic", True)
 
 
 # the simulated decision is the advisor's

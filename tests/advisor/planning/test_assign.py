@@ -284,7 +284,7 @@ def test_who_is_larger_than_any_host_is_refused_with_the_filters_reason() -> Non
 def test_whose_limit_nobody_can_keep_is_refused_for_that() -> None:
     cloud = snapshot((host("h1", 1),), vm("r1", on="h1", min_throughput_ratio=1.0))
     (why,) = assigned(cloud, "admit", vm("n1")).refused["n1"]
-    assert why.code in {"limit.newcomer", "limit.neighbour"}
+    assert why.code in {"limit.new_vm", "limit.neighbour"}
     assert "of its uncontended speed" in why.reason
 
 

@@ -18,7 +18,7 @@ from tests.advisor.service.two_models import Sure
 def test_a_model_that_fails_on_the_way_leaves_the_whole_plan_to_the_prior(times: int) -> None:
     asked = PlanRequest(instances=(vm("n1"), vm("n2", "bulk")))
     found, alone = plan(cloud(hosts=HOSTS), asked, predictor=FailsLater(times)), plan(cloud(hosts=HOSTS), asked)
-    assert (found.model_version, found.degraded) == ("prior", True)
+    assert (found.model_version, found.degraded) == ("analytic", True)
     assert "Model m-1 failed (RuntimeError: broken); the analytic model answered instead." in found.notes
     assert (found.steps, found.after) == (alone.steps, alone.after)
 
@@ -27,7 +27,7 @@ def test_a_model_that_fails_on_the_way_leaves_the_whole_plan_to_the_prior(times:
 def test_a_model_that_gives_no_number_leaves_the_whole_plan_to_the_prior(number: float) -> None:
     asked = PlanRequest(instances=(vm("n1"),))
     found, alone = plan(cloud(hosts=HOSTS), asked, predictor=Sure("m-1", number)), plan(cloud(hosts=HOSTS), asked)
-    assert (found.model_version, found.degraded, found.steps) == ("prior", True, alone.steps)
+    assert (found.model_version, found.degraded, found.steps) == ("analytic", True, alone.steps)
     assert any("it gave no finite throughput for some instance" in note for note in found.notes)
 
 
@@ -40,7 +40,7 @@ def test_a_model_that_fails_once_at_lower_bounds_leaves_the_whole_capacity_to_th
     )  # fmt: skip
     breaks = FailsLater(begun["filling it by lower bounds"] + 2)
     answer = plan(cloud(hosts=HOSTS[:1]), asked, predictor=breaks)
-    assert (answer.model_version, answer.degraded, answer.capacity) == ("prior", True, alone.capacity)
+    assert (answer.model_version, answer.degraded, answer.capacity) == ("analytic", True, alone.capacity)
 
 
 def test_an_imagined_model_that_fails_is_no_answer_of_another_one() -> None:

@@ -124,7 +124,7 @@ def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_plac
 @pytest.mark.usefixtures("undrawn")
 def test_where_the_prior_answers_nothing_lies_outside_of_a_training() -> None:
     inventory, made = plan_by_hand()
-    assert "outside of what the model" not in page(inventory, replace(made, model_origin="prior")).text
+    assert "outside of what the model" not in page(inventory, replace(made, model_origin="analytic")).text
 
 
 def test_a_step_says_host_prediction_neighbours_settings_and_reasons(by_hand: str) -> None:
@@ -358,7 +358,7 @@ def test_every_figure_of_the_data_stands_on_the_page_or_is_said_to_be_left_out()
     inventory, plan = plan_by_hand()
     searched = Search("worst T/B", 0.9201, 0.95, 0.03, "search")
     plan = replace(plan, sums_before=SUMS, sums_after=FINE, search=searched)
-    background = of_plan(inventory, replace(plan, model_version="prior"), PriorPredictor())
+    background = of_plan(inventory, replace(plan, model_version="analytic"), PriorPredictor())
     background = replace(background, card={"libraries": {"lightgbm": "4.7.0"}})
     report = plan_report(inventory, plan, background)
     held = plan_as_files(inventory, plan, background)
@@ -414,7 +414,7 @@ def _moved() -> tuple[Inventory, Plan]:
     crowded, free = 2 / 3, 1.0
     return inventory, replace(
         plan,
-        model_version="prior",
+        model_version="analytic",
         request=PlanRequest(kind="rebalance"),
         steps=(PlanStep("c", "h2", action="move", source="h1"),),
         before={"h1": tuple(effect(name, crowded) for name in "abc"), "h2": ()},

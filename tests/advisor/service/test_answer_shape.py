@@ -58,7 +58,7 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
         candidates=(candidate,),
         rejected=(
             Rejection("h9", "capacity.memory", "needs 4096 MB, 1024 MB free"),
-            Rejection("h10", "limit.newcomer", "too slow", (step,)),
+            Rejection("h10", "limit.new_vm", "too slow", (step,)),
         ),
         notes=("a note",),
         evidence=Evidence("class", "do this", LevelHeld(120, 0.93, 0.04)),
@@ -133,7 +133,7 @@ def test_the_shape_is_the_contract_s_and_strict_json() -> None:
         "candidates": [candidate],
         "rejected": [
             {"host": "h9", "code": "capacity.memory", "reason": "needs 4096 MB, 1024 MB free", "mitigation": []},
-            {"host": "h10", "code": "limit.newcomer", "reason": "too slow", "mitigation": [move]},
+            {"host": "h10", "code": "limit.new_vm", "reason": "too slow", "mitigation": [move]},
         ],
         "notes": ["a note"],
         "advised": "place",

@@ -70,7 +70,10 @@ def check_placement(answer: Recommendation | None) -> None:
     (tuned,) = answer.tuned
     assert [(step.subject, step.driver_cpus) for step in tuned.tuning] == [("batch-1", ()), ("driver domain", (0,))]
     assert tuned.tuning[0].settings == IsolationSettings(pinning=Pinning(((1,),)))
-    assert [(one.host, len(one.mitigation)) for one in answer.rejected] == [("h9", 0), ("h10", 1)]
+    assert [(one.host, one.code, len(one.mitigation)) for one in answer.rejected] == [
+        ("h9", "capacity.memory", 0),
+        ("h10", "limit.new_vm", 1),
+    ]
     assert answer.rejected[1].mitigation[0].driver_cpus == (1,)
     assert answer.evidence is not None and answer.evidence.held is not None and answer.evidence.held.windows == 120
 
@@ -130,7 +133,7 @@ def test_a_plan_that_an_earlier_service_sent_is_read() -> None:
 
 def test_effects_that_an_earlier_service_sent_are_read() -> None:
     effects = scene_effects_from_json(RECORDED["scene"]["sent"])
-    assert (effects.model_version, effects.model_origin, effects.crowded) == ("prior", "prior", 0.1)
+    assert (effects.model_version, effects.model_origin, effects.crowded) == ("analytic", "analytic", 0.1)
     assert [(one.instance, one.throughput_ratio.expected) for one in effects.effects] == [
         ("shop-7", 0.95),
         ("batch-1", 0.97),

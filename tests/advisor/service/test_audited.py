@@ -108,9 +108,9 @@ def test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_
     small.outcomes.record(held.id, "h1", {"n": 0.9})
     small.outcomes.record(held.id, "h1", {"n": 0.9})
     assert told(small)[1:] == [
-        ("placement.answer", (dry.id, "n", "h1"), {"host": "h1", "dry_run": True, "held": False, "model": "prior"}),
-        ("placement.answer", (held.id, "n", "h1"), {"host": "h1", "dry_run": False, "held": True, "model": "prior"}),
-        ("placement.answer", (none.id, "n"), {"host": None, "dry_run": False, "held": False, "model": "prior"}),
+        ("placement.answer", (dry.id, "n", "h1"), {"host": "h1", "dry_run": True, "held": False, "model": "analytic"}),
+        ("placement.answer", (held.id, "n", "h1"), {"host": "h1", "dry_run": False, "held": True, "model": "analytic"}),
+        ("placement.answer", (none.id, "n"), {"host": None, "dry_run": False, "held": False, "model": "analytic"}),
         ("plan.answer", (plan.id,), {"kind": "admit", "instances": 1}),
         ("outcome.put", (held.id, "h1"), {}),
     ]
@@ -127,12 +127,12 @@ def test_what_schedulers_are_told_is_told_though_nothing_is_stored(small: Adviso
     small.placements.evacuation("h1", ["h2"])
     small.placements.improvements({"a": ["h1", "h2"]}, most=5, within_s=60.0)
     assert [entry for entry in told(small) if entry[0] not in {"inventory.put", "host.put"}] == [
-        ("placement.look", ("n", "h2"), {"host": "h2", "rejected": 0, "model": "prior"}),
-        ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "prior"}),
-        ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "prior"}),
-        ("moves.answer", ("h1", "a", "h2"), {"moves": 1, "stuck": 0, "model": "prior"}),
-        ("moves.answer", ("h1",), {"moves": 0, "stuck": 1, "model": "prior"}),
-        ("moves.answer", (), {"moves": 0, "stuck": 0, "model": "prior"}),
+        ("placement.look", ("n", "h2"), {"host": "h2", "rejected": 0, "model": "analytic"}),
+        ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "analytic"}),
+        ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "analytic"}),
+        ("moves.answer", ("h1", "a", "h2"), {"moves": 1, "stuck": 0, "model": "analytic"}),
+        ("moves.answer", ("h1",), {"moves": 0, "stuck": 1, "model": "analytic"}),
+        ("moves.answer", (), {"moves": 0, "stuck": 0, "model": "analytic"}),
     ]
     assert small.outcomes.page().items == ()
 
@@ -158,8 +158,8 @@ def test_every_change_of_the_registry_is_told_and_an_activation_that_the_gate_re
         ("model.register", (version,), None, None),
         ("model.judge", (version,), None, None),
         ("model.shadow", (version,), None, None),
-        ("model.activate", (version,), "activate", "prior"),
-        ("model.activate", ("prior",), "rollback", version),
+        ("model.activate", (version,), "activate", "analytic"),
+        ("model.activate", ("analytic",), "rollback", version),
         ("model.register", (bad,), None, None),
         ("model.refuse", (bad,), None, None),
     ]

@@ -153,7 +153,7 @@ def test_too_few_windows_to_calibrate_answers_widen_what_windows_are_held_agains
     database = cloud.advisor._database
     off = WindowFigures(rows=80, scenes=20, last_s=3600, bins={8: 80})  # each between 2 and 2.2 half widths off
     with database.write() as connection:
-        held.put(connection, {WindowKey("prior", "kvm", "", "forecast", contended=True): off})
+        held.put(connection, {WindowKey("analytic", "kvm", "", "forecast", contended=True): off})
     cloud.window()
     with database.read() as connection:
         watches = held.due(connection, 1e12, 10)

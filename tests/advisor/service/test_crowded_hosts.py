@@ -32,7 +32,7 @@ MEGABYTES = 1e6
 class Counted:
     """The analytic model, which counts the slots that it is asked for, and the most of one call."""
 
-    version, origin, metrics = "prior", "prior", PriorPredictor.metrics
+    version, origin, metrics = "analytic", "analytic", PriorPredictor.metrics
 
     def __init__(self) -> None:
         self.cells: list[int] = []

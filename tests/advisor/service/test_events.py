@@ -64,8 +64,8 @@ def test_a_model_that_is_activated_and_taken_back_is_told(
     advisor.models.roll_back()
     (activated, back), _ = heard(advisor, clock, mark)
     assert activated[0] == "model.activated"
-    assert (activated[1]["version"], activated[1]["before"]) == (version, "prior")
-    assert back == ("model.rolled_back", {"version": "prior", "before": version, "cause": "rollback"})
+    assert (activated[1]["version"], activated[1]["before"]) == (version, "analytic")
+    assert back == ("model.rolled_back", {"version": "analytic", "before": version, "cause": "rollback"})
 
 
 def test_an_alarm_says_who_where_and_why() -> None:

@@ -72,7 +72,7 @@ class Cloud:
 
     def group(self, **wanted: object) -> WindowGroup:
         wanted = {"level": "", "question": "forecast", "contended": True, **wanted}
-        groups = self.advisor.outcomes.quality("prior").windows
+        groups = self.advisor.outcomes.quality("analytic").windows
         (found,) = (one for one in groups if all(getattr(one, name) == value for name, value in wanted.items()))
         return found
 

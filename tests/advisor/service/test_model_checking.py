@@ -33,7 +33,7 @@ def test_a_colocation_is_held_against_active_shadow_and_prior_once(advisor: Advi
     assert first.lower == pytest.approx(0.8 * math.exp(-0.1))
     assert (first.time, first.source) == (clock.now, second.source)
     assert {(row.role, row.expected) for row in rows_of(advisor, "m-2")} == {("shadow", 0.6)}
-    prior = rows_of(advisor, "prior")
+    prior = rows_of(advisor, "analytic")
     alone = advisor.placements.predict(Scene(HOSTS[0], tuple(one.instance for one in seen(1).outcomes))).effects
     assert {row.role for row in prior} == {"baseline"}
     assert len(prior) == len(alone) == 2
@@ -46,7 +46,7 @@ def test_a_colocation_is_held_against_active_shadow_and_prior_once(advisor: Advi
 def test_repeats_of_a_run_and_runs_of_one_name_on_two_platforms_are_scenes_of_their_own(advisor: Advisor) -> None:
     for other in (seen(1), replace(seen(1), repeat="2"), seen(1, platform="x1")):
         advisor.outcomes.record_colocation(other)
-    rows = rows_of(advisor, "prior")
+    rows = rows_of(advisor, "analytic")
     assert (len(rows), len({row.source for row in rows})) == (6, 3)
     assert {row.role for row in rows} == {"active"}, "the prior that answers is no baseline of itself"
 
@@ -57,18 +57,18 @@ def test_a_host_that_is_named_itself_comes_before_its_platform_and_an_unknown_on
     assert advisor.outcomes.record_colocation(seen(1, platform="x1"))
     assert advisor.outcomes.record_colocation(seen(2, platform="nowhere"))
     assert advisor.outcomes.record_colocation(replace(seen(3), driver_cpus=(7,)))  # no host of the platform has it
-    assert [row.platform for row in rows_of(advisor, "prior")] == ["x1", "x1"]
+    assert [row.platform for row in rows_of(advisor, "analytic")] == ["x1", "x1"]
     named = Host("I", "xen", 16, 8192, platform="large")
     advisor.inventory.put(replace(CLOUD, hosts=(*HOSTS, named)), mode="replace", generation=None)
     advisor.outcomes.record_colocation(seen(4))
-    assert {row.platform for row in rows_of(advisor, "prior")} == {"x1", "large"}
+    assert {row.platform for row in rows_of(advisor, "analytic")} == {"x1", "large"}
 
 
 def test_what_was_predicted_outside_the_training_data_is_marked(advisor: Advisor) -> None:
     strange = replace(seen(1).outcomes[0], instance=Instance("a", workload="never-measured"))
     advisor.outcomes.record_colocation(Colocation("r-1", "I", "1", (strange,)))
     advisor.outcomes.record_colocation(Colocation("r-2", "I", "1", seen(1).outcomes[:1]))
-    assert {row.workload: row.outside for row in rows_of(advisor, "prior")} == {"never-measured": True, "web": False}
+    assert {row.workload: row.outside for row in rows_of(advisor, "analytic")} == {"never-measured": True, "web": False}
 
 
 def test_who_was_pinned_to_cpus_that_no_host_has_is_not_predicted_and_no_failure(
@@ -78,7 +78,7 @@ def test_who_was_pinned_to_cpus_that_no_host_has_is_not_predicted_and_no_failure
     settings = IsolationSettings(pinning=Pinning.parse("0:9"))
     far = replace(first, instance=replace(first.instance, settings=settings))
     assert advisor.outcomes.record_colocation(replace(seen(1), outcomes=(far, second)))
-    assert rows_of(advisor, "prior") == ()
+    assert rows_of(advisor, "analytic") == ()
     assert not caplog.records
 
 
@@ -89,7 +89,7 @@ def test_latency_jitter_and_run_times_are_held_against_their_own_predictions(adv
     steady = Outcome(Instance("b", workload="batch"), "jitter_ms", 0.0, 2.0, "ms")
     unknown = Outcome(Instance("b", workload="batch"), "timeouts_percent", 1.0, 2.0, "%")
     advisor.outcomes.record_colocation(Colocation("r", "I", "1", (slow, late, unsteady, steady, unknown)))
-    found = {(row.instance, row.target): row.observed for row in rows_of(advisor, "prior")}
+    found = {(row.instance, row.target): row.observed for row in rows_of(advisor, "analytic")}
     assert found == {("a", "latency"): 1.5, ("a", "jitter"): 4.0, ("b", "throughput"): 0.75}
 
 
@@ -100,14 +100,14 @@ def test_a_model_that_fails_is_left_out_and_the_observation_kept(
     use(advisor, active="m-1", shadow="m-2")
     assert advisor.outcomes.record_colocation(seen(1))
     assert (rows_of(advisor, "m-1"), rows_of(advisor, "m-2")) == ((), ())
-    assert {row.role for row in rows_of(advisor, "prior")} == {"baseline"}
+    assert {row.role for row in rows_of(advisor, "analytic")} == {"baseline"}
     assert "model m-2 said nothing about an observed outcome" in caplog.text
 
 
 def test_a_broken_shadow_stops_nothing(advisor: Advisor, caplog: pytest.LogCaptureFixture) -> None:
     use(advisor, active="m-1", shadow="m-2")  # there are no artifacts: the prior stands in for m-1
     assert advisor.outcomes.record_colocation(seen(1))
-    assert {row.role for row in rows_of(advisor, "prior")} == {"baseline"}
+    assert {row.role for row in rows_of(advisor, "analytic")} == {"baseline"}
     assert "model m-2 cannot be used" in caplog.text
 
 
@@ -134,7 +134,7 @@ def test_an_outcome_is_held_against_what_was_answered_then(advisor: Advisor) -> 
         ("old", "batch", "active", 0.8, 0.9),
     }
     assert rows_of(advisor, "m-2") == ()
-    assert {row.role for row in rows_of(advisor, "prior")} == {"baseline"}
+    assert {row.role for row in rows_of(advisor, "analytic")} == {"baseline"}
 
 
 @pytest.mark.usefixtures("two")
@@ -147,7 +147,7 @@ def test_shadow_and_prior_are_asked_about_the_scene_of_the_answer(advisor: Advis
     wanted = {one.instance: one.throughput_ratio.expected for one in effects}
     advisor.outcomes.record(answer.id, "h1", {"new": 0.7, "old": 0.9})
     assert {(row.instance, row.role) for row in rows_of(advisor, "m-2")} == {("new", "shadow"), ("old", "shadow")}
-    assert {row.instance: row.expected for row in rows_of(advisor, "prior")} == pytest.approx(wanted)
+    assert {row.instance: row.expected for row in rows_of(advisor, "analytic")} == pytest.approx(wanted)
 
 
 @pytest.mark.usefixtures("two")
@@ -156,20 +156,20 @@ def test_a_neighbour_that_is_gone_leaves_only_the_stored_answer(advisor: Advisor
     advisor.inventory.delete_instance("old")
     advisor.outcomes.record(answer.id, "h1", {"new": 0.7, "old": 0.9})
     assert len(rows_of(advisor, "m-1")) == 2
-    assert (rows_of(advisor, "m-2"), rows_of(advisor, "prior")) == ((), ())
+    assert (rows_of(advisor, "m-2"), rows_of(advisor, "analytic")) == ((), ())
 
 
 def test_the_latest_outcome_replaces_the_former_and_the_same_changes_nothing(advisor: Advisor, clock: Clock) -> None:
     answer = placed(advisor)
     advisor.outcomes.record(answer.id, "h1", {"new": 0.7})
-    before, told = rows_of(advisor, "prior"), advisor.outcomes.get(answer.id)
+    before, told = rows_of(advisor, "analytic"), advisor.outcomes.get(answer.id)
     clock.turn(60)
     advisor.outcomes.record(answer.id, "h1", {"new": 0.7})
-    assert (rows_of(advisor, "prior"), advisor.outcomes.get(answer.id)) == (before, told)
+    assert (rows_of(advisor, "analytic"), advisor.outcomes.get(answer.id)) == (before, told)
     advisor.outcomes.record(answer.id, "h1", {"new": 0.6})
-    assert [row.observed for row in rows_of(advisor, "prior")] == [0.6]
+    assert [row.observed for row in rows_of(advisor, "analytic")] == [0.6]
     advisor.outcomes.record(answer.id, "elsewhere", {"new": 0.5})
-    assert rows_of(advisor, "prior") == ()
+    assert rows_of(advisor, "analytic") == ()
 
 
 def test_a_profile_that_came_with_the_question_counts_for_the_others_too(advisor: Advisor) -> None:
@@ -177,7 +177,7 @@ def test_a_profile_that_came_with_the_question_counts_for_the_others_too(advisor
     request = replace(ASKED, instance=Instance("new"), profile=heavy)
     answer = advisor.placements.place(request).recommendation
     advisor.outcomes.record(answer.id, "h1", {"new": 0.5})
-    (row,) = rows_of(advisor, "prior")
+    (row,) = rows_of(advisor, "analytic")
     candidate = next(one for one in answer.candidates if one.host == "h1")
     assert row.expected == pytest.approx(candidate.new_vm.throughput_ratio.expected)
 
@@ -189,6 +189,6 @@ def test_rows_are_kept_per_platform_up_to_the_setting(settings: Settings, clock:
         advisor.outcomes.record_colocation(seen(0, platform="x1"))
         for number in range(1, 6):
             advisor.outcomes.record_colocation(seen(number, web=number / 10))
-        rows = rows_of(advisor, "prior")
+        rows = rows_of(advisor, "analytic")
     assert [row.observed for row in rows if row.instance == "a" and row.platform == "I"] == [0.3, 0.4, 0.5]
     assert len([row for row in rows if row.platform == "x1"]) == 2

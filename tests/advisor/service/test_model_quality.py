@@ -40,7 +40,7 @@ def test_the_report_tells_coverage_error_drift_and_who_is_better(advisor: Adviso
     assert (quality.version, quality.status) == ("m-1", "ok")
     everything = quality.groups[0].figures
     assert (everything.rows, everything.scenes, everything.coverage) == (80, 40, 1.0)
-    assert [(one.other, one.role) for one in quality.beside] == [("m-2", "shadow"), ("prior", "baseline")]
+    assert [(one.other, one.role) for one in quality.beside] == [("analytic", "baseline"), ("m-2", "shadow")]
     assert quality.beside[0].text.startswith("m-1 errs by 0.")
     assert quality.beside[0].text.endswith("it is better beyond the uncertainty.")
     assert advisor.outcomes.quality("m-2").status == "drift"
@@ -73,7 +73,7 @@ WILD = [0.8 * math.exp(0.2 * (-1) ** number) for number in range(30)]  # twice t
 
 @pytest.mark.usefixtures("two")
 def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor: Advisor, clock: Clock) -> None:
-    imagined = PlanRequest("what_if", (ASKED.instance,), what_if=WhatIf(model="prior"), then="admit", hosts=("h1",))
+    imagined = PlanRequest("what_if", (ASKED.instance,), what_if=WhatIf(model="analytic"), then="admit", hosts=("h1",))
     before, of_prior = advisor.placements.place(ASKED).recommendation, advisor.plans.make(imagined)
     watch(advisor, clock, WILD, of=OTHERS)
     after = advisor.placements.place(ASKED).recommendation
@@ -97,7 +97,7 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
     assert [step.host for step in again.steps] == ["h1"]
     outcomes: Any = advisor.outcomes
     with advisor._database.read() as connection:
-        own = outcomes._monitor.factors(connection, "prior", HOSTS)["h1"]
+        own = outcomes._monitor.factors(connection, "analytic", HOSTS)["h1"]
     bands = [told.after["h1"][0].throughput_ratio for told in (of_prior, again)]
     down = [math.log(one.expected / one.lower) for one in bands]
     assert down[1] == pytest.approx(own * down[0])

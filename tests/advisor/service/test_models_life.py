@@ -53,18 +53,18 @@ def test_a_candidate_is_registered_with_what_the_gate_says_and_not_activated_whe
     assert good is not None
     assert bad is not None
     assert (good["passed"], good["refusals"], good["against"]) == (True, [], None)
-    assert good["figures"][0]["prior"]["other"] == pytest.approx(0.1, abs=0.001)
+    assert good["figures"][0]["analytic"]["other"] == pytest.approx(0.1, abs=0.001)
     assert bad["passed"] is False
     assert "worse than the analytic model" in bad["refusals"][0]
-    assert advisor.models.get("prior").verdict is None
+    assert advisor.models.get("analytic").verdict is None
     why = r"m-bad is refused by the gate \(throughput.* worse than the analytic model"
     with pytest.raises(RefusedByGate, match=why) as refused:
         advisor.models.activate("m-bad")
     assert refused.value.code == "model.refused"
     with pytest.raises(RefusedByGate, match="has no held-out predictions"):
         advisor.models.activate("m-blind")
-    assert statuses(advisor) == {**dict.fromkeys(("m-good", "m-bad", "m-blind"), "candidate"), "prior": "active"}
-    assert advisor.cloud.ready()["model"] == "prior"
+    assert statuses(advisor) == {**dict.fromkeys(("m-good", "m-bad", "m-blind"), "candidate"), "analytic": "active"}
+    assert advisor.cloud.ready()["model"] == "analytic"
     assert advisor.models.history() == ()
 
 
@@ -74,7 +74,7 @@ def test_force_overrules_the_gate_and_stands_in_the_history_where_it_was_needed(
     register("m-bad", 0.2)
     assert advisor.models.activate("m-bad", force=True).status == "active"
     assert advisor.cloud.ready()["model"] == "m-bad"
-    assert advisor.models.history() == (Activation(clock(), "prior", "m-bad", "force"),)
+    assert advisor.models.history() == (Activation(clock(), "analytic", "m-bad", "force"),)
     assert advisor.models.get("m-bad").verdict["passed"] is False  # type: ignore[index]
     advisor.models.activate(register("m-good"), force=True)
     assert advisor.models.history()[1].cause == "activate"
@@ -91,10 +91,15 @@ def test_a_candidate_is_judged_again_by_who_answers_when_it_is_activated(advisor
     assert verdict is not None
     assert (verdict["passed"], verdict["against"]) == (False, "m-good")
     register("m-best", 0.01)
-    advisor.models.activate("prior")
+    advisor.models.activate("analytic")
     advisor.models.activate("m-best")  # whom it was judged against at its registration does not answer any more
     assert advisor.models.get("m-best").verdict["against"] is None  # type: ignore[index]
-    assert statuses(advisor) == {"m-best": "active", "m-fair": "candidate", "m-good": "retired", "prior": "candidate"}
+    assert statuses(advisor) == {
+        "m-best": "active",
+        "m-fair": "candidate",
+        "m-good": "retired",
+        "analytic": "candidate",
+    }
 
 
 def test_judging_changes_nothing_but_the_verdict(advisor: Advisor, register: Register) -> None:
@@ -103,7 +108,7 @@ def test_judging_changes_nothing_but_the_verdict(advisor: Advisor, register: Reg
     before = statuses(advisor)
     assert advisor.models.judge("m-fair").verdict["against"] == "m-good"  # type: ignore[index]
     assert advisor.models.judge("m-good").verdict["passed"]  # type: ignore[index]
-    assert advisor.models.judge("prior").verdict is None
+    assert advisor.models.judge("analytic").verdict is None
     assert statuses(advisor) == before
     for unknown in (advisor.models.judge, advisor.models.shadow):
         with pytest.raises(NotFound):
@@ -125,8 +130,8 @@ def test_rollback_goes_back_step_by_step_to_the_prior(advisor: Advisor, register
         advisor.models.roll_back()
     for version, off in (("m-1", 0.05), ("m-2", 0.03), ("m-3", 0.01)):
         advisor.models.activate(register(version, off))
-    assert [advisor.models.roll_back().version for _ in range(3)] == ["m-2", "m-1", "prior"]
-    assert advisor.cloud.ready()["model"] == "prior"
+    assert [advisor.models.roll_back().version for _ in range(3)] == ["m-2", "m-1", "analytic"]
+    assert advisor.cloud.ready()["model"] == "analytic"
     with pytest.raises(Conflict, match="no way back"):
         advisor.models.roll_back()
     told = [(one.before, one.after, one.cause) for one in advisor.models.history("m-2")]
@@ -140,12 +145,12 @@ def test_what_was_activated_after_a_rollback_leads_back_to_where_that_led(adviso
     advisor.models.activate(register("m-2", 0.03))
     advisor.models.roll_back()
     advisor.models.activate(register("m-3", 0.01))
-    advisor.models.activate("prior")
-    assert [advisor.models.roll_back().version for _ in range(3)] == ["m-3", "m-1", "prior"]
+    advisor.models.activate("analytic")
+    assert [advisor.models.roll_back().version for _ in range(3)] == ["m-3", "m-1", "analytic"]
 
 
 def test_a_model_that_answers_already_is_no_change(advisor: Advisor, register: Register) -> None:
-    advisor.models.activate("prior")
+    advisor.models.activate("analytic")
     assert advisor.models.history() == ()
     advisor.models.activate(register("m-1"))
     advisor.models.activate("m-1")
@@ -172,9 +177,9 @@ def test_one_model_at_most_is_scored_beside_the_active_one_and_never_that_itself
     assert advisor.models.shadow("m-2").status == "shadow"
     with pytest.raises(Conflict, match="answers already"):
         advisor.models.shadow("m-3")
-    assert statuses(advisor) == {"m-1": "candidate", "m-2": "shadow", "m-3": "active", "prior": "candidate"}
+    assert statuses(advisor) == {"m-1": "candidate", "m-2": "shadow", "m-3": "active", "analytic": "candidate"}
     assert advisor.cloud.ready()["model"] == "m-3"
-    assert advisor.models.shadow("prior").version == "prior"
+    assert advisor.models.shadow("analytic").version == "analytic"
     assert "shadow" not in statuses(advisor).values()
     advisor.models.shadow("m-1")
     assert advisor.models.activate("m-1").status == "active"
@@ -207,7 +212,7 @@ def test_harm_to_any_file_of_an_artifact_keeps_it_from_answering(
         with pytest.raises(BrokenArtifact, match="m-new"):
             advisor.models.judge("m-new")
         (home / name).write_bytes(kept)
-    assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
+    assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "analytic": "candidate"}
     answer = advisor.cloud.ready()
     assert (answer["model"], answer["degraded"]) == ("m-good", False)
     assert advisor.models.activate("m-new").status == "active"
@@ -229,7 +234,7 @@ def test_an_artifact_that_makes_no_sense_is_refused_with_fitting_checksums(
     seal(made)
     with pytest.raises(BrokenArtifact, match=reason):
         advisor.models.register(made)
-    assert statuses(advisor) == {"prior": "active"}
+    assert statuses(advisor) == {"analytic": "active"}
 
 
 def test_a_registered_model_that_was_altered_with_fitting_checksums_does_not_answer(
@@ -242,7 +247,7 @@ def test_a_registered_model_that_was_altered_with_fitting_checksums_does_not_ans
     file.write_text(json.dumps(target | {"ranges": {}}), encoding="utf-8")
     seal(settings.model_dir / "m-new")
     assert_refused(advisor, "m-new")
-    assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "prior": "candidate"}
+    assert statuses(advisor) == {"m-new": "candidate", "m-good": "active", "analytic": "candidate"}
     assert advisor.cloud.ready()["model"] == "m-good"
 
 

@@ -70,7 +70,7 @@ def test_of_many_models_only_the_card_of_the_one_that_is_asked_for_is_read(
     monkeypatch.setattr(codec, "decode", noting)
     assert advisor.models.get("other-3").version == "other-3"
     assert read.count(ModelCard) == 1
-    assert advisor.models.get("prior").status == "active"
+    assert advisor.models.get("analytic").status == "active"
     assert read.count(ModelCard) == 1
     for call in (advisor.models.get, advisor.models.activate):
         with pytest.raises(NotFound, match="there is no model other-9"):
@@ -81,9 +81,9 @@ def test_without_a_learned_model_the_prior_is_active_and_not_degraded_and_a_regi
     advisor: Advisor, trained: Path
 ) -> None:
     (prior,) = advisor.models.listing()
-    assert (prior.version, prior.status) == ("prior", "active")
+    assert (prior.version, prior.status) == ("analytic", "active")
     answer = advisor.placements.place(REQUEST).recommendation
-    assert (answer.model_version, answer.degraded, answer.notes) == ("prior", False, ())
+    assert (answer.model_version, answer.degraded, answer.notes) == ("analytic", False, ())
     assert len(answer.candidates) == 2
     card = advisor.models.register(trained)
     assert (card.version, card.status, card.origin) == (trained.name, "candidate", "simulated")
@@ -91,7 +91,7 @@ def test_without_a_learned_model_the_prior_is_active_and_not_degraded_and_a_regi
     assert advisor.models.get(card.version) == card
     assert advisor.models.register(trained) == card
     assert [one.status for one in advisor.models.listing()] == ["candidate", "active"]
-    assert advisor.placements.place(REQUEST).recommendation.model_version == "prior"
+    assert advisor.placements.place(REQUEST).recommendation.model_version == "analytic"
 
 
 def test_an_active_model_answers_in_other_processes_too_and_the_prior_can_be_called_back(
@@ -99,7 +99,7 @@ def test_an_active_model_answers_in_other_processes_too_and_the_prior_can_be_cal
 ) -> None:
     version = advisor.models.register(trained).version
     with Advisor(settings, clock=clock) as other:
-        assert other.cloud.ready()["model"] == "prior"
+        assert other.cloud.ready()["model"] == "analytic"
         assert advisor.models.activate(version).status == "active"
         assert other.cloud.ready()["model"] == version
     answer = advisor.placements.place(REQUEST).recommendation
@@ -108,9 +108,9 @@ def test_an_active_model_answers_in_other_processes_too_and_the_prior_can_be_cal
     assert advisor.plans.make(PlanRequest(instances=(Instance("new", workload="web"),))).model_version == version
     assert advisor.cloud.ready()["model"] == version
     assert advisor.models.register(trained).status == "active"
-    assert advisor.models.activate("prior").status == "active"
+    assert advisor.models.activate("analytic").status == "active"
     assert advisor.models.get(version).status == "retired"
-    assert advisor.placements.place(REQUEST).recommendation.model_version == "prior"
+    assert advisor.placements.place(REQUEST).recommendation.model_version == "analytic"
 
 
 def test_an_artifact_is_copied_to_the_model_folder_and_outlives_its_source(
@@ -150,7 +150,7 @@ def test_an_active_model_that_breaks_on_disk_degrades_the_answer_and_says_why(
         answer = restarted.placements.place(REQUEST).recommendation
         assert restarted.placements.predict(SCENE).degraded
         assert restarted.cloud.ready()["degraded"]
-    assert (answer.model_version, answer.degraded) == ("prior", True)
+    assert (answer.model_version, answer.degraded) == ("analytic", True)
     assert version in answer.notes[0]
     assert len(answer.candidates) == 2
 
@@ -185,10 +185,10 @@ def test_a_predictor_that_fails_falls_back_to_the_prior(
     monkeypatch.setattr(models.learning.artifact, "read_card", lambda _path: {})
     advisor.models.activate(advisor.models.register(trained).version)
     answer = advisor.placements.place(REQUEST).recommendation
-    assert (answer.model_version, answer.degraded) == ("prior", True)
+    assert (answer.model_version, answer.degraded) == ("analytic", True)
     assert "failed" in answer.notes[0]
     assert advisor.placements.predict(SCENE).degraded
-    assert advisor.plans.make(PlanRequest(instances=(Instance("new"),))).model_version == "prior"
+    assert advisor.plans.make(PlanRequest(instances=(Instance("new"),))).model_version == "analytic"
 
 
 def test_a_filter_that_fails_fails_the_question(advisor: Advisor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_one_shot_questions_use_the_prior_then_the_newest_intact_artifact_then_t
     trained: Path, tmp_path: Path
 ) -> None:
     settings = Settings(state_dir=tmp_path / "state")
-    assert offline.where(CLOUD, REQUEST, model=None, settings=settings).model_version == "prior"
+    assert offline.where(CLOUD, REQUEST, model=None, settings=settings).model_version == "analytic"
     shutil.copytree(trained, settings.model_dir / trained.name)
     edit(settings.model_dir / trained.name, "card.json", lambda card: card.update(refusals=[]))
     (settings.model_dir / "broken").mkdir()

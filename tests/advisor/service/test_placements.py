@@ -274,7 +274,7 @@ def test_readiness_tells_what_answers(advisor: Advisor, clock: Clock) -> None:
     assert advisor.cloud.ready() == {
         "database": "sqlite",
         "generation": 1,
-        "model": "prior",
+        "model": "analytic",
         "degraded": False,
         "snapshot_age_s": 0.0,
         "hosts": 4,

@@ -63,7 +63,7 @@ def weigh(name: str, weight: int) -> PlanStep:
 def plan_of(service: Advisor, clock: Clock, *steps: PlanStep, name: str = "p1") -> Plan:
     pairs = [effect("shop", 0.6, 0.8), effect("batch", 0.9, 0.8)]
     before, after = ({"h1": tuple(pair[at] for pair in pairs)} for at in (0, 1))
-    plan = Plan(name, clock(), "prior", "prior", steps, before, after)
+    plan = Plan(name, clock(), "analytic", "analytic", steps, before, after)
     with service._transactions.write() as connection:
         plans.add(connection, plan)
     return plan

@@ -91,7 +91,7 @@ def test_windows_that_were_held_become_a_dataset(cloud: Cloud, monkeypatch: pyte
 
 def groups(error: float, scenes: float, days: float = 2.0) -> dict[WindowKey, WindowFigures]:
     """How a model m-1 of this mean error held in windows, beside a prior of 0.05."""
-    of = {"m-1": (error, scenes, days), "prior": (0.05, 1000.0, 9.0)}
+    of = {"m-1": (error, scenes, days), "analytic": (0.05, 1000.0, 9.0)}
     return {
         WindowKey(version, "kvm", "", "forecast", contended): WindowFigures(
             rows=10 * number, scenes=number, first_s=0.0, last_s=DAY_S * span, absolute=10 * number * mean
@@ -109,11 +109,11 @@ def test_a_model_that_turned_out_worse_is_told_from_one_that_did_not() -> None:
         assert found is not None and found.worse is worse
 
 
-@pytest.mark.parametrize(("cause", "answers"), [("activate", "prior"), ("force", "m-1")])
+@pytest.mark.parametrize(("cause", "answers"), [("activate", "analytic"), ("force", "m-1")])
 def test_what_turned_out_worse_goes_back_unless_somebody_forced_it(advisor: Advisor, cause: str, answers: str) -> None:
     use(advisor, active="m-1", shadow="m-2")
     with advisor._database.write() as connection:
-        registry.record(connection, Activation(datetime(2026, 1, 1, tzinfo=UTC), "prior", "m-1", cause))
+        registry.record(connection, Activation(datetime(2026, 1, 1, tzinfo=UTC), "analytic", "m-1", cause))
         held.put(connection, groups(0.03, 200))
     found = advisor.roll_back_if_worse()
     assert found is not None and not found.worse

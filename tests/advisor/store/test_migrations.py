@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import re
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql
 
 import advisor.store
+from advisor.domain import Activation
 from advisor.errors import SchemaMismatch
-from advisor.store import migrate, schema
+from advisor.store import migrate, models, plans, schema
 from advisor.store.engine import Database
 from tests.advisor.store.at_once import at_once
 
@@ -26,6 +28,7 @@ for module in pkgutil.iter_modules(advisor.store.__path__):  # so that no table 
         importlib.import_module(f"advisor.store.{module.name}")
 
 
+NOW = datetime(2026, 11, 29, tzinfo=UTC)
 _CATALOGUES = (
     "SELECT conrelid::regclass, conname, pg_get_constraintdef(oid) FROM pg_constraint"
     " WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text <> 'alembic_version'",
@@ -114,6 +117,28 @@ def test_migrations_are_found_from_any_folder(empty_url: str, tmp_path: Path, mo
     database = Database(empty_url)
     assert migrate.upgrade(database)
     database.close()
+
+
+def test_versions_of_the_analytic_model_are_renamed_where_they_are_stored(empty_url: str) -> None:
+    figures = [{"target": "throughput", "prior": {"against": "prior", "error": 0.1}, "active": {"against": "active"}}]
+    verdict = {"passed": True, "figures": figures}
+    with closing(Database(empty_url)) as database, database.write() as connection:
+        migrate.bring_to(connection, "0042")
+        card = {"version": "m1", "status": "active", "created_at": NOW, "origin": "measured", "card": {}}
+        connection.execute(sa.insert(models.models).values(**card))
+        connection.execute(sa.insert(models.verdicts).values(version="m1", verdict=verdict))
+        for before, after in (("prior", "m1"), ("m1", "prior"), ("m1", "priory")):
+            models.record(connection, Activation(NOW, before, after, "activate"))
+        connection.execute(sa.insert(plans.plans).values(id="p", created_at=NOW, model_version="prior", answer={}))
+        migrate.bring_to(connection, "head")
+        found = models.get(connection, "m1")
+        named = connection.scalars(sa.select(plans.plans.c.model_version)).all()
+        history = [(one.before, one.after) for one in models.history(connection)]
+    assert (history, named) == ([("analytic", "m1"), ("m1", "analytic"), ("m1", "priory")], ["analytic"])
+    assert found is not None and found.verdict is not None
+    (now,) = found.verdict["figures"]
+    assert now["analytic"] == {"against": "analytic", "error": 0.1}
+    assert (now["active"], now.get("prior"), found.verdict["passed"]) == ({"against": "active"}, None, True)
 
 
 def test_every_table_can_be_made_on_postgresql() -> None:

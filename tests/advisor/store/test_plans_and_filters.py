@@ -17,7 +17,7 @@ EFFECT = Effect("a", Band(0.9, 0.8, float("inf")), Band(1.1, 1.0, float("nan")))
 
 def plan(at: str) -> Plan:
     rejected = (Rejection("h1", "capacity.memory", "needs 2 MB"),)
-    return Plan(at, NOW, "prior", "prior", (PlanStep("a", None, rejected),), {"h1": (EFFECT,)}, {"h1": ()})
+    return Plan(at, NOW, "analytic", "analytic", (PlanStep("a", None, rejected),), {"h1": (EFFECT,)}, {"h1": ()})
 
 
 def test_a_plan_comes_back_as_it_was_kept_once(database: Database) -> None:
