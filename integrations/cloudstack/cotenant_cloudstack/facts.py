@@ -13,6 +13,7 @@ from advisor.inventories.flavors import described
 from advisor.inventories.reading import Facts
 from advisor.inventories.values import as_cpus, as_number, clean_labels
 from cotenant_cloudstack.calls import Row
+from cotenant_cloudstack.rules import TAG, Rules, tags_of
 from profiler.host_kinds import HostKind
 from profiler.observed import NetworkSettings
 
@@ -22,7 +23,7 @@ OWN_LABELS = frozenset(
 )
 
 
-def host_facts(row: Row, source: str) -> Facts:
+def host_facts(row: Row, source: str, rules: Rules) -> Facts:
     """A host as facts of a Host; ValueError where it is of a kind that Cotenant does not model."""
     kind = KINDS.get(str(row.get("hypervisor")))
     if kind is None:
@@ -30,7 +31,6 @@ def host_facts(row: Row, source: str) -> Facts:
     cpus, memory = as_cpus(row["cpunumber"], "cpunumber"), as_number(row["memorytotal"], "memorytotal", least=1)
     mhz = as_number(row.get("cpuspeed") or 0, "cpuspeed")  # not every host tells it
     reason = _closed(row)
-    tags = str(row.get("hosttags") or "")
     labels = {
         "source": source,
         "render": "cloudstack",
@@ -39,7 +39,8 @@ def host_facts(row: Row, source: str) -> Facts:
         "pod": row.get("podname"),
         "cluster": row.get("clusterid"),
         "disabled_reason": reason,
-        **{f"tag.{tag.strip()}": "true" for tag in tags.split(",") if tag.strip() and tags != "null"},
+        **{f"{TAG}{tag}": "true" for tag in tags_of(row)},
+        **rules.of_host(row),
     }
     facts: dict[str, Any] = {
         "id": str(row["id"]),
@@ -59,7 +60,7 @@ def host_facts(row: Row, source: str) -> Facts:
     return facts
 
 
-def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, Any]) -> Facts:
+def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, Any], rules: Rules) -> Facts:
     """A virtual machine as facts of an Instance; `speeds` are the clock rates of hosts in MHz, by uuid.
 
     What it runs may stand in its tag `cotenant.workload`; what it may claim is for its offering's details to say.
@@ -84,6 +85,7 @@ def instance_facts(row: Row, source: str, offering: Row, speeds: Mapping[Any, An
         "project": row.get("project") or row.get("account"),
         "offering": row.get("serviceofferingname"),
         "domain": row.get("instancename"),  # as the hypervisor knows it
+        **rules.of_machine(row, offering),
     }
     return {
         "id": str(row["id"]),

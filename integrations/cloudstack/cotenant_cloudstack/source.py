@@ -8,6 +8,7 @@ from advisor.inventories.calls import CallError, failed_part
 from advisor.inventories.reading import Part, Reading, taken
 from cotenant_cloudstack.calls import Api, Row, account
 from cotenant_cloudstack.facts import OWN_LABELS, host_facts, instance_facts
+from cotenant_cloudstack.rules import DEDICATIONS, OF_PROJECTS, POLICIES, POOLS, VOLUMES, Rules, own_labels
 
 GONE = frozenset({"Destroyed", "Expunging", "Expunged", "Error"})
 
@@ -18,6 +19,7 @@ class CloudStack:
     def __init__(self, cloud: str | None = None, *, open_api: Callable[[], Api] | None = None) -> None:
         self.name = f"cloudstack:{cloud}" if cloud else "cloudstack"
         self._open = open_api or (lambda: Api(account(cloud)))
+        self._groups: frozenset[str] = frozenset()  # labels of affinity that were ever seen; else an operator's
 
     def read(self) -> Reading:
         """Read what may be read; see `Reading` for what is missing then."""
@@ -35,19 +37,27 @@ class CloudStack:
                 api, parts, "machines of projects", "listVirtualMachines", "virtualmachine",
                 listall="true", projectid="-1",
             ),
+            POOLS: _rows(api, parts, POOLS, "listStoragePools", "storagepool"),
+            VOLUMES: _rows(api, parts, VOLUMES, "listVolumes", "volume", listall="true"),
+            OF_PROJECTS: _rows(api, parts, OF_PROJECTS, "listVolumes", "volume", listall="true", projectid="-1"),
+            **{name: _rows(api, parts, name, command, item) for name, command, item, *_ in DEDICATIONS},
         }  # fmt: skip
+        rules = Rules.of(listed)
         offerings = {str(row.get("id")): row for row in listed["offerings"] or ()}
         speeds = {str(row.get("id")): row.get("cpuspeed") for row in listed["hosts"] or ()}
         rows = {str(row.get("id")): row for name in ("machines", "of projects") for row in listed[name] or ()}
         machines = {name: row for name, row in rows.items() if str(row.get("state")) not in GONE}
         by_id = {str(row.get("id")): row for row in listed["hosts"] or ()}
-        hosts = taken(by_id, lambda _, row: host_facts(row, self.name), left_out, _called)
+        hosts = taken(by_id, lambda _, row: host_facts(row, self.name, rules), left_out, _called)
         instances = taken(
             machines,
-            lambda _, row: instance_facts(row, self.name, offerings.get(str(row.get("serviceofferingid")), {}), speeds),
+            lambda _, row: instance_facts(
+                row, self.name, offerings.get(str(row.get("serviceofferingid")), {}), speeds, rules
+            ),
             left_out,
             _called,
         )
+        self._groups |= {label for facts in instances.values() for label in facts["labels"]} & set(POLICIES.values())
         return Reading(
             source=self.name,
             parts=tuple(parts),
@@ -57,7 +67,7 @@ class CloudStack:
             every_instance=listed["machines"] is not None and listed["of projects"] is not None,
             gone=frozenset(name for name, row in rows.items() if str(row.get("state")) in GONE),
             unclear=frozenset(machines.keys() - instances.keys()),
-            own_labels=OWN_LABELS,
+            own_labels=OWN_LABELS | own_labels(listed) | self._groups,
             left_out=tuple(left_out),
         )
 

@@ -20,13 +20,15 @@ from tests.servers.local_http import QuietHandler, on_loopback
 KEY, SECRET = "an-api-key", "a-secret~with*odd-letters"
 C1, C2 = "2e4816cf-d8bf-4ef0-993a-05e42078c5a8", "841bb416-2d65-4661-80cf-db708c8a1c4f"
 H1, H2, H3 = (f"d9960e4d-5da9-47be-af88-5cd19473b84{number}" for number in (1, 2, 3))
+ZONE_POOL = "5a6b1c2d-0000-4000-8000-000000000001"
 SMALL, SHAPED = "0a6b1c2d-0000-4000-8000-000000000001", "0a6b1c2d-0000-4000-8000-000000000002"
 
 
 def host(name: str, uuid: str, cluster: str = C1, **more: Any) -> dict[str, Any]:
     return {
         "id": uuid, "name": name, "state": "Up", "type": "Routing", "ipaddress": "172.16.15.5", "zonename": "z1",
-        "podname": "POD0", "clusterid": cluster, "clustername": "C0", "clustertype": "CloudManaged",
+        "podname": "POD0", "zoneid": "zone-1", "podid": "pod-0", "clusterid": cluster, "clustername": "C0",
+        "clustertype": "CloudManaged",
         "hypervisor": "KVM", "version": "4.20.0.0", "cpusockets": 2, "cpunumber": 32, "cpuspeed": 2600,
         "cpuallocated": "10.18%", "cpuallocatedvalue": 3256, "cpuused": "23.1%", "cpuwithoverprovisioning": "166400.0",
         "cpuloadaverage": 7.1, "networkkbsread": 32768, "networkkbswrite": 16384, "memorytotal": 137438953472,
@@ -53,6 +55,17 @@ def offering(uuid: str = SMALL, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def pool(uuid: str, scope: str, **more: Any) -> dict[str, Any]:
+    return {"id": uuid, "name": uuid[-4:], "scope": scope, "state": "Up", "type": "NetworkFilesystem", **more}
+
+
+def volume(number: int, on: str, **more: Any) -> dict[str, Any]:
+    return {
+        "id": f"81f43cd6-69b0-4d3b-9fbc-{number:012d}", "name": f"ROOT-{number}", "type": "ROOT", "storageid": on,
+        "virtualmachineid": machine(number)["id"], "state": "Ready", **more,
+    }  # fmt: skip
+
+
 class Cloud:
     """What the server has, by the name of the list in its answer; `refused` commands answer with that code."""
 
@@ -61,6 +74,9 @@ class Cloud:
         self.serviceoffering = [offering()]
         self.virtualmachine = [machine(number) for number in range(3)]
         self.of_projects: list[dict[str, Any]] = []
+        self.storagepool = [pool(ZONE_POOL, "ZONE")]
+        self.volume = [volume(number, ZONE_POOL) for number in range(3)]
+        self.dedicated: dict[str, list[dict[str, Any]]] = {}
         self.refused: dict[str, int] = {}
         self.raw: dict[str, bytes] = {}
         self.page = 500
@@ -76,8 +92,16 @@ class Cloud:
         if code:
             error = {"uuidList": [], "errorcode": code, "cserrorcode": 9999, "errortext": f"no {command}"}
             return code, json.dumps({f"{command.lower()}response": error}).encode()
-        item = {"listHosts": "host", "listVirtualMachines": "virtualmachine", "listServiceOfferings": "serviceoffering"}
-        rows = self.of_projects if form.get("projectid") == "-1" else getattr(self, item[command])
+        item = {
+            "listHosts": "host", "listVirtualMachines": "virtualmachine", "listServiceOfferings": "serviceoffering",
+            "listStoragePools": "storagepool", "listVolumes": "volume", "listDedicatedHosts": "dedicatedhost",
+            "listDedicatedClusters": "dedicatedcluster", "listDedicatedPods": "dedicatedpod",
+            "listDedicatedZones": "dedicatedzone",
+        }  # fmt: skip
+        if form.get("projectid") == "-1":
+            rows = self.of_projects if command == "listVirtualMachines" else []
+        else:
+            rows = self.dedicated.get(item[command], []) if "Dedicated" in command else getattr(self, item[command])
         first = (int(form["page"]) - 1) * self.page
         shown = rows[first : first + self.page]
         inner = {"count": len(rows), item[command]: shown} if shown else {}

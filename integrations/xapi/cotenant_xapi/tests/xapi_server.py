@@ -16,6 +16,7 @@ from tests.servers.local_http import QuietHandler, on_loopback
 USER, PASSWORD = "cotenant", "only looks"
 GIB = 1 << 30
 NOWHERE = "OpaqueRef:NULL"
+POOL, STORE = "22222222-0000-4000-8000-000000000001", "33333333-0000-4000-8000-00000000000"
 
 
 def host(number: int, **more: Any) -> dict[str, Any]:
@@ -33,7 +34,8 @@ def vm(number: int, on: int | None = 1, **more: Any) -> dict[str, Any]:
         "power_state": "Running" if on else "Halted", "resident_on": f"OpaqueRef:h{on}" if on else NOWHERE,
         "is_a_template": False, "is_a_snapshot": False, "is_control_domain": False, "VCPUs_max": "4",
         "VCPUs_at_startup": "2", "VCPUs_params": {}, "memory_dynamic_max": str(4 * GIB),
-        "memory_static_max": str(8 * GIB), "tags": [], **more,
+        "memory_static_max": str(8 * GIB), "tags": [], "affinity": NOWHERE, "attached_PCIs": [], "VUSBs": [],
+        "VGPUs": [], "other_config": {}, "groups": [], "domain_type": "hvm", "last_boot_CPU_flags": {}, **more,
     }  # fmt: skip
 
 
@@ -67,6 +69,21 @@ class Pool:
             "PIF_metrics": {
                 "OpaqueRef:pm1": {"speed": "10000", "carrier": True}, "OpaqueRef:pm2": {"speed": "0", "carrier": False},
             },
+            "pool": {"OpaqueRef:pool": {"uuid": POOL, "name_label": "", "master": "OpaqueRef:h1"}},
+            "SR": {
+                "OpaqueRef:sr0": {"uuid": f"{STORE}0", "name_label": "NFS", "shared": True, "type": "nfs",
+                                  "VDIs": ["OpaqueRef:d1", "OpaqueRef:d2"]},
+            },
+            "PBD": {
+                f"OpaqueRef:pb{number}": {"host": f"OpaqueRef:h{number}", "SR": "OpaqueRef:sr0",
+                                          "currently_attached": True} for number in (1, 2)
+            },
+            "VBD": {
+                f"OpaqueRef:b{number}": {"VM": f"OpaqueRef:v{number}", "VDI": f"OpaqueRef:d{number}", "empty": False,
+                                         "type": "Disk"} for number in (1, 2)
+            },
+            "network": {"OpaqueRef:n1": {"uuid": f"{STORE}9", "name_label": "Pool-wide network 0"}},
+            "VM_group": {},
         }  # fmt: skip
         self.refuses: dict[str, list[str]] = {}
         self.raw: dict[str, bytes] = {}
