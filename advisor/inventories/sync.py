@@ -18,10 +18,12 @@ from advisor.render.names import cgroup_version
 from advisor.store import changes, counters, hosts, instances, pending
 from advisor.validation import check_value, fitted
 from profiler.demand import Demand, Resource
+from profiler.observed import REQUIRE_LABEL
 
 T = TypeVar("T", Host, Instance)
 AGENT = "agent"  # the source of what agents announce
 SOURCE = "source"  # the label that says which system a host or an instance came from
+_OWN_CLOUD = f"{REQUIRE_LABEL}{SOURCE}"  # of instances of a cloud that has a name
 DOMAIN = "domain"  # label: the name of an instance on its hypervisor, where the inventory has another id
 
 
@@ -217,7 +219,11 @@ def _instance(
     if isinstance(told.get("weight"), CpuShares):
         told["weight"] = told["weight"].weight(cgroup_version(host))
     settings = replace(settings, **told)
-    fields = {**facts, "settings": settings, "labels": _labels(facts, former.labels if former else {}, reading)}
+    labels = _labels(facts, former.labels if former else {}, reading)
+    labels.pop(_OWN_CLOUD, None)
+    if ":" in reading.source and host.labels.get(SOURCE) == reading.source:
+        labels[_OWN_CLOUD] = reading.source  # no system moves it to the hosts of another cloud
+    fields = {**facts, "settings": settings, "labels": labels}
     if former is None:
         instance = Instance(**fields)
     else:

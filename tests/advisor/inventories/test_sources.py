@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from advisor import extras, plug_ins
+from advisor.domain import Inventory
 from advisor.errors import InvalidInput
 from advisor.inventories import sources
+from advisor.inventories.reading import Part, Reading
+from advisor.inventories.sync import compare
 from advisor.inventories.systems import SourceOptions
 from tests.api import cli_runs
 from tests.servers.fixtures import sqlite_with_tables
@@ -102,3 +105,17 @@ def test_a_system_whose_package_is_missing_says_what_to_install(
 def test_another_name_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InvalidInput, match=r"source 'nope' is none of .*kubernetes, libvirt, openstack"):
         sources.open_source("nope")
+
+
+def test_an_instance_stays_in_the_cloud_whose_name_its_source_has() -> None:
+    """Of two clouds in one inventory no plan may move an instance from one to the other."""
+
+    def stored(name: str, before: Inventory) -> Inventory:
+        host = {"id": "h", "kind": "kvm", "pcpus": 4, "memory_mb": 1e5}
+        parts = (Part("hosts", "read", 1),)
+        news = compare(Reading(name, parts, (host,), ({"id": "i", "host": "h", "vcpus": 1},)), before)
+        return Inventory(hosts=news.hosts, instances=news.instances)
+
+    named = stored("proxmox:west", Inventory())
+    assert named.instances[0].labels["require.source"] == named.hosts[0].labels["source"] == "proxmox:west"
+    assert "require.source" not in stored("proxmox", named).instances[0].labels
