@@ -7,11 +7,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from advisor import offline
-from advisor.domain import Inventory, PlacementRequest
+from advisor.domain import Candidate, Inventory, PlacementRequest, Recommendation
 from advisor.errors import InvalidInput
+from advisor.reports.number_format import percent
+from advisor.reports.placement_reading import worst_neighbour
+from advisor.scheduling import rules
 from api.cli.answers import show_answer, sizes_only
 from api.cli.options import AsJson, settings
 from api.cli.output import print_json, say
@@ -50,7 +54,7 @@ def demo(
 ) -> None:
     """Answer a question on an example cloud, or serve that cloud or one that lives.
 
-    12 hosts and 150 instances, of most of which only the size is known. Neither a database nor a learned model is used.
+    12 hosts of 64 CPUs with 150 VMs, whose demand monitoring knows. Neither a database nor a learned model is used.
     The one that lives has 6 hosts with 19 containers, whose agents push what they measure, and a day passes in minutes.
     Its containers use half of the machine's CPUs at most, and end after two hours or with the command.
     """
@@ -74,20 +78,23 @@ def _answer(*, as_json: bool) -> None:
     """Ask where the newcomer should go, and print the answer."""
     cloud = offline.load_inventory(FOLDER / CLOUD)
     newcomer = offline.load_instances(FOLDER / NEWCOMER)[0]
-    request = PlacementRequest(instance=newcomer, limit=5, explain=True, commands=True, dry_run=True)
+    request = PlacementRequest(instance=newcomer, limit=len(cloud.hosts), explain=True, commands=True, dry_run=True)
     with TemporaryDirectory(prefix="cotenant-demo-") as folder:  # where no learned model is
         answer = offline.where(cloud, request, model=None, settings=settings(state_dir=Path(folder)))
+    known, nova = _known(cloud), _most_free(cloud, answer)
     if as_json:
-        print_json({"known": _known(cloud), "recommendation": answer})
+        print_json({"known": known, "most_free": None if nova is None else nova.host, "recommendation": answer})
         return
-    known = _known(cloud)
-    say(f"An example cloud: {known['hosts']} hosts, {known['instances']} instances.")
-    say(f"Known of {known['sizes_only']} instances: only their sizes. Profiled: {known['profiled']}.")
-    say("No outcome was observed on these hosts, so the intervals are not calibrated on them.")
+    say(f"An example cloud, made up: {known['hosts']} hosts of 64 CPUs, {known['instances']} VMs.")
+    say(f"Of {known['demands']} VMs the demand for CPUs is known, of {known['sizes_only']} only the size.")
     say()
     say(f"Question: where should {newcomer.id} go ({newcomer.vcpus} vCPUs, {newcomer.memory_mb:g} MB)?")
     say()
     show_answer(answer, explain=True, commands=True, most=1)  # of every host they would fill several screens
+    if nova is not None and (worst := worst_neighbour(nova)) is not None and nova.host != answer.best.host:
+        said = f"{worst.instance} would run at {percent(worst.throughput_ratio.expected)} of its uncontended speed"
+        say()
+        say(f"Most vCPUs and memory are free on {nova.host}, which Nova's default weighers would choose: there {said}.")
     say()
     say("Next:")
     say("  cotenant demo --live         a small cloud of real containers on the web page: see it change")
@@ -97,14 +104,30 @@ def _answer(*, as_json: bool) -> None:
 
 
 def _known(cloud: Inventory) -> dict[str, int]:
-    """How many hosts and instances there are, and of how many instances the workload is known."""
+    """How many hosts and instances there are, and of how many instances the demand is known."""
     unknown = sizes_only(cloud)
     return {
         "hosts": len(cloud.hosts),
         "instances": len(cloud.instances),
         "sizes_only": unknown,
-        "profiled": len(cloud.instances) - unknown,
+        "demands": len(cloud.instances) - unknown,
     }
+
+
+def _most_free(cloud: Inventory, answer: Recommendation) -> Candidate | None:
+    """The candidate that Nova's default CPU and RAM weighers would choose; None where there is no candidate."""
+    hosts = {host.id: host for host in cloud.hosts}
+    there = [hosts[candidate.host] for candidate in answer.candidates]
+    free = {
+        "free_vcpus": [host.pcpus * host.cpu_overcommit for host in there],
+        "free_memory_mb": [host.memory_mb * host.memory_overcommit for host in there],
+    }
+    for at, host in enumerate(there):
+        free["free_vcpus"][at] -= sum(one.vcpus for one in cloud.instances if one.host == host.id)
+        free["free_memory_mb"][at] -= sum(one.memory_mb for one in cloud.instances if one.host == host.id)
+    columns = {name: np.array(values, dtype=float) for name, values in free.items()}
+    at = rules.choose(rules.RULES[rules.NOVA], np.ones(len(there), dtype=bool), columns.__getitem__)
+    return None if at is None else answer.candidates[at]
 
 
 def _serve(listen: str) -> None:

@@ -159,13 +159,14 @@ class KnownOut(AnswerBody):
     hosts: int = Field(description="hosts in it")
     instances: int = Field(description="instances in it")
     sizes_only: int = Field(description="instances of which only the size is known")
-    profiled: int = Field(description="instances whose workload is known")
+    demands: int = Field(description="instances whose demand for CPUs is known")
 
 
 class DemoOut(AnswerBody):
     """What `cotenant demo` answers."""
 
     known: KnownOut = Field(description="the cloud that was asked about")
+    most_free: str | None = Field(description="the host that Nova's default CPU and RAM weighers would choose")
     recommendation: Recommendation = Field(description="the answer")
 
 

@@ -15,19 +15,32 @@ pytestmark = pytest.mark.usefixtures("_empty_folder")
 
 def test_it_answers_with_a_table_commands_what_is_known_and_what_to_type_next() -> None:
     shown = run("demo").stdout
-    assert "12 hosts, 150 instances" in shown
+    assert "12 hosts of 64 CPUs, 150 VMs" in shown
     assert "shop-151 should go to kvm" in shown
     assert "rank  host" in shown
     assert "virsh" in shown
     assert "cotenant demo --serve" in shown
-    assert "Known of 146 instances: only their sizes. Profiled: 4." in shown
+    assert "Of 146 VMs the demand for CPUs is known, of 4 only the size." in shown
     assert "not calibrated" in shown
 
 
 def test_json_has_the_answer_and_what_is_known() -> None:
     answer = json.loads(run("demo", "--json").stdout)
-    assert answer["known"] == {"hosts": 12, "instances": 150, "sizes_only": 146, "profiled": 4}
-    assert answer["recommendation"]["candidates"]
+    assert answer["known"] == {"hosts": 12, "instances": 150, "sizes_only": 4, "demands": 146}
+    best, *others = answer["recommendation"]["candidates"]
+    assert best["tied_with"] == []
+    assert len(others) == 10
+
+
+def test_the_host_with_most_room_would_slow_a_vm_that_the_advice_spares() -> None:
+    answer = json.loads(run("demo", "--json").stdout)
+    worst = {
+        candidate["host"]: min(effect["throughput_ratio"]["expected"] for effect in candidate["neighbours"])
+        for candidate in answer["recommendation"]["candidates"]
+    }
+    assert answer["most_free"] == "kvm09"
+    assert worst["kvm09"] < 0.95
+    assert worst[answer["recommendation"]["candidates"][0]["host"]] > 0.99
 
 
 def test_the_command_that_it_proposes_works_on_the_files_that_it_saves() -> None:
