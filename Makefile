@@ -52,7 +52,9 @@ setup: $(VENV)/.ready  ## install the pinned dependencies into .venv
 
 $(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml models/physics/cpu_contention.c models/learning/trees.c $(PARTS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Cotenant needs Python 3.11 or newer (set PYTHON=...)" >&2; exit 1; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip' 2>/dev/null \
+	  || { echo "Python's ensurepip is missing: apt-get install python3-venv" >&2; exit 1; }
+	test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
 	@# uv takes seconds where pip takes a minute, and reads no pip.conf: who needs one gets the same by pip
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock \

@@ -1,0 +1,43 @@
+"""`make setup` on a machine where something is missing: it says what to install, and goes on once it is there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _make(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
+    program = folder / "python"
+    program.write_text(f"#!/bin/sh\n{python}\n", encoding="utf-8")
+    program.chmod(0o755)
+    argv = ["make", "-C", ROOT, "setup", f"VENV={folder}/venv", f"PYTHON={program}"]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+
+
+def test_without_ensurepip_it_names_the_package_and_leaves_no_half_environment(tmp_path: Path) -> None:
+    done = _make(tmp_path, 'case "$*" in *ensurepip*) exit 1;; esac')
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[0] == "Python's ensurepip is missing: apt-get install python3-venv"
+    assert not (tmp_path / "venv").exists()
+
+
+def test_an_environment_without_pip_is_made_anew(tmp_path: Path) -> None:
+    (tmp_path / "venv" / "bin").mkdir(parents=True)
+    (tmp_path / "venv" / "bin" / "python").symlink_to("/bin/false")
+    asked = tmp_path / "asked"
+    _make(tmp_path, f'echo "$*" >> {asked}')
+    assert f"-m venv --clear {tmp_path}/venv" in asked.read_text(encoding="utf-8").splitlines()
+
+
+def test_an_old_python_is_refused(tmp_path: Path) -> None:
+    done = _make(tmp_path, "exit 1")
+    assert done.returncode != 0
+    assert done.stderr.startswith("Cotenant needs Python 3.11 or newer")
