@@ -1,4 +1,4 @@
-"""Advisor: the nine services of one database, put together.
+"""Advisor: the ten services of one database, put together.
 
 All are thread-safe: each call opens its own transaction. Each raises StorageUnavailable when the database cannot be
 read or written, and SchemaMismatch while its tables are of another version.
@@ -37,6 +37,7 @@ from advisor.serving.arrivals import ArrivalWatch
 from advisor.serving.changes import ChangeService, PreviewedChange
 from advisor.serving.cloud import CloudService
 from advisor.serving.inventory import InventoryService
+from advisor.serving.orders import OrderService
 from advisor.serving.outcomes import OutcomeService
 from advisor.serving.placements import PlacementService
 from advisor.serving.plans import PlanService
@@ -49,6 +50,7 @@ from advisor.store import colocations, held, models, windows
 from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
 from advisor.store.later_writes import LaterWrites
+from advisor.store.orders import SignedText
 from advisor.store.retention import Retention
 from advisor.store.transactions import Transactions
 from advisor.telemetry.monitoring_history import MonitoringHistory
@@ -69,6 +71,7 @@ __all__ = [
     "MonitoringHistory",
     "MoveOutcome",
     "Mover",
+    "OrderService",
     "OutcomeService",
     "PlacementService",
     "PlanService",
@@ -76,6 +79,7 @@ __all__ = [
     "Progress",
     "Reading",
     "Reported",
+    "SignedText",
     "SourceOptions",
     "Standing",
     "SyncDiff",
@@ -151,7 +155,8 @@ class Advisor:
             stored,
             lambda: (self.cloud.scores(), self.cloud.score_history(since="24h")),
         )
-        self.changes = ChangeService(cache, settings, transactions, audit, clock)
+        self.orders = OrderService(transactions, clock, settings.apply_keys_file, settings.apply_agent_patience_s)
+        self.changes = ChangeService(cache, settings, transactions, audit, clock, self.orders)
         self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
 
     def close(self) -> None:

@@ -146,6 +146,14 @@ class Settings(BaseSettings):
         description="libvirt connections by host, such as `kvm01=qemu+ssh://kvm01/system,kvm02=qemu:///system`; a host "
         "without one is not changed by libvirt",
     )
+    apply_keys_file: Path | None = Field(
+        None,
+        description="file with the keys of agents that change settings, a line `HOST KEY` each; mode 640 or less. "
+        "Hosts without a line get no orders",
+    )
+    apply_agent_patience_s: float = Field(
+        30.0, ge=5, le=300, description="seconds in which the agent of a host has to report on an order"
+    )
     keystone_url: str = Field("", description="URL of a Keystone (Identity v3) whose tokens are accepted too")
     keystone_roles: str = Field(
         "admin=admin,member=write,reader=read", description="scope of each Keystone role, as ROLE=SCOPE,..."

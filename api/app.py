@@ -82,6 +82,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/inventory", inventory.get, "inventory"),
     Route("POST", "/v1/samples", observations.samples, "observations", scope="agent"),
     Route("POST", "/v1/announcements", observations.announcements, "observations", fails=(409,), scope="agent"),
+    Route("POST", "/v1/orders", changes.orders, "changes", scope="act"),
     Route("POST", "/v1/probes", probes.take, "observations", scope="agent"),
     Route("GET", "/v1/probes", probes.listing, "observations"),
     Route("POST", "/v1/colocations", observations.colocations, "observations", created=True, fails=(409,)),

@@ -23,6 +23,7 @@ MOST_REMEMBERED = 4096
 TIMEOUT_S = 5.0
 _TOKEN = re.compile(r"[A-Za-z0-9_=.:-]{16,4096}")  # Fernet, JWS and UUID tokens; nothing that could break a header
 _USER = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_SCOPES = tuple(scope for scope in TOKEN_SCOPES if scope != "act")  # which is for agents alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +165,9 @@ def _read_roles(text: str) -> Mapping[str, TokenScope]:
     scopes: dict[str, TokenScope] = {}
     for part in filter(None, (item.strip() for item in text.split(","))):
         role, _, name = part.partition("=")
-        scope = next((scope for scope in TOKEN_SCOPES if scope == name.strip()), None)
+        scope = next((scope for scope in _SCOPES if scope == name.strip()), None)
         if not role.strip() or scope is None:
-            message = f"keystone_roles: {part[:80]!r} is not ROLE=SCOPE with a scope of {', '.join(TOKEN_SCOPES)}"
+            message = f"keystone_roles: {part[:80]!r} is not ROLE=SCOPE with a scope of {', '.join(_SCOPES)}"
             raise InvalidInput(message, field="keystone_roles")
         scopes[role.strip().lower()] = scope
     return scopes

@@ -70,7 +70,7 @@ class Tokens:
     def create(self, name: str, scope: TokenScope, *, lasts: timedelta | None, host: str = "") -> tuple[Token, str]:
         """A new token and its text, which is not stored; `lasts` None = until it is revoked.
 
-        With a `host` it is for the agent there, and its scope is write.
+        With a `host` it is for the agent there, and its scope is write, or act to change settings.
         """
         _check(name, scope, lasts, host)
         now = self._clock()
@@ -210,8 +210,10 @@ def _digest(secret: str) -> str:
 
 
 def _check(name: str, scope: str, lasts: timedelta | None, host: str) -> None:
-    if host and scope != "write":
-        raise InvalidInput("a token for the agent of one host has scope write", field="scope")
+    if host and scope not in ("act", "write"):
+        raise InvalidInput("a token for the agent of one host has scope write or act", field="scope")
+    if scope == "act" and not host:
+        raise InvalidInput("a token of scope act is for the agent of one host: name it with --host", field="host")
     try:
         check_id(host or "any", "host")
     except ValueError as error:

@@ -12,7 +12,8 @@ from typing import cast
 from advisor.changes.executors import ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
 from advisor.domain import Change, ChangeKind, Command, Host
 from advisor.errors import InvalidInput
-from profiler.acting.group_files import BY_DEVICE, GroupFiles
+from advisor.render.names import cgroup_version
+from profiler.acting.group_files import BY_DEVICE, FILES, GroupFiles, file_of
 from profiler.acting.settings import SettingGone, SettingNotSet, SettingRefused
 
 
@@ -50,6 +51,18 @@ class ControlGroups:
                 f"control groups of {host} are changed on {host} itself: run the command there, with --here {host}"
             )
             raise InvalidInput(message, field="host")
+
+
+def understand(host: Host, command: Command) -> Meaning:
+    """What a rendered `cgset` command changes on a host that is not this machine, by the version that it announced."""
+    group, before, after = parsed(command)
+    version = cgroup_version(host)
+    if version is None:
+        raise InvalidInput(f"host {host.id} says no version of control groups: its agent announces it", field="host")
+    kinds = {FILES[version].get(file_of(name)) for name in after}
+    if len(kinds) != 1 or None in kinds:
+        raise InvalidInput(f"{' '.join(command.argv)[:200]} sets what is no file of version {version}", field="command")
+    return Meaning(cast("ChangeKind", kinds.pop()), group, before, after)
 
 
 def parsed(command: Command) -> tuple[str, dict[str, str], dict[str, str]]:
@@ -95,4 +108,4 @@ def _open(reach: Reach) -> Executor:
     return ControlGroups(reach.here)
 
 
-EXECUTOR = ExecutorKind(_open, tools=("cgset",))
+EXECUTOR = ExecutorKind(_open, tools=("cgset",), understand=understand)

@@ -10,6 +10,8 @@ from advisor import plug_ins
 from advisor.domain import Change, ChangeKind, Command, Host
 from advisor.errors import AdvisorError, InvalidInput
 
+BY_AGENT = "agent:"  # before the name of an executor that an agent stands for
+
 
 class ChangeFailed(AdvisorError):  # noqa: N818 - reads as what it says at the raise
     """The system does not do what it was asked, or cannot be read."""
@@ -53,13 +55,27 @@ class Executor(Protocol):
         ...
 
 
+class Agents(Protocol):
+    """Makes executors that reach hosts by the agents there."""
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The hosts whose agents take orders."""
+        ...
+
+    def executor(self, system: str, kind: ExecutorKind) -> Executor:
+        """One that leaves the settings of `system` to them; InvalidInput where agents do not change that."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """Which hosts this process reaches: `here` are the ids of the machine that it runs on, `uris` the libvirt
-    connections of hosts by id."""
+    connections of hosts by id, `agents` the hosts whose agents take orders, and the way to them."""
 
     here: frozenset[str] = frozenset()
     uris: Mapping[str, str] | None = None
+    agents: Agents | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +88,12 @@ class ExecutorKind:
     Args:
         open: Makes it; nothing is read yet.
         tools: The tools of rendered commands (`Command.tool`) that it carries out, by `Executor.meaning`.
+        understand: `Executor.meaning` on a host that this process does not reach: where agents carry it out.
     """
 
     open: Callable[[Reach], Executor]
     tools: tuple[str, ...]
+    understand: Callable[[Host, Command], Meaning] | None = None
 
 
 class Executors:
@@ -99,16 +117,27 @@ class Executors:
     def named(self, name: str) -> Executor:
         """The executor of this name; InvalidInput where none is installed."""
         if name not in self._open:
-            if name not in self.kinds:
+            system = name.removeprefix(BY_AGENT)
+            if system not in self.kinds:
                 raise InvalidInput(f"executor {name[:60]!r} is none of {_listed(self.kinds)}", field="executor")
-            self._open[name] = self.kinds[name].open(self._reach)
+            kind = self.kinds[system]
+            self._open[name] = kind.open(self._reach) if name == system else self._agents.executor(system, kind)
         return self._open[name]
+
+    @property
+    def _agents(self) -> Agents:
+        if self._reach.agents is None:
+            raise InvalidInput("this process has no keys of agents: name them in apply_keys_file", field="executor")
+        return self._reach.agents
 
     def meaning(self, host: Host, command: Command) -> tuple[str, Meaning]:
         """Which executor carries a rendered command out, and what it changes; InvalidInput where none does."""
         for name, kind in self.kinds.items():
             if command.tool in kind.tools:
-                return name, self.named(name).meaning(host, command)
+                agents = self._reach.agents
+                there = bool(kind.understand and agents and host.id in agents.hosts - self._reach.here)
+                executor = f"{BY_AGENT}{name}" if there else name
+                return executor, self.named(executor).meaning(host, command)
         message = f"no executor carries out {command.tool}: run it by hand, or install one ({plug_ins.EXECUTORS})"
         raise InvalidInput(message, field="command")
 

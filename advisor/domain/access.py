@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-TokenScope = Literal["read", "write", "admin"]
-TOKEN_SCOPES: tuple[TokenScope, ...] = get_args(TokenScope)  # each includes those before it
+# act is that of an agent which changes settings of its host: it gets orders, and opens nothing else.
+TokenScope = Literal["act", "read", "write", "admin"]
+TOKEN_SCOPES: tuple[TokenScope, ...] = get_args(TokenScope)  # each but act includes those before it
 
 
 @dataclass(frozen=True, slots=True)

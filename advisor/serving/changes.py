@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit, Operation, actor
+from advisor.changes.agents import BoxOfAgents
 from advisor.changes.controller import Controller
 from advisor.changes.effects import Span, measure
 from advisor.changes.executors import ChangeFailed, Executors, Reach
@@ -32,6 +33,7 @@ from advisor.domain import (
 from advisor.domain.changes import OPEN_STATES
 from advisor.errors import Conflict, InvalidInput
 from advisor.placement.request_checks import new_id
+from advisor.serving.orders import OrderService
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.settings import Settings
 from advisor.store import rollouts
@@ -69,6 +71,7 @@ class ChangeService:
         transactions: Transactions,
         audit: Audit,
         clock: Callable[[], datetime],
+        orders: OrderService,
         *,
         executors: Executors | None = None,
     ) -> None:
@@ -78,7 +81,7 @@ class ChangeService:
         self._read, self._write = transactions.read, transactions.write
         self._audit = audit
         self._clock = clock
-        self._executors = executors or Executors(reach_of(settings))
+        self._executors = executors or Executors(replace(reach_of(settings), agents=BoxOfAgents(orders)))
 
     def of_plan(self, plan: Plan) -> Rollout:
         """The changes that carry a plan out, for the cloud as it is now; nothing is stored. InvalidInput where a step

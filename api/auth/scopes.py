@@ -1,4 +1,4 @@
-"""What a caller may do: read includes no other scope, write includes read, admin includes both."""
+"""What a caller may do: read includes no other scope, write includes read, admin includes both; act stands apart."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ def require(request: Request, needs: TokenScope | Literal["agent"]) -> None:
     """HTTPException 403 unless the caller has this scope; a request that no gate has passed has none."""
     caller: Caller | None = getattr(request.state, "caller", None)
     scope: TokenScope = "write" if needs == "agent" else needs
+    if scope == "act" and (caller is None or caller.scope != "act" or not caller.host):
+        raise HTTPException(403, "this needs a token of scope act, which is for the agent of one host")
+    if scope == "act":
+        return
+    if caller is not None and caller.scope == "act":
+        raise HTTPException(403, f"this token is for orders to the agent of host {caller.host}, and for nothing else")
     if caller is not None and caller.host and needs != "agent":
         raise HTTPException(
             403,

@@ -21,7 +21,8 @@ from profiler.files import read_secret
 Scope = Annotated[
     TokenScope,
     typer.Option(
-        help="read: questions that store nothing; write: also inventory, samples, placements; admin: also models."
+        help="read: questions that store nothing; write: also inventory, samples, placements; admin: also models; act: "
+        "orders to the agent of one host (--host), and nothing else."
     ),
 ]
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -53,7 +54,7 @@ def create(
     """
     lasts = _lasts(expires)
     with Advisor(settings(database=database)) as advisor:
-        allowed: TokenScope = "write" if host else scope
+        allowed: TokenScope = "write" if host and scope != "act" else scope
         token, text = advisor.access.tokens.create(name, allowed, lasts=lasts, host=host)
     if as_json:
         print_json(TokenMade.model_validate({**dict(_described(token)), "token": text}))
@@ -160,7 +161,7 @@ def _described(token: Token) -> TokenOut:
 
 
 def _scope(token: Token) -> str:
-    return f"agent of {token.host}" if token.host else token.scope
+    return f"{'changes on' if token.scope == 'act' else 'agent of'} {token.host}" if token.host else token.scope
 
 
 def _state(token: Token) -> str:

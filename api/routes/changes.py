@@ -6,12 +6,13 @@ from typing import Annotated
 
 from fastapi import Query
 from pydantic import Field
+from starlette.exceptions import HTTPException
 
 from advisor.domain import RolloutState
 from advisor.errors import NotFound
-from api.routes.common import ChangeDep, Cursor, Limit, PathId, PlacementDep, PlanDep
+from api.routes.common import CallerDep, ChangeDep, Cursor, Limit, OrderDep, PathId, PlacementDep, PlanDep
 from api.schemas.base import Id, Schema, examples
-from api.schemas.changes import FreezeBody, FreezeOut, RolloutOut
+from api.schemas.changes import FreezeBody, FreezeOut, OrderOut, OrdersBody, OrdersOut, RolloutOut
 from api.schemas.pages import PageOut
 
 OnlyState = Annotated[RolloutState | None, Query(description="only rollouts in this state")]
@@ -53,6 +54,18 @@ def listing(
 def approve(rollout: PathId, changes: ChangeDep) -> RolloutOut:
     """Approve a rollout that is planned; `cotenant apply` carries it out."""
     return RolloutOut.of(changes.approve(rollout))
+
+
+def orders(body: OrdersBody, orders: OrderDep, caller: CallerDep) -> OrdersOut:
+    """What the agent of a host is to do: signed orders, which it asks for again and again.
+
+    Only agents that may change settings ask, with a token of scope act for their host. The service has no key: it
+    passes orders and reports on as they are.
+    """
+    if caller.host != body.host:
+        raise HTTPException(403, f"this token is for the agent of host {caller.host}, not of {body.host}")
+    found = orders.exchange(body.host, body.to_domain())
+    return OrdersOut(orders=[OrderOut(text=one.text, signature=one.signature) for one in found])
 
 
 def frozen(changes: ChangeDep) -> FreezeOut:

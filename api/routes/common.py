@@ -17,6 +17,7 @@ from advisor.service import (
     CloudService,
     InventoryService,
     ModelRegistry,
+    OrderService,
     OutcomeService,
     PlacementService,
     PlanService,
@@ -88,6 +89,7 @@ ChangeDep = Annotated[ChangeService, _service("changes")]
 CloudDep = Annotated[CloudService, _service("cloud")]
 InventoryDep = Annotated[InventoryService, _service("inventory")]
 ModelDep = Annotated[ModelRegistry, _service("models")]
+OrderDep = Annotated[OrderService, _service("orders")]
 OutcomeDep = Annotated[OutcomeService, _service("outcomes")]
 PlacementDep = Annotated[PlacementService, _service("placements")]
 PlanDep = Annotated[PlanService, _service("plans")]

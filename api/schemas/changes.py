@@ -8,8 +8,11 @@ from pydantic import Field
 
 from advisor.domain import Freeze, MeasuredEffect, PredictedEffect, RolloutStanding
 from advisor.domain.figures import Figure
-from advisor.service import PreviewedChange
-from api.schemas.base import AnswerBody, Schema, Text, Time, examples
+from advisor.service import PreviewedChange, SignedText
+from api.schemas.base import AnswerBody, Id, Schema, Text, Time, examples
+from profiler.acting.orders import MOST_BYTES
+
+AT_ONCE = 100  # reports in one call
 
 
 class RangeOut(AnswerBody):
@@ -144,6 +147,39 @@ class FreezeBody(Schema):
     model_config = examples({"reason": "release week"})
 
     reason: Text = Field(default="", description="why, for other people")
+
+
+class SignedBody(Schema):
+    """What the agent of a host reports on an order, as it signed it; the service passes it on."""
+
+    order: str = Field(pattern=r"^[0-9a-f]{32}$", description="the id of the order")
+    text: str = Field(max_length=MOST_BYTES, description="the report, a text in JSON")
+    signature: str = Field(pattern=r"^[0-9a-f]{64}$", description="HMAC-SHA256 of it with the key of the host")
+
+
+class OrdersBody(Schema):
+    """What the agent of a host that may change settings says when it asks for orders."""
+
+    model_config = examples({"host": "kvm01", "reports": []})
+
+    host: Id = Field(description="the host")
+    reports: list[SignedBody] = Field(default=[], max_length=AT_ONCE, description="on orders that it got before")
+
+    def to_domain(self) -> list[SignedText]:
+        return [SignedText(one.order, one.text, one.signature) for one in self.reports]
+
+
+class OrderOut(AnswerBody):
+    """An order, as a controller signed it."""
+
+    text: str = Field(description="the order, a text in JSON")
+    signature: str = Field(description="HMAC-SHA256 of it with the key of the host")
+
+
+class OrdersOut(AnswerBody):
+    """Orders that wait for a host."""
+
+    orders: list[OrderOut] = Field(description="the oldest first; one comes again until its report is there")
 
 
 class FreezeOut(AnswerBody):

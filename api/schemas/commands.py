@@ -63,7 +63,7 @@ class TokenOut(AnswerBody):
 
     id: str = Field(description="the token")
     name: str = Field(description="person or program that it is for")
-    scope: str = Field(description="read, write or admin")
+    scope: str = Field(description="act, read, write or admin")
     host: str | None = Field(description="the host whose agent it is for; null = it is for no agent")
     state: Literal["valid", "expired", "revoked"] = Field(description="whether it still lets anybody ask")
     created_at: Time = Field(description="when it was made")

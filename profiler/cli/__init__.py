@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from profiler.cli import check, once, probe, run
+from profiler.cli import act, check, once, probe, run
 from profiler.cli.output import run_command
 
 
@@ -19,6 +19,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="cotenant-profiler", description="Reads and measures what runs on this host; root only for real probes."
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (check, once, run, probe):
+    for module in (check, once, run, act, probe):
         module.add(commands)
     return parser

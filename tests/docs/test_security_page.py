@@ -106,6 +106,34 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/advisor/service/test_host_tokens.py::test_nor_does_it_leave_the_host_whose_agent_reports_it",
         "tests/api/test_api_auth_gate.py::test_what_two_hosts_claim_is_on_the_page_in_the_metrics_and_said_by_doctor",
     ),
+    # agents that change settings
+    "It gets the orders of its own host and opens nothing else": (
+        "tests/api/test_api_orders.py::test_the_agent_of_a_host_gets_its_orders_until_it_reports",
+        "tests/api/test_api_orders.py::test_no_other_token_gets_an_order",
+        "tests/api/test_api_orders.py::test_its_token_opens_nothing_else",
+    ),
+    "An order or report without the signature of that host's key is none": (
+        "tests/profiler/test_acting.py::test_what_is_not_signed_for_this_host_changes_nothing_and_gets_no_report",
+        "tests/advisor/service/test_orders.py::test_a_report_that_another_key_signed_is_none",
+    ),
+    "It changes weights, caps and pins of the instances that a file of root on that host names": (
+        "tests/profiler/test_acting.py::test_who_has_the_key_changes_no_more_than_the_file_of_the_host_allows",
+        "tests/profiler/test_acting.py::test_changes_of_an_hour_are_bounded_and_the_way_back_is_not",
+    ),
+    "What it names is compared with the instances that the agent itself finds": (
+        "tests/profiler/test_acting.py::test_who_has_the_key_changes_instances_that_are_allowed_and_nothing_else",
+    ),
+    "An order counts once, on one host, for at most five minutes": (
+        "tests/profiler/test_acting.py::test_an_order_counts_once",
+        "tests/profiler/test_acting.py::test_an_order_that_is_over_or_of_a_time_to_come_is_refused",
+        "tests/profiler/test_acting.py::test_a_memory_that_is_damaged_lets_no_order_count",
+    ),
+    "A file that other users could change allows nothing": (
+        "tests/profiler/test_acting.py::test_a_file_that_other_users_may_change_is_refused",
+    ),
+    "Its report proves nothing": (
+        "tests/advisor/service/test_orders.py::test_an_agent_that_only_says_so_is_found_out_by_the_windows",
+    ),
     # who gives you a model or dataset
     "Nothing is unpickled or executed": (
         "tests/docs/test_security_page.py::test_nothing_that_was_stored_is_executed",
@@ -148,6 +176,11 @@ ALSO: dict[str, tuple[str, ...]] = {
         "tests/advisor/changes/test_changes_libvirt.py::test_a_ledger_that_was_edited_gets_no_further",
         "tests/api/test_api_changes.py::test_approvals_and_the_end_of_a_freeze_need_an_administrator",
     ),
+    "Agents change nothing unless an administrator of the host starts": (
+        "tests/packaging/test_acting_agent_unit.py::"
+        "test_it_is_root_without_any_capability_and_writes_control_groups_and_its_state_alone",
+        "tests/api/test_api_orders.py::test_without_any_token_there_are_no_orders",
+    ),
     "| tokens, sessions | database | SHA-256": (
         "tests/advisor/store/test_tokens.py::test_what_is_stored_lets_nobody_ask",
         "tests/api/test_web_sessions.py::test_a_token_of_keystone_signs_in_too_and_is_asked_about_again",
@@ -175,7 +208,7 @@ def test_every_scope_and_where_it_leads_is_named() -> None:
 def test_every_sentence_of_what_holds_is_a_promise_that_tests_hold() -> None:
     rows = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| **")]
     sentences = [text for row in rows for text in re.split(r"(?<=[a-z)`])\. (?=[A-Z])", row[1])]
-    assert len(rows) == 7
+    assert len(rows) == 10
     assert [text for text in sentences if not any(text.startswith(promise) for promise in PROMISES)] == []
     assert [promise for promise in [*PROMISES, *ALSO] if promise not in PAGE] == []
 

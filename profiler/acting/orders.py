@@ -1,0 +1,137 @@
+"""Orders to change settings of one host, and reports of what became of them: texts with a signature each.
+
+Both sides have the key of the host and nothing else of each other. What is signed is the text itself, HMAC-SHA256
+(RFC 2104), with its purpose in front, so that a report is never taken for an order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+Action = Literal["read", "set"]
+ReportState = Literal["done", "failed", "gone", "refused"]
+SYSTEMS = ("control-groups",)
+ACTIONS: tuple[Action, ...] = ("read", "set")
+STATES: tuple[ReportState, ...] = ("done", "failed", "gone", "refused")
+MOST_BYTES = 16_384  # of an order or report
+MOST_SETTINGS = 64
+LONGEST_S = 300.0  # between an order's time and its end
+LEAST_KEY, MOST_KEY = 32, 1_024  # characters
+_KEY = re.compile(r"[\x21-\x7e]+\Z")
+_ID = re.compile(r"[0-9a-f]{32}\Z")
+_Kind = Literal["order", "report"]
+
+
+class NotGenuine(ValueError):  # noqa: N818 - reads as what it says at the raise
+    """A text that is not signed by who has the key, or no order or report; one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the agent of `host` is asked to do between `made_at` and `expires_at` (s since the epoch).
+
+    `settings` are the texts to set, by name; of action read only the names count. `expected` is what is to be there
+    before a change. `id` is random and counts once.
+    """
+
+    id: str
+    host: str
+    action: Action
+    system: str
+    instance: str
+    target: str
+    settings: Mapping[str, str]
+    made_at: float
+    expires_at: float
+    expected: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of an order: texts that were read `before` and `after` it, and why it was not done."""
+
+    order: str
+    state: ReportState
+    before: Mapping[str, str] = field(default_factory=dict)
+    after: Mapping[str, str] = field(default_factory=dict)
+    why: str = ""
+
+
+def check_key(text: str) -> bytes:
+    """The key as bytes, without its line end; ValueError, which does not show it, where it is none."""
+    key = text.strip()
+    if not LEAST_KEY <= len(key) <= MOST_KEY or not _KEY.match(key):
+        form = f"{LEAST_KEY} to {MOST_KEY:,} characters of ASCII without blanks"
+        raise ValueError(f"a key is {form}: make one with openssl rand -hex 32")
+    return key.encode("ascii")
+
+
+def signed(what: Order | Report, key: bytes) -> tuple[str, str]:
+    """The text of an order or report, and its signature."""
+    text = json.dumps(asdict(what), separators=(",", ":"), sort_keys=True)
+    return text, _signature("order" if isinstance(what, Order) else "report", text, key)
+
+
+def read_order(text: str, signature: str, key: bytes, host: str) -> Order:
+    """The order that a text is; NotGenuine where signature or form is wrong, or it is for another host. Its time is
+    not checked."""
+    document = _document("order", text, signature, key)
+    order: Order = _made(Order, document)
+    if (
+        not _ID.match(order.id)
+        or order.action not in ACTIONS
+        or order.system not in SYSTEMS
+        or not 0 < order.expires_at - order.made_at <= LONGEST_S
+        or not 0 < len(order.settings) <= MOST_SETTINGS
+        or not order.expected.keys() <= order.settings.keys()
+    ):
+        raise NotGenuine("the order is none of this version")
+    if order.host != host:
+        raise NotGenuine(f"the order is for host {order.host[:80]}")
+    return order
+
+
+def read_report(text: str, signature: str, key: bytes) -> Report:
+    """The report that a text is; NotGenuine where its signature or form is wrong."""
+    report: Report = _made(Report, _document("report", text, signature, key))
+    if report.state not in STATES:
+        raise NotGenuine("the report is none of this version")
+    return report
+
+
+def _signature(kind: _Kind, text: str, key: bytes) -> str:
+    return hmac.new(key, f"cotenant {kind} 1\n{text}".encode(), hashlib.sha256).hexdigest()
+
+
+def _document(kind: _Kind, text: str, signature: str, key: bytes) -> Any:
+    right = _signature(kind, text, key).encode()
+    if len(text) > MOST_BYTES or not hmac.compare_digest(signature.encode("utf-8", "replace"), right):
+        raise NotGenuine(f"the {kind} is not signed with the key of this host")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise NotGenuine(f"the {kind} is no JSON") from None
+
+
+def _made(kind: type[Any], document: Any) -> Any:
+    """An Order or Report of a document that has exactly its fields, each of the right type."""
+    declared = {one.name: one.type for one in fields(kind)}
+    if not isinstance(document, dict) or document.keys() != declared.keys():
+        raise NotGenuine("it has other fields than this version knows")
+    for name, value in document.items():
+        wanted = str(declared[name])
+        if wanted.startswith("Mapping"):
+            right = isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+        elif wanted == "float":
+            right = type(value) in (int, float) and abs(value) < 1e12
+        else:
+            right = isinstance(value, str)
+        if not right:
+            raise NotGenuine(f"its field {name} is none")
+    return kind(**document)
