@@ -13,7 +13,7 @@ from profiler.metrics import EIGHT, Metric, Scope
 
 AvailabilityState = Literal["given", "partly", "absent", "unknown"]
 
-NOBODY = "no instance runs"
+NO_INSTANCE = "no instance runs"
 _NAMED = 3  # instances that a reason lists by name
 
 
@@ -88,7 +88,7 @@ class _ObservedMetrics:
 
     def instances(self, metric: str) -> tuple[AvailabilityState, str]:
         if not self._instances:
-            return "unknown", NOBODY
+            return "unknown", NO_INSTANCE
         missing = [name for name in self._instances if ("instance", metric, name) not in self._given]
         if not missing:
             return "given", ""

@@ -83,10 +83,10 @@ def mechanism_of(dataset: Dataset, colocation: Colocation, instance: Instance) -
         return "line, network"
     if around.get("host_cap_percent"):
         return "capped together"
-    everybody = {outcome.instance.id: outcome.instance for outcome in colocation.outcomes}
+    by_id = {outcome.instance.id: outcome.instance for outcome in colocation.outcomes}
     if colocation.driver_cpus:
         return "packet work on a CPU of its own"
-    settings = [one.settings for one in everybody.values()]
+    settings = [one.settings for one in by_id.values()]
     if any(one.cap_percent for one in settings):
         return "capped"
     if any(one.weight for one in settings):
@@ -96,8 +96,8 @@ def mechanism_of(dataset: Dataset, colocation: Colocation, instance: Instance) -
     allowed = _cpus(instance)
     if allowed is None or len(allowed) > 1:
         generators = "with load generators" if colocation.generators else "without load generators"
-        return f"unpinned pairs, {generators}" if len(everybody) == 2 else f"unpinned mixes of {len(everybody)}"
-    beside = [one for one in everybody.values() if one.id != instance.id and (_cpus(one) or allowed) & allowed]
+        return f"unpinned pairs, {generators}" if len(by_id) == 2 else f"unpinned mixes of {len(by_id)}"
+    beside = [one for one in by_id.values() if one.id != instance.id and (_cpus(one) or allowed) & allowed]
     if not beside:
         return "different CPUs"
     sync = any(one.workload in SYNC_WRITERS for one in (instance, *beside))

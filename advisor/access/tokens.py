@@ -65,7 +65,7 @@ class Tokens:
         self._loading = threading.Lock()
         self._known: _Known | None = None
         self._over: set[str] = set()  # ids of those that were seen to have expired, whatever the clock says later
-        self._nobody = secrets.token_hex(32)  # what a secret is compared with where the id is unknown
+        self._no_digest = secrets.token_hex(32)  # what a secret is compared with where the id is unknown
 
     def create(self, name: str, scope: TokenScope, *, lasts: timedelta | None, host: str = "") -> tuple[Token, str]:
         """A new token and its text, which is not stored; `lasts` None = until it is revoked.
@@ -176,7 +176,7 @@ class Tokens:
         match = _FORM.fullmatch(text)
         token_id, secret = match.groups() if match else (_FORGED, text)
         known = self._known
-        token, digest = (known.live if known else {}).get(token_id, (None, self._nobody))
+        token, digest = (known.live if known else {}).get(token_id, (None, self._no_digest))
         right = hmac.compare_digest(_digest(secret), digest)
         return None if not right or token is None or self._is_over(token) else _caller(token)
 

@@ -107,9 +107,9 @@ class Controller:
             self._ledger.add(rollout, "applying", change.number, before=dict(found), command=list(change.command))
         else:
             _check_own(executor, change, found, standing.before)
-        wanted = {name: text for name, text in change.after.items() if not executor.same(name, found[name], text)}
-        if wanted:
-            executor.write(change, wanted)
+        desired = {name: text for name, text in change.after.items() if not executor.same(name, found[name], text)}
+        if desired:
+            executor.write(change, desired)
             found = _read(executor, change)
         missed = _other_than(executor, found, change.after)
         if missed:
@@ -143,9 +143,9 @@ class Controller:
         if standing.state != "undoing":
             self._ledger.add(rollout, "undoing", change.number, to=dict(standing.before))
         # Byte by byte, whatever means the same: the system is to be as it was.
-        wanted = {name: text for name, text in reversed(list(standing.before.items())) if found[name] != text}
-        if wanted:
-            executor.write(change, wanted)
+        desired = {name: text for name, text in reversed(list(standing.before.items())) if found[name] != text}
+        if desired:
+            executor.write(change, desired)
             found = _read(executor, change)
         missed = _other_than(executor, found, standing.before)
         if missed:
@@ -180,9 +180,9 @@ def _check_own(executor: Executor, change: Change, found: Texts, before: Texts) 
         raise ChangeFailed(f"another program set {_said(foreign)} of {change.subject} on {change.host}: left as it is")
 
 
-def _other_than(executor: Executor, found: Texts, wanted: Texts) -> str:
+def _other_than(executor: Executor, found: Texts, desired: Texts) -> str:
     """What is not as wanted, in words; empty = all is."""
-    return _said({name: found[name] for name, text in wanted.items() if not executor.same(name, found[name], text)})
+    return _said({name: found[name] for name, text in desired.items() if not executor.same(name, found[name], text)})
 
 
 def _said(texts: Texts) -> str:

@@ -196,8 +196,8 @@ def _others(step: PlanStep, cloud: _Cloud) -> Iterator[_Rendered]:
 def _set(cloud: _Cloud, name: str, settings: IsolationSettings) -> Iterator[_Rendered]:
     former = cloud.instance(name)
     host, then = cloud.host(former.host), replace(former, settings=settings)
-    wanted = explicit(former, then)
-    for command in commands(host, then, former.settings, wanted, neighbours=cloud.on(host, but=name)):
+    desired = explicit(former, then)
+    for command in commands(host, then, former.settings, desired, neighbours=cloud.on(host, but=name)):
         yield _Rendered(host, name, command)
     cloud.instances[name] = then
 

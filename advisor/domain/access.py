@@ -63,14 +63,14 @@ EventKind = Literal["alarm", "plan", "change", "model", "inventory"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceEvent:
-    """Something that happened: `name` is its kind, a dot and what happened, `told` its details, as in JSON.
+    """Something that happened: `name` is its kind, a dot and what happened, `details` its details, as in JSON.
 
     Ids sort by time.
     """
 
     id: str
     name: str
-    told: Mapping[str, Any]
+    details: Mapping[str, Any]
 
     @property
     def kind(self) -> str:

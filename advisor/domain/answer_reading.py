@@ -15,41 +15,41 @@ from advisor.domain.questions import PlacementRequest
 Json = Mapping[str, Any]
 
 
-def recommendation_from_json(told: Json, request: PlacementRequest) -> Recommendation:
+def recommendation_from_json(sent: Json, request: PlacementRequest) -> Recommendation:
     """The answer to `request` from the JSON of `POST /v1/placements`; fields that are not known are let pass.
 
     What became null because it was not finite is infinite again; what is not sent has its default. KeyError, TypeError,
     ValueError or AttributeError where it is no such answer.
     """
-    name, present = request.instance.id, told.get("present")
+    name, present = request.instance.id, sent.get("present")
     candidates = {
-        "candidates": [_candidate(one, name) for one in told["candidates"]],
-        "tuned": [_candidate(one, name) for one in told.get("tuned", ())],
+        "candidates": [_candidate(one, name) for one in sent["candidates"]],
+        "tuned": [_candidate(one, name) for one in sent.get("tuned", ())],
         "present": None if present is None else _candidate(present, name),
     }
-    return codec.decode(Recommendation, {**told, **candidates, "request": request})
+    return codec.decode(Recommendation, {**sent, **candidates, "request": request})
 
 
-def scene_effects_from_json(told: Json) -> SceneEffects:
+def scene_effects_from_json(sent: Json) -> SceneEffects:
     """The answer to a Scene from the JSON of `POST /v1/predictions`; errors as of `recommendation_from_json`."""
-    return codec.decode(SceneEffects, told)
+    return codec.decode(SceneEffects, sent)
 
 
-def plan_from_json(told: Json, request: PlanRequest) -> Plan:
+def plan_from_json(sent: Json, request: PlanRequest) -> Plan:
     """A plan that answers `request`, from the JSON of `POST /v1/plans`; errors as of `recommendation_from_json`."""
-    steps = {name: [_step(one) for one in told.get(name, ())] for name in ("steps", "undo")}
-    return codec.decode(Plan, {**told, **steps, "request": request})
+    steps = {name: [_step(one) for one in sent.get(name, ())] for name in ("steps", "undo")}
+    return codec.decode(Plan, {**sent, **steps, "request": request})
 
 
-def _candidate(told: Json, name: str) -> Json:
+def _candidate(sent: Json, name: str) -> Json:
     """With the pinning among its settings, and the new VM's name, which earlier versions did not send."""
-    effect = "new_vm" if "new_vm" in told else "newcomer"
-    settings = {part: told.get(part) for part in ("isolation", "pinning")}
-    return {**told, "isolation": settings, effect: {"instance": name, **told[effect]}}
+    effect = "new_vm" if "new_vm" in sent else "newcomer"
+    settings = {part: sent.get(part) for part in ("isolation", "pinning")}
+    return {**sent, "isolation": settings, effect: {"instance": name, **sent[effect]}}
 
 
-def _step(told: Json) -> Json:
+def _step(sent: Json) -> Json:
     """With its settings in one, which earlier versions sent apart."""
-    if "settings" in told or told.get("isolation") is None:
-        return told
-    return {**told, "settings": {part: told.get(part) for part in ("isolation", "pinning")}}
+    if "settings" in sent or sent.get("isolation") is None:
+        return sent
+    return {**sent, "settings": {part: sent.get(part) for part in ("isolation", "pinning")}}

@@ -67,8 +67,8 @@ def changed(instance: Instance, given: Mapping[str, Any]) -> Instance:
     fields["settings"] = _made(replace, settings, **fields.get("settings", {}))
     fields["demand"] = {**demand, **fields.get("demand", {})}
     fields["labels"] = {**instance.labels, **fields.get("labels", {})}
-    told: Instance = _made(replace, instance, **fields)
-    return told
+    made: Instance = _made(replace, instance, **fields)
+    return made
 
 
 def _made(make: Callable[..., T], *args: Any, **fields: Any) -> T:

@@ -37,10 +37,10 @@ class PostedColocation:
 
 @dataclass(frozen=True, slots=True)
 class RecommendationOutcome:
-    """A stored answer and what was reported of it: `host` is where the instance went, `told_at` None = nothing
+    """A stored answer and what was reported of it: `host` is where the instance went, `reported_at` None = nothing
     reported yet."""
 
     recommendation: Recommendation
     host: str | None = None
-    told_at: datetime | None = None
+    reported_at: datetime | None = None
     beside: tuple[PredictedVsObserved, ...] = ()

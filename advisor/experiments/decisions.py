@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from advisor.domain import Objective, PlacementRequest
 from advisor.experiments.shared_errors import SharedErrors, form_of, weights_of
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.newcomer import limits_of, newcomer_slot, profile_row, used_share, without_newcomer
+from advisor.scheduling.newcomer import limits_of, new_vm_slot, profile_row, used_share, without_new_vm
 from advisor.scheduling.pinning import PinningOption
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats, Ints
@@ -37,9 +37,9 @@ def lay_out(snapshot: ClusterSnapshot, request: PlacementRequest, kept: Sequence
     """The scenes of a decision among the hosts at the positions `kept`, as a placement evaluates them."""
     hosts = np.array(kept, dtype=np.int64)
     table, row, _ = profile_row(snapshot, request)
-    base = without_newcomer(snapshot, request, hosts, table)
+    base = without_new_vm(snapshot, request, hosts, table)
     options = pinning.options(base, request.instance, [snapshot.hosts[host] for host in kept])
-    values = newcomer_slot(base, snapshot, hosts, request.instance, row)
+    values = new_vm_slot(base, snapshot, hosts, request.instance, row)
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
     return DecisionScenes(
         request,
@@ -87,7 +87,7 @@ class Decision:
         usable = np.broadcast_to(self.usable[:, None], (len(self.pins), *shape)).reshape(-1)
         option = scoring.choose_options(scores, len(self.pins), self.pins, usable)
         picked = option * len(option) + np.arange(len(option))
-        broken = scores.breaks_newcomer | scores.breaks_neighbour
+        broken = scores.breaks_new_vm | scores.breaks_neighbour
         return scores.score[picked].reshape(shape), broken[picked].reshape(shape)
 
     def _grid(self, values: Floats, rows: Ints) -> Floats:

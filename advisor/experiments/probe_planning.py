@@ -127,7 +127,7 @@ def _plan(
     progress: Progress | None,
 ) -> ProbePlan:
     predictor = answering.predictor
-    instances, notes = _wanted(snapshot, predictor, request)
+    instances, notes = _requested(snapshot, predictor, request)
     scenes = _asked(snapshot, request, instances, fresh_s)
     errors = SharedErrors(request.pinnings)
     decisions = _decisions(snapshot, predictor, scenes, errors)
@@ -165,7 +165,7 @@ def _doubt(doubt: probe_plan.DecisionDoubt, at: int) -> list[float]:
     return [float(part[at]) for part in parts]
 
 
-def _wanted(snapshot: ClusterSnapshot, predictor: Predictor, request: ProbeRequest) -> tuple[list[Instance], Notes]:
+def _requested(snapshot: ClusterSnapshot, predictor: Predictor, request: ProbeRequest) -> tuple[list[Instance], Notes]:
     """The instances to decide about, without their hosts, and notes about those left out."""
     instances = [instance for residents in snapshot.residents for instance in residents]
     if request.instances is not None:
@@ -286,11 +286,11 @@ def _steps(
 
 def _unnamed(snapshot: ClusterSnapshot, decisions: Sequence[DecisionScenes]) -> Notes:
     """A note that workloads without a name cannot be measured."""
-    everybody = [
+    all_instances = [
         *(instance for residents in snapshot.residents for instance in residents),
         *(scenes.request.instance for scenes in decisions),
     ]
-    unnamed = sorted({instance.id for instance in everybody if not instance.workload})
+    unnamed = sorted({instance.id for instance in all_instances if not instance.workload})
     if not unnamed:
         return ()
     what = f"{unnamed[0]} names no workload" if len(unnamed) == 1 else f"{len(unnamed)} instances name no workload"

@@ -26,7 +26,7 @@ class CandidateArrays:
     hosts: tuple[Host, ...]
     residents: tuple[tuple[Instance, ...], ...]
     slots: tuple[tuple[int, ...], ...]
-    newcomer: Instance
+    new_vm: Instance
     scenes: SceneBatch
     prediction: InterferencePrediction
     before: Floats
@@ -45,7 +45,7 @@ class CandidateArrays:
         Of equals the first is named, so that the text does not depend on the newcomer's name.
         """
         residents = sorted(zip(self.slots[at], self.residents[at], strict=True), key=lambda pair: pair[1].id)
-        return {self.scenes.slots - 1: self.newcomer, **dict(residents)}
+        return {self.scenes.slots - 1: self.new_vm, **dict(residents)}
 
     def ratio(self, at: int, slot: int) -> float:
         """The expected T/B in the answer."""

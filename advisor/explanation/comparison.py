@@ -50,13 +50,13 @@ def _noticed(arrays: CandidateArrays) -> str:
             return f"its score is higher by {gap:.3f}, though {lowest_speeds}"
         victim = arrays.involved(1)[lowest[1]].id
         return f"{victim} on {other} runs at {speed(there)}, and every instance on {best} at {100 * here:.0f} % or more"
-    if arrays.newcomer.service == "latency":
+    if arrays.new_vm.service == "latency":
         here, there = (float(arrays.prediction.latency.expected[at, -1]) for at in (0, 1))
         overloaded = [arrays.overloaded(at, -1) for at in (0, 1)]
         if overloaded == [False, True]:
-            return f"{arrays.newcomer.id} is overloaded on {other}, and waits × {here:.2f} on {best}"
+            return f"{arrays.new_vm.id} is overloaded on {other}, and waits × {here:.2f} on {best}"
         if not any(overloaded) and not scoring.alike(1 / here, 1 / there):
-            waits = f"{arrays.newcomer.id} waits × {here:.2f} there, and × {there:.2f} on {other}"
+            waits = f"{arrays.new_vm.id} waits × {here:.2f} there, and × {there:.2f} on {other}"
             return f"its score is higher by {gap:.3f}, though {waits}" if here > there else waits
     return ""
 
@@ -68,11 +68,9 @@ def _left(arrays: CandidateArrays) -> str:
         return ""
     best, other = arrays.headroom[:2]
     if arrays.home == arrays.hosts[0].id:
-        return f" {arrays.home} comes first because {arrays.newcomer.id} is there already."
+        return f" {arrays.home} comes first because {arrays.new_vm.id} is there already."
     if best.one_numa_node != other.one_numa_node:
-        return (
-            f" {arrays.newcomer.id} fits into one NUMA node of {arrays.hosts[0].id}, and of {arrays.hosts[1].id} not."
-        )
+        return f" {arrays.new_vm.id} fits into one NUMA node of {arrays.hosts[0].id}, and of {arrays.hosts[1].id} not."
     (scarce, left), (scarce_there, left_there) = best.scarcest, other.scarcest
     if round(left, 2) == round(left_there, 2):
         return " The scarcest resource of both would have as much free."

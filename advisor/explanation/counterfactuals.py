@@ -59,9 +59,9 @@ def _changes(arrays: CandidateArrays, at: int, largest: ResourceLoss) -> list[_R
     removals = []
     if largest.resource == "nic" or largest.resource in UNLIMITED:
         removals.append(_Removal(at, None, largest.resource))
-    newcomer = arrays.scenes.slots - 1
-    slot = largest.antagonist if largest.antagonist != newcomer else largest.victim
-    if slot is not None and slot != newcomer and arrays.involved(at)[slot].id not in arrays.beside:
+    new_vm = arrays.scenes.slots - 1
+    slot = largest.antagonist if largest.antagonist != new_vm else largest.victim
+    if slot is not None and slot != new_vm and arrays.involved(at)[slot].id not in arrays.beside:
         removals.append(_Removal(at, slot, largest.resource))
     return removals
 
@@ -110,8 +110,8 @@ def _scored(
         np.where(there, without.throughput.expected - without.throughput.lower, 0.0),
         more_short(after.time_short(), np.where(there, without.time_short(), 0.0), trials.profiled[: 2 * count]),
     )
-    within_limits = ~(scores.breaks_newcomer | scores.breaks_neighbour)
-    pinned = (now.affinity[:, -1] != free[:, -1]).any(axis=1) & (arrays.newcomer.settings.pinning is None)
+    within_limits = ~(scores.breaks_new_vm | scores.breaks_neighbour)
+    pinned = (now.affinity[:, -1] != free[:, -1]).any(axis=1) & (arrays.new_vm.settings.pinning is None)
     expected = prediction.throughput.expected[:count]
     worst = np.where(changed.present, expected / before[:count], np.inf).argmin(axis=1)
     return [

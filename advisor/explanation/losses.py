@@ -254,5 +254,5 @@ def _short(arrays: CandidateArrays, at: int) -> str:
 def _state(arrays: CandidateArrays, at: int, slot: int) -> str:
     """At what part of its uncontended speed an instance runs, and ran without the new VM, in the answer's figures."""
     name, had = arrays.involved(at)[slot].id, float(arrays.before[at, slot])
-    was = f" ({100 * had:.0f} % without {arrays.newcomer.id})" if slot != arrays.scenes.slots - 1 else ""
+    was = f" ({100 * had:.0f} % without {arrays.new_vm.id})" if slot != arrays.scenes.slots - 1 else ""
     return f"{name} runs at {speed(arrays.ratio(at, slot))}{was}"

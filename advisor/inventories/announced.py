@@ -82,7 +82,7 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
         raise InvalidInput(message, field="instances")
     _check_machine(announcement, around)
     notes = _Notes()
-    malformed = _told([one.sentence for one in announcement.malformed])
+    malformed = _sentences([one.sentence for one in announcement.malformed])
     notes.left_out += malformed
     announcement = _without_reserved(announcement, notes)
     bare = _host(announcement, around.host, notes)
@@ -90,7 +90,7 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
     put: list[Instance] = []
     refused = 0
     names: set[str] = set()
-    all_facts = [_known_as(told_facts, around) for told_facts in announcement.instances]
+    all_facts = [_known_as(reported_facts, around) for reported_facts in announcement.instances]
     unclear = _unclear(announcement, around)
     evicted, room = _room(bare.id, {str(facts["id"]) for facts in all_facts} | unclear, around)
     for facts in all_facts:
@@ -117,7 +117,7 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
     known = names | unclear
     for instance in around.instances.values():
         if instance.host == bare.id and instance.id not in known:
-            kind, left = _no_longer_told(bare, instance, now, notes, at_once=instance.id in evicted)
+            kind, left = _no_longer_reported(bare, instance, now, notes, at_once=instance.id in evicted)
             kinds[kind] += [] if left == instance else [instance.id]
             if left is not None and left != instance:
                 put.append(left)
@@ -130,7 +130,7 @@ def compare(announcement: Announcement, around: Around, now: datetime) -> tuple[
         hosts=() if host == around.host else (host,),
         instances=tuple(put),
         gone_instances=tuple(sorted(kinds["gone"])),
-        told=(host.id,),
+        reported=(host.id,),
         left_out=tuple(notes.left_out),
     )
     by_kind = {name: tuple(sorted(ids)) for name, ids in kinds.items()}
@@ -142,7 +142,7 @@ def owners(instances: Iterable[Instance]) -> dict[str, str]:
     return {instance.labels[UUID]: instance.id for instance in instances if instance.labels.get(UUID)}
 
 
-def _told(sentences: list[str]) -> list[str]:
+def _sentences(sentences: list[str]) -> list[str]:
     more = len(sentences) - MOST_MALFORMED
     return sentences if more <= 0 else [*sentences[:MOST_MALFORMED], f"{more} more cannot be read"]
 
@@ -363,7 +363,7 @@ def _may_move(
     return True
 
 
-def _no_longer_told(
+def _no_longer_reported(
     host: Host, instance: Instance, now: datetime, notes: _Notes, *, at_once: bool
 ) -> tuple[str, Instance | None]:
     """What becomes of one that its host does not report, and how it is then; None = it is gone, `at_once` or by now."""

@@ -13,7 +13,7 @@ from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
 # Fields of a Host or an Instance, its `id` always among them, that the source knows; what it does not say stays as it
 # is. `labels` and `settings` are mappings of which the same holds.
 Facts = Mapping[str, Any]
-Told = TypeVar("Told")  # one object as the source tells it
+Row = TypeVar("Row")  # one object as the source tells it
 STOPPED_LOAD = 0.001  # of an instance that holds its place and does nothing; an Instance cannot have none
 
 
@@ -87,10 +87,10 @@ class Reading:
 
 
 def taken(
-    rows: Mapping[str, Told],
-    facts: Callable[[str, Told], Facts],
+    rows: Mapping[str, Row],
+    facts: Callable[[str, Row], Facts],
     left_out: list[str],
-    called: Callable[[str, Told], object],
+    called: Callable[[str, Row], object],
 ) -> dict[str, Facts]:
     """The facts of the rows that make sense, by key; for each other row a sentence goes to `left_out`, which begins
     with what the row is `called`."""

@@ -365,7 +365,7 @@ def _workloads(
 def _profiles(top: Mapping[str, Item], folder: Path, malformed: list[str] | None) -> list[WorkloadProfile]:
     profiles: list[WorkloadProfile] = []
     for item in top["datasets"].items() if "datasets" in top else ():
-        with _or_told(malformed):
+        with _or_noted(malformed):
             try:
                 profiles += load_dataset(folder / item.text()).profiles
             except DatasetError as error:
@@ -374,7 +374,7 @@ def _profiles(top: Mapping[str, Item], folder: Path, malformed: list[str] | None
 
 
 @contextmanager
-def _or_told(malformed: list[str] | None) -> Iterator[None]:
+def _or_noted(malformed: list[str] | None) -> Iterator[None]:
     """What is refused within is a sentence in the list, if there is one."""
     try:
         yield
@@ -394,7 +394,7 @@ def _placed(
     by_id = {host.id: host for host in hosts}
     placed = []
     for item, instance in instances:
-        with _or_told(malformed):
+        with _or_noted(malformed):
             if instance.host is not None and instance.host not in by_id:
                 item.mapping()["host"].fail(f"there is no host {instance.host} in this file")
             host = by_id[instance.host] if instance.host is not None else None
@@ -431,7 +431,7 @@ def _each(
     found: list[tuple[Item, Any]] = []
     first: dict[object, Item] = {}
     for item in top[name].items() if name in top else ():
-        with _or_told(malformed):
+        with _or_noted(malformed):
             value = read(item)
             _check_once(first, item, key(value) if key else getattr(value, field), field)
             try:

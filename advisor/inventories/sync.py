@@ -30,13 +30,13 @@ DOMAIN = "domain"  # label: the name of an instance on its hypervisor, where the
 @dataclass(frozen=True, slots=True)
 class SyncDiff:
     """Hosts and instances to be put because they are new or changed, ids of those that are gone, the hosts that the
-    source named (`told`), and in sentences what could not be taken."""
+    source named (`reported`), and in sentences what could not be taken."""
 
     hosts: tuple[Host, ...] = ()
     instances: tuple[Instance, ...] = ()
     gone_hosts: tuple[str, ...] = ()
     gone_instances: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
     @property
@@ -58,8 +58,8 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
     reading = _known_again(reading, stored.instances)
     left_out = list(reading.left_out)
     hosts_were = {host.id: host for host in stored.hosts}
-    told = _made(reading.hosts, lambda facts: _host(facts, hosts_were.get(facts["id"]), reading), left_out)
-    hosts_now = {**hosts_were, **{host.id: host for host in told}}
+    reported = _made(reading.hosts, lambda facts: _host(facts, hosts_were.get(facts["id"]), reading), left_out)
+    hosts_now = {**hosts_were, **{host.id: host for host in reported}}
     were = {instance.id: instance for instance in stored.instances}
     running = _made(
         reading.instances, lambda facts: _instance(facts, were.get(facts["id"]), hosts_now, reading, left_out), left_out
@@ -78,15 +78,15 @@ def compare(reading: Reading, stored: Inventory) -> SyncDiff:
         instance.id: instance.host for instance in running
     }
     unpinned = _no_longer_fitting(
-        told, stored.instances, gone_ids | not_taken | {instance.id for instance in running}, left_out
+        reported, stored.instances, gone_ids | not_taken | {instance.id for instance in running}, left_out
     )
-    gone_hosts = _gone_hosts(reading, stored.hosts, {host.id for host in told}, set(still.values()), left_out)
+    gone_hosts = _gone_hosts(reading, stored.hosts, {host.id for host in reported}, set(still.values()), left_out)
     return SyncDiff(
-        hosts=tuple(host for host in told if hosts_were.get(host.id) != host),
+        hosts=tuple(host for host in reported if hosts_were.get(host.id) != host),
         instances=(*(instance for instance in running if were.get(instance.id) != instance), *unpinned),
         gone_hosts=gone_hosts,
         gone_instances=tuple(sorted(gone_ids)),
-        told=tuple({host.id: None for host in told} | dict.fromkeys(sorted(reading.heard))),
+        reported=tuple({host.id: None for host in reported} | dict.fromkeys(sorted(reading.heard))),
         left_out=tuple(left_out),
     )
 
@@ -122,7 +122,7 @@ def note_heard(
     connection: Connection, news: SyncDiff, *, now: datetime, fresh: timedelta, again: timedelta | None = None
 ) -> None:
     """Note that these hosts were reported now; `again` as in `write`."""
-    if hosts.heard(connection, dict.fromkeys(news.told, now), now=now, fresh=fresh, again=again):
+    if hosts.heard(connection, dict.fromkeys(news.reported, now), now=now, fresh=fresh, again=again):
         counters.bump(connection, "sightings")
 
 
@@ -135,8 +135,8 @@ def stored(connection: Connection) -> tuple[Inventory, int]:
 def stored_around(connection: Connection, reading: Reading) -> tuple[Inventory, int]:
     """As `stored`, but only what a partial reading may touch."""
     names = {str(item["id"]) for item in reading.instances} | reading.gone
-    told = reading.gone_hosts | {str(item["id"]) for item in reading.hosts}  # whose CPUs may be others now
-    nearby = {item.id: item for item in instances.on_hosts(connection, told)}
+    reported = reading.gone_hosts | {str(item["id"]) for item in reading.hosts}  # whose CPUs may be others now
+    nearby = {item.id: item for item in instances.on_hosts(connection, reported)}
     nearby |= {item.id: item for item in instances.get_many(connection, names)}
     host_ids = {str(item["id"]) for item in reading.hosts} | {str(item["host"]) for item in reading.instances}
     host_ids |= {item.host for item in nearby.values() if item.host} | reading.gone_hosts
@@ -144,13 +144,13 @@ def stored_around(connection: Connection, reading: Reading) -> tuple[Inventory, 
     return inventory, counters.read(connection).inventory
 
 
-def _announced_before(stored: Sequence[Instance], told: Collection[str]) -> frozenset[str]:
+def _announced_before(stored: Sequence[Instance], reported: Collection[str]) -> frozenset[str]:
     """Ids of what an agent announced by its name, and a system now tells by its UUID, by which others know it."""
     return frozenset(
         instance.id
         for instance in stored
         if instance.labels.get(SOURCE) == AGENT
-        and instance.labels.get(UUID) in told
+        and instance.labels.get(UUID) in reported
         and instance.labels[UUID] != instance.id
     )
 
@@ -190,7 +190,7 @@ def _host(facts: Facts, former: Host | None, reading: Reading) -> Host:
         fields = {**_cpus_left(former, facts), **fields}
     host = replace(former, **fields) if former else Host(**fields)
     check_value(host)
-    _check_told(host, facts)
+    _check_reported(host, facts)
     return host
 
 
@@ -215,10 +215,10 @@ def _instance(
     if host is None:
         raise ValueError(f"instance {facts['id']} is on host {facts['host']}, which is not known")
     settings = former.settings if former else IsolationSettings()
-    told = dict(facts.get("settings", {}))
-    if isinstance(told.get("weight"), CpuShares):
-        told["weight"] = told["weight"].weight(cgroup_version(host))
-    settings = replace(settings, **told)
+    reported = dict(facts.get("settings", {}))
+    if isinstance(reported.get("weight"), CpuShares):
+        reported["weight"] = reported["weight"].weight(cgroup_version(host))
+    settings = replace(settings, **reported)
     labels = _labels(facts, former.labels if former else {}, reading)
     labels.pop(_OWN_CLOUD, None)
     if ":" in reading.source and host.labels.get(SOURCE) == reading.source:
@@ -239,15 +239,15 @@ def _instance(
     if pinning is not None and all(cpus == tuple(host.cpus) for cpus in pinning.cpus):
         instance = replace(instance, settings=replace(instance.settings, pinning=None))
     check_value(instance)
-    _check_told(instance, facts)
+    _check_reported(instance, facts)
     return instance
 
 
 def _no_longer_fitting(
-    told: Sequence[Host], stored: Sequence[Instance], apart_from: Collection[str], notes: list[str]
+    reported: Sequence[Host], stored: Sequence[Instance], apart_from: Collection[str], notes: list[str]
 ) -> list[Instance]:
     """Other instances with what is left of their pins, where their host no longer has all of the CPUs."""
-    by_id = {host.id: host for host in told}
+    by_id = {host.id: host for host in reported}
     found = []
     for instance in stored:
         if instance.host in by_id and instance.id not in apart_from:
@@ -266,7 +266,7 @@ def fitting(demands: Mapping[Resource, Demand], vcpus: int) -> Mapping[Resource,
     }
 
 
-def _check_told(item: Host | Instance, facts: Facts) -> None:
+def _check_reported(item: Host | Instance, facts: Facts) -> None:
     """Labels that are reported now: one that is stored already is no reason to lose sight of a host."""
     check_labels(replace(item, labels=facts.get("labels", {})))
 
@@ -297,7 +297,7 @@ def _made(rows: Sequence[Facts], make: Callable[[Facts], T], left_out: list[str]
 
 
 def _gone_hosts(
-    reading: Reading, stored_hosts: Sequence[Host], told: set[str], in_use: set[str | None], left_out: list[str]
+    reading: Reading, stored_hosts: Sequence[Host], reported: set[str], in_use: set[str | None], left_out: list[str]
 ) -> tuple[str, ...]:
     if reading.partial:
         return tuple(sorted((reading.gone_hosts & {host.id for host in stored_hosts}) - in_use))
@@ -305,6 +305,6 @@ def _gone_hosts(
         return ()
     listed = {str(facts["id"]) for facts in reading.hosts}
     from_source = {host.id for host in stored_hosts if host.labels.get(SOURCE) == reading.source}
-    absent = from_source - told - listed
+    absent = from_source - reported - listed
     left_out += [f"host {name} is gone, but still holds instances; it is kept" for name in sorted(absent & in_use)]
     return tuple(sorted(absent - in_use))

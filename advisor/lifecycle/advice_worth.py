@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from advisor.domain import AdviceWorth, Band, FaredAs, FaredBeside, Heeded, PlacementWorth, PredictedAndMeasured
 from advisor.lifecycle.alternatives import gained
-from advisor.lifecycle.arrivals import ASKED_S, Fared, ShareSums, ToldOnArrival
+from advisor.lifecycle.arrivals import ASKED_S, Fared, PredictedOnArrival, ShareSums
 from advisor.store.stays import AskedBefore, Stay
 from models.evaluation.matched_outcomes import (
     APART_S,
@@ -45,7 +45,7 @@ class _Arrival:
     """A stay, with what is kept of it read."""
 
     stay: Stay
-    told: ToldOnArrival
+    predicted: PredictedOnArrival
     fared: Fared
 
     @property
@@ -53,11 +53,11 @@ class _Arrival:
         """None = no advice was asked for."""
         if self.stay.recommendation is None:
             return None
-        return "followed" if self.told.advised == self.stay.host else "elsewhere"
+        return "followed" if self.predicted.advised == self.stay.host else "elsewhere"
 
     @property
     def measured(self) -> bool:
-        return self.fared.newcomer.windows >= LEAST_WINDOWS
+        return self.fared.new_vm.windows >= LEAST_WINDOWS
 
 
 def worth(
@@ -73,9 +73,9 @@ def worth(
     Alternatives are left out: see `advisor.lifecycle.alternatives`.
     """
     arrivals = [
-        _Arrival(stay, ToldOnArrival.of(stay.told), Fared.of(stay.fared))
+        _Arrival(stay, PredictedOnArrival.of(stay.predicted), Fared.of(stay.fared))
         for stay in stays
-        if stay.told is not None and stay.since_s <= until.timestamp()
+        if stay.predicted is not None and stay.since_s <= until.timestamp()
     ]
     heeded = Counter(arrival.heeded for arrival in arrivals if arrival.heeded is not None)
     heeded.update(_without_arrival(answers, stays, seats))
@@ -134,7 +134,7 @@ def _without_arrival(
 
 def _predictions(followed: Sequence[_Arrival]) -> dict[FaredAs, PredictedAndMeasured]:
     means: dict[FaredAs, PredictedAndMeasured | None] = {
-        "new_vm": _means([arrival.fared.newcomer for arrival in followed]),
+        "new_vm": _means([arrival.fared.new_vm for arrival in followed]),
         "residents": _means([arrival.fared.residents for arrival in followed]),
     }
     return {who: shares for who, shares in means.items() if shares is not None}
@@ -147,20 +147,20 @@ def _means(parts: Iterable[ShareSums]) -> PredictedAndMeasured | None:
             setattr(total, name, getattr(total, name) + getattr(part, name))
     if not total.windows:
         return None
-    predicted, crowded = total.told_windows, total.contended
+    predicted, crowded = total.predicted_windows, total.contended
     return PredictedAndMeasured(
         windows=total.windows,
-        predicted=total.told / predicted if predicted else None,
+        predicted=total.predicted / predicted if predicted else None,
         observed=total.observed / total.windows,
         inside=total.inside / predicted if predicted else None,
         contended=crowded,
-        contended_predicted=total.contended_told / crowded if crowded and predicted else None,
+        contended_predicted=total.contended_predicted / crowded if crowded and predicted else None,
         contended_observed=total.contended_observed / crowded if crowded else None,
     )
 
 
 def _placement(arrival: _Arrival) -> PlacementWorth:
-    stay, on_arrival = arrival.stay, arrival.told
+    stay, on_arrival = arrival.stay, arrival.predicted
     return PlacementWorth(
         recommendation=stay.recommendation or "",
         instance=stay.instance,
@@ -170,7 +170,7 @@ def _placement(arrival: _Arrival) -> PlacementWorth:
         seen_at=datetime.fromtimestamp(stay.since_s, UTC),
         heeded=arrival.heeded or "elsewhere",
         band=Band(*on_arrival.band) if on_arrival.band else None,
-        new_vm=_means([arrival.fared.newcomer]),
+        new_vm=_means([arrival.fared.new_vm]),
         residents=_means([arrival.fared.residents]),
         shown=on_arrival.shown,
         most_free=on_arrival.most_free,
@@ -180,11 +180,11 @@ def _placement(arrival: _Arrival) -> PlacementWorth:
 def _beside(arrivals: Sequence[_Arrival], who: FaredAs) -> FaredBeside:
     units = []
     for arrival in arrivals:
-        sums = arrival.fared.newcomer if who == "new_vm" else arrival.fared.residents
+        sums = arrival.fared.new_vm if who == "new_vm" else arrival.fared.residents
         if arrival.measured and sums.windows:
-            outcome, wanted = sums.observed / sums.windows, arrival.fared.wanted / arrival.fared.newcomer.windows
+            outcome, demanded = sums.observed / sums.windows, arrival.fared.demanded / arrival.fared.new_vm.windows
             stay, followed = arrival.stay, arrival.heeded == "followed"
-            units.append(FaredUnit(followed, arrival.told.like, stay.host, wanted, stay.since_s, outcome))
+            units.append(FaredUnit(followed, arrival.predicted.like, stay.host, demanded, stay.since_s, outcome))
     difference = matched_difference(units[:MOST_COMPARED])
     is_known = difference.matched > 0
     return FaredBeside(

@@ -23,7 +23,7 @@ BACK_S = 3600.0  # who is away for less has not left: an inventory may lack a ho
 
 
 @dataclass(frozen=True, slots=True)
-class ToldOnArrival:
+class PredictedOnArrival:
     """What is known when an instance comes. Instances that it is compared with have the same `like`.
 
     `band` is what was predicted for it where it is now, `residents` are those who were there before, each with its
@@ -40,7 +40,7 @@ class ToldOnArrival:
     asked_s: float | None = None
 
     @classmethod
-    def of(cls, stored: Mapping[str, Any]) -> ToldOnArrival:
+    def of(cls, stored: Mapping[str, Any]) -> PredictedOnArrival:
         """From what `asdict` made, through JSON."""
         residents = {name: tuple(edges) for name, edges in stored["residents"].items()}
         return cls(**{**stored, "residents": residents, "band": tuple(stored["band"]), "shown": tuple(stored["shown"])})
@@ -53,11 +53,11 @@ class ShareSums:
 
     windows: int = 0
     observed: float = 0.0
-    told_windows: int = 0
-    told: float = 0.0
+    predicted_windows: int = 0
+    predicted: float = 0.0
     inside: int = 0
     contended: int = 0
-    contended_told: float = 0.0
+    contended_predicted: float = 0.0
     contended_observed: float = 0.0
 
     def add(self, observed: float, band: tuple[float, ...]) -> None:
@@ -66,37 +66,37 @@ class ShareSums:
         self.observed += observed
         predicted = min(band[0], 1.0) if band else 1.0
         if band:
-            self.told_windows += 1
-            self.told += predicted
+            self.predicted_windows += 1
+            self.predicted += predicted
             self.inside += band[1] <= observed <= band[2]
         if min(observed, predicted) < CONTENDED:
             self.contended += 1
             self.contended_observed += observed
-            self.contended_told += predicted
+            self.contended_predicted += predicted
 
 
 @dataclass(slots=True)
 class Fared:
-    """How an instance fared so far, with the CPUs that it wanted (`wanted`, a sum over windows), and how those who were
-    there before did."""
+    """How an instance fared so far, with its demand for CPUs (`demanded`, a sum over windows), and how the instances
+    that were there before did."""
 
-    newcomer: ShareSums = field(default_factory=ShareSums)
+    new_vm: ShareSums = field(default_factory=ShareSums)
     residents: ShareSums = field(default_factory=ShareSums)
-    wanted: float = 0.0
+    demanded: float = 0.0
 
     @classmethod
     def of(cls, stored: Mapping[str, Any] | None) -> Fared:
         """From what `asdict` made; nothing yet where there is none."""
         if stored is None:
             return cls()
-        return cls(ShareSums(**stored["newcomer"]), ShareSums(**stored["residents"]), stored["wanted"])
+        return cls(ShareSums(**stored["new_vm"]), ShareSums(**stored["residents"]), stored["demanded"])
 
-    def add(self, instance: str, arrival: ToldOnArrival, window: MeasuredWindow) -> None:
+    def add(self, instance: str, arrival: PredictedOnArrival, window: MeasuredWindow) -> None:
         """Take one window of its host; it counts where the share of the newcomer says something."""
         if instance not in window.shares:
             return
-        self.newcomer.add(window.shares[instance], arrival.band)
-        self.wanted += window.wanted[instance]["cpu"]
+        self.new_vm.add(window.shares[instance], arrival.band)
+        self.demanded += window.demanded[instance]["cpu"]
         for name, band in arrival.residents.items():
             if name in window.shares:
                 self.residents.add(window.shares[name], band)
@@ -117,7 +117,7 @@ def on_arrival(
     edges = {effect.instance: _edges(effect.throughput_ratio) for effect in neighbours}
     request = PlacementRequest(instance) if answer is None else replace(answer.request, instance=instance)
     shown = tuple(candidate.host for candidate in candidates)
-    arrival = ToldOnArrival(
+    arrival = PredictedOnArrival(
         like=_like(instance, snapshot, at),
         residents={name: edges.get(name, ()) for name in sorted(others & snapshot.names.placed.keys())},
         band=() if candidate is None else _edges(candidate.new_vm.throughput_ratio),

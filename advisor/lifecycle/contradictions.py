@@ -99,7 +99,7 @@ def after_window(
 
 def _nothing(forecast: Mapping[str, Any]) -> State:
     return {
-        "before": forecast.get("wanted", {}), "wants": {}, "instances": {}, "counts": {}, "wide": 1.0, "off": [],
+        "before": forecast.get("demanded", {}), "wants": {}, "instances": {}, "counts": {}, "wide": 1.0, "off": [],
         "version": "",
     }  # fmt: skip
 
@@ -246,7 +246,7 @@ class Correction:
 
 
 def _smoothed(before: Mapping[str, float], window: MeasuredWindow, names: Iterable[str]) -> dict[str, float]:
-    now = {name: demand["cpu"] for name, demand in window.wanted.items() if "cpu" in demand}
+    now = {name: demand["cpu"] for name, demand in window.demanded.items() if "cpu" in demand}
     return {
         name: (1 - NEWEST) * before.get(name, now[name]) + NEWEST * now[name] for name in sorted(names) if name in now
     }
@@ -292,12 +292,12 @@ def _ran_most(waited_more: Mapping[str, float], near: Collection[str]) -> str | 
     return most if enough and waited_more[most] >= LEAST_MORE else None
 
 
-def _rise(before: Sequence[float] | None, wanted: float) -> float:
+def _rise(before: Sequence[float] | None, demanded: float) -> float:
     """CPUs that an instance wants beyond what was expected, 0 = not beyond what it varies by."""
     if before is None:
         return 0.0
     mean, spread = before
-    rise = wanted - mean
+    rise = demanded - mean
     return rise if rise > max(STANDS_OUT * spread, LEAST_RISE) else 0.0
 
 

@@ -41,12 +41,12 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
         answer = replace(answer, evidence=replace(answer.evidence, held=held.levels.get(answer.evidence.level)))
     factors = held.factors
     shown = (*answer.candidates, *answer.tuned, *filter(None, [answer.present]))
-    if not any(told.host in factors for told in shown):
+    if not any(given.host in factors for given in shown):
         return answer
-    candidates, tuned = (tuple(candidate(told, held) for told in some) for some in (answer.candidates, answer.tuned))
+    candidates, tuned = (tuple(candidate(given, held) for given in some) for some in (answer.candidates, answer.tuned))
     present = answer.present and candidate(answer.present, held)
     answer = replace(answer, candidates=candidates, tuned=tuned, present=present)
-    used = {told.host: factor for told in shown if (factor := factors.get(told.host, 1.0)) > 1}
+    used = {given.host: factor for given in shown if (factor := factors.get(given.host, 1.0)) > 1}
     if not used:
         return answer
     note = "Intervals on {hosts} are {most:.1f} times as wide as the model's own, which held too rarely of late."
@@ -54,22 +54,22 @@ def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
     return replace(answer, widened=used, notes=notes)
 
 
-def candidate(told: Candidate, held: HowItHeld) -> Candidate:
+def candidate(given: Candidate, held: HowItHeld) -> Candidate:
     """Widen what happens to every instance on one host."""
-    if told.host not in held.factors:
-        return told
-    factor = held.factors[told.host]
-    neighbours = tuple(effect(neighbour, factor) for neighbour in told.neighbours)
+    if given.host not in held.factors:
+        return given
+    factor = held.factors[given.host]
+    neighbours = tuple(effect(neighbour, factor) for neighbour in given.neighbours)
     # At the widest it is not known whether it is wide enough.
-    calibration = "observed" if factor < WIDEST and told.host not in held.doubted else told.calibration
-    return replace(told, new_vm=effect(told.new_vm, factor), neighbours=neighbours, calibration=calibration)
+    calibration = "observed" if factor < WIDEST and given.host not in held.doubted else given.calibration
+    return replace(given, new_vm=effect(given.new_vm, factor), neighbours=neighbours, calibration=calibration)
 
 
 def scene(answer: SceneEffects, host: Host, factors: Factors) -> SceneEffects:
     """Widen the answer about one host."""
     if host.id not in factors:
         return answer
-    return replace(answer, effects=tuple(effect(told, factors[host.id]) for told in answer.effects))
+    return replace(answer, effects=tuple(effect(given, factors[host.id]) for given in answer.effects))
 
 
 def plan(answer: Plan, held: HowItHeld) -> Plan:
@@ -85,21 +85,21 @@ def plan(answer: Plan, held: HowItHeld) -> Plan:
     )
 
 
-def effect(told: Effect, factor: float) -> Effect:
+def effect(given: Effect, factor: float) -> Effect:
     """Widen the throughput bands of one instance."""
-    before = None if told.before is None else _band(told.before, factor)
-    return replace(told, throughput_ratio=_band(told.throughput_ratio, factor), before=before)
+    before = None if given.before is None else _band(given.before, factor)
+    return replace(given, throughput_ratio=_band(given.throughput_ratio, factor), before=before)
 
 
 def _step(step: PlanStep, factor: float) -> PlanStep:
     if step.new_vm is None:
         return step
-    neighbours = tuple(effect(told, factor) for told in step.neighbours)
+    neighbours = tuple(effect(given, factor) for given in step.neighbours)
     return replace(step, new_vm=effect(step.new_vm, factor), neighbours=neighbours)
 
 
 def _everywhere(effects: Mapping[str, tuple[Effect, ...]], factors: Factors) -> dict[str, tuple[Effect, ...]]:
-    return {host: tuple(effect(told, factors.get(host, 1.0)) for told in here) for host, here in effects.items()}
+    return {host: tuple(effect(given, factors.get(host, 1.0)) for given in here) for host, here in effects.items()}
 
 
 def _band(band: Band, factor: float) -> Band:

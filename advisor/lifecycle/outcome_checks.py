@@ -114,11 +114,11 @@ def as_colocation(
     if all(one.id != host for one in inventory.hosts):
         return None
     there = {one.id: Instance(one.id) for one in inventory.instances if one.host == host}
-    newcomer = answer.request.instance
-    if newcomer.id in ratios and newcomer.id not in there:
+    new_vm = answer.request.instance
+    if new_vm.id in ratios and new_vm.id not in there:
         candidate = next((shown for shown in answer.candidates if shown.host == host), None)
-        settings = settings_there(newcomer, candidate) if candidate else newcomer.settings
-        there[newcomer.id] = replace(newcomer, host=None, settings=settings)
+        settings = settings_there(new_vm, candidate) if candidate else new_vm.settings
+        there[new_vm.id] = replace(new_vm, host=None, settings=settings)
     if len(there) < 2 or not ratios.keys() & there.keys():
         return None
     reached = [
@@ -159,14 +159,14 @@ def _scene_at(
     neighbours = [instances.get(effect.instance) for effect in candidate.neighbours]
     if host is None or None in neighbours:
         return None
-    newcomer, profiles = answer.request.instance, ()  # type: tuple[Instance, tuple[WorkloadProfile, ...]]
+    new_vm, profiles = answer.request.instance, ()  # type: tuple[Instance, tuple[WorkloadProfile, ...]]
     if answer.request.profile is not None and answer.request.profile.known:
         # No id holds a blank, so this name hides no workload that anybody put by name.
-        profile = replace(answer.request.profile, name=f"asked {newcomer.id}", platform="")
-        newcomer, profiles = replace(newcomer, workload=profile.name), (profile,)
-    newcomer = replace(newcomer, settings=settings_there(newcomer, candidate))
+        profile = replace(answer.request.profile, name=f"asked {new_vm.id}", platform="")
+        new_vm, profiles = replace(new_vm, workload=profile.name), (profile,)
+    new_vm = replace(new_vm, settings=settings_there(new_vm, candidate))
     residents = tuple(neighbour for neighbour in neighbours if neighbour is not None)
-    scene = _possible(host, (*residents, newcomer), ())
+    scene = _possible(host, (*residents, new_vm), ())
     return None if scene is None else replace(scene, workloads=profiles)
 
 

@@ -12,7 +12,7 @@ from advisor.store.recommendations import RecordedOutcome
 def page(connection: Connection, which: AnsweredAs, *, cursor: str | None, limit: int) -> Page[RecommendationOutcome]:
     """Answers with their outcomes, newest first."""
     answers = recommendations.list_with_outcomes(
-        connection, told=which == "reported", real=which == "real", cursor=cursor, limit=limit
+        connection, reported=which == "reported", real=which == "real", cursor=cursor, limit=limit
     )
     return Page(tuple(beside(*item) for item in answers.items), answers.next_cursor)
 
@@ -25,7 +25,7 @@ def beside(answer: Recommendation, outcome: RecordedOutcome | None) -> Recommend
     bands = (
         {effect.instance: effect.throughput_ratio for effect in (placed.new_vm, *placed.neighbours)} if placed else {}
     )
-    newcomer = answer.request.instance.id
-    names = sorted(outcome.ratios, key=lambda name: (name != newcomer, name))
+    new_vm = answer.request.instance.id
+    names = sorted(outcome.ratios, key=lambda name: (name != new_vm, name))
     rows = tuple(PredictedVsObserved(name, outcome.ratios[name], bands.get(name)) for name in names)
     return RecommendationOutcome(answer, outcome.host, outcome.recorded_at, rows)

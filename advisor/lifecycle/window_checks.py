@@ -32,7 +32,7 @@ from profiler.demand import RESOURCES, Demand, Resource
 HOSTS_AT_ONCE = 20  # of which a window is watched
 SETTLED_S = 180.0  # after a window all samples of it should be stored
 GIVEN_UP_S = 3600.0  # after a window whose samples never came
-LEAST_WANTED = 0.01  # CPUs: of who wants less, the share says how one burst met another
+LEAST_DEMAND = 0.01  # CPUs: of who wants less, the share says how one burst met another
 HELD_BY_ITS_CAP = 0.01  # of the time wanted: beyond, the cap and not others decided what it got
 _COMPLETE = 0.8  # of the samples of who has most: who has fewer came or went in the window
 _FEWEST = 3  # samples of a window
@@ -44,7 +44,7 @@ class MeasuredWindow:
     """One host's window: what each instance wanted, with the share of the CPU time that it wanted and got where that
     says something."""
 
-    wanted: Mapping[str, Mapping[Resource, float]]
+    demanded: Mapping[str, Mapping[Resource, float]]
     shares: Mapping[str, float]
 
 
@@ -89,7 +89,7 @@ def platform_of(host: Host) -> str:
     return host.platform or host.kind
 
 
-def told_before(
+def predicted_before(
     snapshot: ClusterSnapshot, scene: Scene, judges: Sequence[OutcomeScorer], ends_s: float, factor: float = 1.0
 ) -> Watch:
     """What each model predicts for a host of the snapshot, with the demand that is expected of all in `scene` now.
@@ -97,23 +97,23 @@ def told_before(
     `factor` is by how much the active model's intervals must be widened there by what was seen until now.
     """
     levels = {instance.id: evidence_level(instance, snapshot.names.profiled) for instance in scene.instances}
-    nobody = dict.fromkeys(levels, 1.0)
-    rows = [row for judge in judges for row in rows_of(judge, scene, snapshot.workloads, nobody, ends_s)]
+    uncontended = dict.fromkeys(levels, 1.0)
+    rows = [row for judge in judges for row in rows_of(judge, scene, snapshot.workloads, uncontended, ends_s)]
     by_version: dict[str, dict[str, Any]] = {}
     for row in rows:
         by_model = by_version.setdefault(row.version, {"role": row.role, "rows": []})
         by_model["rows"].append([getattr(row, name) for name in _BANDS])
-    wanted = {
+    demanded = {
         instance.id: [known.mean, known.spread] for instance in scene.instances if (known := instance.demand.get("cpu"))
     }
-    told = {
+    predicted = {
         "levels": levels,
         "platform": platform_of(scene.host),
         "said": by_version,
-        "wanted": wanted,
+        "demanded": demanded,
         "factor": factor,
     }
-    return Watch(scene.host.id, ends_s, fingerprint(scene), told)
+    return Watch(scene.host.id, ends_s, fingerprint(scene), predicted)
 
 
 def scene_at(snapshot: ClusterSnapshot, at: int) -> Scene:
@@ -160,11 +160,11 @@ def measured(connection: Connection, watch: Watch, scene: Scene) -> MeasuredWind
 
 def window_of(means: Mapping[str, Mapping[str, float]], vcpus: Mapping[str, int]) -> MeasuredWindow:
     """A window by the means of each instance's metrics; empty where the demand for CPUs of one is not known."""
-    wanted = {name: _wanted(metrics, vcpus[name]) for name, metrics in means.items()}
-    if any("cpu" not in demand for demand in wanted.values()):
+    demanded = {name: _demanded(metrics, vcpus[name]) for name, metrics in means.items()}
+    if any("cpu" not in demand for demand in demanded.values()):
         return MeasuredWindow({}, {})
     shares = {name: _share(metrics) for name, metrics in means.items()}
-    return MeasuredWindow(wanted, {name: share for name, share in shares.items() if share is not None})
+    return MeasuredWindow(demanded, {name: share for name, share in shares.items() if share is not None})
 
 
 def held_against(
@@ -177,25 +177,27 @@ def held_against(
     """What was predicted before a window, and what is with the demand that it had, beside what was measured."""
     if not window.shares:
         return ()
-    levels: Mapping[str, str] = watch.told["levels"]
+    levels: Mapping[str, str] = watch.predicted["levels"]
     then = replace(scene, instances=shared_window(watch, scene, window).instances)
     during = [row for judge in judges for row in rows_of(judge, then, workloads, window.shares, watch.ends_s)]
     return (
         WindowRows("window", watch.ends_s, levels, tuple(during)),
-        WindowRows("forecast", watch.ends_s, levels, tuple(_told(watch, window.shares))),
+        WindowRows("forecast", watch.ends_s, levels, tuple(_as_predicted(watch, window.shares))),
     )
 
 
 def shared_window(watch: Watch, scene: Scene, window: MeasuredWindow) -> SharedWindow:
     """What training reads: who ran in a window, each with the demand that it had then."""
     active = tuple(
-        as_wanted(instance, window.wanted[instance.id]) for instance in scene.instances if instance.id in window.wanted
+        with_demand(instance, window.demanded[instance.id])
+        for instance in scene.instances
+        if instance.id in window.demanded
     )
     return SharedWindow(scene.host, active, window.shares, watch.ends_s)
 
 
-def _told(watch: Watch, shares: Mapping[str, float]) -> Iterable[CheckedPrediction]:
-    for version, by_model in watch.told["said"].items():
+def _as_predicted(watch: Watch, shares: Mapping[str, float]) -> Iterable[CheckedPrediction]:
+    for version, by_model in watch.predicted["said"].items():
         for instance, expected, lower, upper, outside in by_model["rows"]:
             if instance in shares:
                 yield CheckedPrediction(
@@ -204,7 +206,7 @@ def _told(watch: Watch, shares: Mapping[str, float]) -> Iterable[CheckedPredicti
                     version=version,
                     role=by_model["role"],
                     target="throughput",
-                    platform=watch.told["platform"],
+                    platform=watch.predicted["platform"],
                     workload="",
                     instance=instance,
                     expected=expected,
@@ -237,21 +239,21 @@ def _share(metrics: Mapping[str, float]) -> float | None:
     if "waiting" not in metrics:
         return None
     run, wait, throttled = metrics["cpu"], demands.held_back(metrics), metrics.get("throttled", 0.0)
-    wanted = run + wait
-    if wanted < 100 * LEAST_WANTED or throttled > HELD_BY_ITS_CAP * (wanted + throttled):
+    demanded = run + wait
+    if demanded < 100 * LEAST_DEMAND or throttled > HELD_BY_ITS_CAP * (demanded + throttled):
         return None
-    return run / wanted
+    return run / demanded
 
 
-def _wanted(metrics: Mapping[str, float], vcpus: int) -> dict[Resource, float]:
-    by_resource = {name: demands.wanted(metrics, name, vcpus) for name in RESOURCES if name in metrics}
+def _demanded(metrics: Mapping[str, float], vcpus: int) -> dict[Resource, float]:
+    by_resource = {name: demands.demanded(metrics, name, vcpus) for name in RESOURCES if name in metrics}
     return {name: value for name, value in by_resource.items() if value is not None}
 
 
-def as_wanted(instance: Instance, wanted: Mapping[Resource, float]) -> Instance:
+def with_demand(instance: Instance, demanded: Mapping[Resource, float]) -> Instance:
     """The instance as it was in one window: its demand is known, and did not vary between windows."""
     now: dict[Resource, Demand] = {}
-    for resource, mean in wanted.items():
+    for resource, mean in demanded.items():
         before = instance.demand.get(resource, Demand(mean, resource))
         now[resource] = Demand(
             mean,

@@ -58,16 +58,16 @@ class _Sufficient:
 def escalate(
     host: Host,
     residents: Sequence[Instance],
-    newcomer: Instance,
+    new_vm: Instance,
     *,
     table: ProfileTable,
     row: int | None,
     predictor: Predictor,
     others: Sequence[str] = (),
 ) -> tuple[MitigationStep, ...]:
-    """The steps tried on a host where placing `newcomer` violates a limit; () where it violates none.
+    """The steps tried on a host where placing `new_vm` violates a limit; () where it violates none.
 
-    `newcomer.settings` hold the pinning chosen for it; `row` is its row of `table` if it has a profile of its own (None
+    `new_vm.settings` hold the pinning chosen for it; `row` is its row of `table` if it has a profile of its own (None
     = look it up by name); `others` are hosts that violate no limit, best first. Limits are the newcomer's, and
     residents' that hold without the newcomer; expected ratios are compared.
 
@@ -82,8 +82,8 @@ def escalate(
     more, because it gives back what others leave idle. Where every step fails by this rule alone, the one that leaves
     the hardest-hit most comes last as a last resort and says so. A limit of its own, however low, replaces this share.
     """
-    there = sorted((resident for resident in residents if resident.id != newcomer.id), key=lambda resident: resident.id)
-    shared = SharedHost(host, (*there, newcomer), table, row, predictor)
+    there = sorted((resident for resident in residents if resident.id != new_vm.id), key=lambda resident: resident.id)
+    shared = SharedHost(host, (*there, new_vm), table, row, predictor)
     held_limits = shared.held()
     placed = shared.predict([Trial()])
     protected = held_limits[:, 0] & ~np.isnan(shared.limits()[:, 0])
@@ -116,7 +116,7 @@ def escalate(
         # Of equals the cheapest, which comes first.
         resort = max(last_resorts, key=lambda option: round(option.settled.unprotected_share, 9))
         return (*mitigation_steps, _final_step(resort))
-    return (*mitigation_steps, MitigationStep("host", wording.another_host(host, newcomer, others)))
+    return (*mitigation_steps, MitigationStep("host", wording.another_host(host, new_vm, others)))
 
 
 def _settle_trials(violation: LimitViolation, trials: Sequence[Trial]) -> tuple[_Settled, _Settled | None]:

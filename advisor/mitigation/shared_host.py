@@ -46,8 +46,8 @@ class SharedHost:
     def scenes(self, trials: Sequence[Trial], without: str = "") -> SceneBatch:
         """One scene for each trial, one slot for each party except the one with the id `without`."""
         batch = build_batch([self._scene(trial, without) for trial in trials], self.table)
-        newcomer = self.parties[-1].id
-        if self.row is None or without == newcomer:
+        new_vm = self.parties[-1].id
+        if self.row is None or without == new_vm:
             return batch
         return batch.with_last(profile=self.row)
 

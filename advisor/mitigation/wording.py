@@ -42,11 +42,11 @@ def _change(violation: LimitViolation, after: InterferencePrediction, at: int, k
     return f"{name} {old:.2f} -> {new:.2f}"
 
 
-def another_host(host: Host, newcomer: Instance, others: Sequence[str]) -> str:
+def another_host(host: Host, new_vm: Instance, others: Sequence[str]) -> str:
     """The advice where no setting on this host suffices."""
     if not others:
         return f"No setting that was tried on {host.id} meets every limit, and no other host is known that does."
-    return f"No setting that was tried on {host.id} meets every limit: place {newcomer.id} on {others[0]}, which does."
+    return f"No setting that was tried on {host.id} meets every limit: place {new_vm.id} on {others[0]}, which does."
 
 
 def effects(violation: LimitViolation, after: InterferencePrediction) -> tuple[Effect, ...]:

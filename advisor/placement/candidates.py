@@ -30,7 +30,7 @@ from advisor.placement.host_classes import (
     keys,
     no_better,
     options_on,
-    with_newcomer,
+    with_new_vm,
 )
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.effects import crowded, effect
@@ -80,40 +80,40 @@ class RankedHost:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedNewcomer:
+class PlacedNewVm:
     """K hosts with the newcomer placed on each.
 
-    `newcomers` (K,) have their chosen pinning; `scenes` have the newcomer in the last slot and `absent` are the same
+    `new_vms` (K,) have their chosen pinning; `scenes` have the newcomer in the last slot and `absent` are the same
     hosts without it; `slots[k]` are the slots of `residents[k]`.
     """
 
     hosts: tuple[Host, ...]
     residents: tuple[tuple[Instance, ...], ...]
     slots: tuple[tuple[int, ...], ...]
-    newcomers: tuple[Instance, ...]
+    new_vms: tuple[Instance, ...]
     scenes: SceneBatch
     absent: SceneBatch
 
 
-def place(question: PlacementQuestion, hosts: Sequence[int], options: Sequence[str]) -> PlacedNewcomer:
+def place(question: PlacementQuestion, hosts: Sequence[int], options: Sequence[str]) -> PlacedNewVm:
     """Place the newcomer on the hosts at these positions, pinned by the options with these names."""
-    snapshot, newcomer = question.snapshot, question.request.instance
+    snapshot, new_vm = question.snapshot, question.request.instance
     at = np.array(hosts, dtype=np.int64)
     base, absent = base_with(question, at)
     there = tuple(snapshot.hosts[host] for host in hosts)
     by_name = {option.name: option for option in options_on(question, at, base)}
     affinity = np.stack([by_name[name].affinity[row] for row, name in enumerate(options)])
-    scenes = with_newcomer(absent, replace(by_name[options[0]], affinity=affinity))
+    scenes = with_new_vm(absent, replace(by_name[options[0]], affinity=affinity))
     slots = tuple(tuple(np.flatnonzero(occupied).tolist()) for occupied in base.present)
-    pins = [pinning.as_pinning(by_name[name], row, newcomer.vcpus, there[row]) for row, name in enumerate(options)]
-    return PlacedNewcomer(
+    pins = [pinning.as_pinning(by_name[name], row, new_vm.vcpus, there[row]) for row, name in enumerate(options)]
+    return PlacedNewVm(
         hosts=there,
         residents=tuple(
             tuple(snapshot.residents[host][slot] for slot in occupied)
             for host, occupied in zip(hosts, slots, strict=True)
         ),
         slots=slots,
-        newcomers=tuple(replace(newcomer, settings=replace(newcomer.settings, pinning=pin)) for pin in pins),
+        new_vms=tuple(replace(new_vm, settings=replace(new_vm.settings, pinning=pin)) for pin in pins),
         scenes=scenes,
         absent=absent,
     )
@@ -162,14 +162,14 @@ def _build_candidates(
     question: PlacementQuestion, shown: Sequence[RankedHost], remembered: PredictionCache
 ) -> tuple[Candidate, ...]:
     request = question.request
-    placed_newcomer = place(question, [ranked.host for ranked in shown], [ranked.option for ranked in shown])
-    scenes = with_changes(placed_newcomer, shown)
-    before, after = _predicted(question, placed_newcomer, scenes, shown, remembered)
+    placed_new_vm = place(question, [ranked.host for ranked in shown], [ranked.option for ranked in shown])
+    scenes = with_changes(placed_new_vm, shown)
+    before, after = _predicted(question, placed_new_vm, scenes, shown, remembered)
     _take_no_gains(before, after, [row for row, ranked in enumerate(shown) if not ranked.steps])
     for row, ranked in enumerate(shown):
         if ranked.steps:
-            write_effects(after, row, ranked.steps[-1].effects, slots_by_id(placed_newcomer, row))
-    occupied = placed_newcomer.absent.present
+            write_effects(after, row, ranked.steps[-1].effects, slots_by_id(placed_new_vm, row))
+    occupied = placed_new_vm.absent.present
     ratios_before = np.where(occupied, before.throughput.expected, 1.0)
     positions = np.array([ranked.host for ranked in shown], dtype=np.int64)
     scores = scoring.score(
@@ -189,7 +189,7 @@ def _build_candidates(
         np.where(occupied, before.throughput.expected - before.throughput.lower, 0.0),
         scoring.more_short(after.time_short(), np.where(occupied, before.time_short(), 0.0), scenes.profiled),
     ).less(np.array([ranked.reserved for ranked in shown]))
-    settings = _settings(shown, placed_newcomer)
+    settings = _settings(shown, placed_new_vm)
     stands = question.snapshot.names.placed.get(request.instance.id)
     trained = _left_out(question.predictor, scenes)
     hosts: int | None = getattr(question.predictor, "hosts_of_windows", None)
@@ -197,10 +197,10 @@ def _build_candidates(
     reasons = (
         explanation.explain(
             CandidateArrays(
-                hosts=placed_newcomer.hosts,
-                residents=placed_newcomer.residents,
-                slots=placed_newcomer.slots,
-                newcomer=request.instance,
+                hosts=placed_new_vm.hosts,
+                residents=placed_new_vm.residents,
+                slots=placed_new_vm.slots,
+                new_vm=request.instance,
                 scenes=scenes,
                 prediction=after,
                 before=ratios_before,
@@ -220,7 +220,7 @@ def _build_candidates(
     return tuple(
         Candidate(
             rank=row + 1,
-            host=placed_newcomer.hosts[row].id,
+            host=placed_new_vm.hosts[row].id,
             score=float(scores.score[row]),
             combined_score=float(scores.combined[row]),
             pinning=settings[row].pinning,
@@ -229,7 +229,7 @@ def _build_candidates(
             neighbours=tuple(
                 effect(resident.id, after, row, slot, before)
                 for resident, slot in sorted(
-                    zip(placed_newcomer.residents[row], placed_newcomer.slots[row], strict=True),
+                    zip(placed_new_vm.residents[row], placed_new_vm.slots[row], strict=True),
                     key=lambda pair: pair[0].id,
                 )
             ),
@@ -237,8 +237,8 @@ def _build_candidates(
             commands=placing_commands(
                 question.snapshot,
                 request.instance,
-                placed_newcomer.hosts[row],
-                placed_newcomer.residents[row],
+                placed_new_vm.hosts[row],
+                placed_new_vm.residents[row],
                 settings[row],
                 _of_others(ranked, request.instance.id),
                 ranked.driver_cpus,
@@ -283,7 +283,7 @@ def _take_no_gains(before: InterferencePrediction, after: InterferencePrediction
         will[rows, :-1] = no_better(will[rows, :-1], was[rows, :-1], high=name == "short")
 
 
-def with_changes(placed: PlacedNewcomer, shown: Sequence[RankedHost]) -> SceneBatch:
+def with_changes(placed: PlacedNewVm, shown: Sequence[RankedHost]) -> SceneBatch:
     """The scenes of K hosts after mitigation: settings of instances, and the driver domain's CPUs."""
     scenes = placed.scenes
     if not any(ranked.steps for ranked in shown):
@@ -294,8 +294,8 @@ def with_changes(placed: PlacedNewcomer, shown: Sequence[RankedHost]) -> SceneBa
     for row, ranked_host in enumerate(shown):
         if ranked_host.driver_cpus is not None:
             driver[row] = np.isin(np.arange(width), placed.hosts[row].places(ranked_host.driver_cpus))
-        everybody = zip((*placed.residents[row], placed.newcomers[row]), (*placed.slots[row], -1), strict=True)
-        for instance, slot in everybody:
+        with_slots = zip((*placed.residents[row], placed.new_vms[row]), (*placed.slots[row], -1), strict=True)
+        for instance, slot in with_slots:
             if instance.id in ranked_host.changes:
                 changed = replace(instance, settings=ranked_host.changes[instance.id])
                 profile = int(scenes.profile[row, slot])
@@ -306,10 +306,10 @@ def with_changes(placed: PlacedNewcomer, shown: Sequence[RankedHost]) -> SceneBa
     return replace(scenes, **parts, driver_cpus=driver)
 
 
-def slots_by_id(placed: PlacedNewcomer, row: int) -> dict[str, int]:
+def slots_by_id(placed: PlacedNewVm, row: int) -> dict[str, int]:
     """The slot of every instance on one of K hosts, by id."""
     slots = {resident.id: slot for resident, slot in zip(placed.residents[row], placed.slots[row], strict=True)}
-    return {**slots, placed.newcomers[row].id: -1}
+    return {**slots, placed.new_vms[row].id: -1}
 
 
 def write_effects(
@@ -335,42 +335,41 @@ def _write_cpu(pressure: CpuPressure | None, row: int, slot: int, cpu: CpuTime |
         pressure.short[row, slot], pressure.overloaded[row, slot] = cpu.short, cpu.overloaded
 
 
-def _settings(shown: Sequence[RankedHost], placed: PlacedNewcomer) -> list[IsolationSettings]:
+def _settings(shown: Sequence[RankedHost], placed: PlacedNewVm) -> list[IsolationSettings]:
     """The newcomer's settings on each host: by mitigation, else its pinning."""
     return [
-        ranked.changes.get(newcomer.id, newcomer.settings)
-        for ranked, newcomer in zip(shown, placed.newcomers, strict=True)
+        ranked.changes.get(new_vm.id, new_vm.settings) for ranked, new_vm in zip(shown, placed.new_vms, strict=True)
     ]
 
 
-def _of_others(ranked: RankedHost, newcomer: str) -> dict[str, IsolationSettings]:
+def _of_others(ranked: RankedHost, new_vm: str) -> dict[str, IsolationSettings]:
     """The settings that mitigation gives to residents, by id."""
-    return {who: what for who, what in ranked.changes.items() if who != newcomer}
+    return {who: what for who, what in ranked.changes.items() if who != new_vm}
 
 
 def placing_commands(
-    snapshot: ClusterSnapshot, newcomer: Instance, host: Host, residents: Sequence[Instance],
+    snapshot: ClusterSnapshot, new_vm: Instance, host: Host, residents: Sequence[Instance],
     settings: IsolationSettings, changes: Mapping[str, IsolationSettings], driver_cpus: tuple[int, ...] | None,
 ) -> tuple[Command, ...]:  # fmt: skip
     """What brings the newcomer, from where it stands in the snapshot, to a host with these residents, who get their
     `changes` before it comes."""
-    former = snapshot.names.placed.get(newcomer.id)
+    former = snapshot.names.placed.get(new_vm.id)
     source = None if former is None else snapshot.index(former.host or "")
     try:
         if former is not None and source is not None:
-            then = replace(newcomer, host=host.id, settings=settings)
-            left = [other for other in snapshot.residents[source] if other.id != newcomer.id]
+            then = replace(new_vm, host=host.id, settings=settings)
+            left = [other for other in snapshot.residents[source] if other.id != new_vm.id]
             return migrations.resettle(
                 former, then, snapshot.hosts[source], host, left, residents, changes, driver_cpus
             )
-        return render.plan(host, newcomer, settings, residents, changes, driver_cpus=driver_cpus)
+        return render.plan(host, new_vm, settings, residents, changes, driver_cpus=driver_cpus)
     except InvalidInput as error:  # a name or a label on this host; the other candidates have their commands
         return (render.refused(host, error.message),)
 
 
 def _predicted(
     question: PlacementQuestion,
-    placed: PlacedNewcomer,
+    placed: PlacedNewVm,
     scenes: SceneBatch,
     shown: Sequence[RankedHost],
     remembered: PredictionCache,
@@ -391,10 +390,10 @@ def _predicted(
 
 def _prediction_keys(question: PlacementQuestion, shown: Sequence[RankedHost]) -> tuple[bytes, ...]:
     """What a prediction for each of K hosts depends on, with the newcomer as placed there."""
-    _, with_newcomer_keys = keys(question, np.array([ranked.host for ranked in shown], dtype=np.int64), TARGETS)
+    _, with_new_vm_keys = keys(question, np.array([ranked.host for ranked in shown], dtype=np.int64), TARGETS)
     return tuple(
         key + fingerprints.digest(ranked.option, ranked.changes, ranked.driver_cpus)
-        for key, ranked in zip(with_newcomer_keys, shown, strict=True)
+        for key, ranked in zip(with_new_vm_keys, shown, strict=True)
     )
 
 

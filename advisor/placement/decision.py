@@ -306,7 +306,7 @@ def _rank_hosts(
     speed = np.full(len(classes), np.nan)
     if request.instance.service == "latency":
         speed = 1 / predictions.latency[option, every, -1]
-    broken = best.breaks_newcomer | best.breaks_neighbour
+    broken = best.breaks_new_vm | best.breaks_neighbour
     score, fine = best.score[classes.of], ~broken[classes.of]
     by_rank = scoring.order(score, hosts)
     if request.objective != "pack":

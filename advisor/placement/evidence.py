@@ -7,7 +7,7 @@ from dataclasses import replace
 from advisor.domain import Candidate, Evidence, Instance, PlacementRequest, evidence_counts, evidence_level
 from advisor.domain.evidence import WEAK
 from advisor.snapshot import ClusterSnapshot
-from models.data.cloud_classes import EVERYBODY
+from models.data.cloud_classes import WHOLE_CLOUD
 
 _FEW = 0.1  # of the residents: so few that are hardly known are no reason to do something
 
@@ -32,7 +32,7 @@ def class_note(snapshot: ClusterSnapshot, instance: Instance) -> str:
     if snapshot.with_class(bare).demand.get("cpu") != known:
         return f"The demand of {instance.id} is estimated from another instance of its kind: {about}."
     (name, value), count = classes.basis(instance)[-1]
-    share = "of this cloud" if (name, value) == EVERYBODY else f"with the same {name} ({value[:60]})"
+    share = "of this cloud" if (name, value) == WHOLE_CLOUD else f"with the same {name} ({value[:60]})"
     kind = "1 known instance" if count == 1 else f"{count} known instances"
     accuracy = classes.accuracy
     off = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from advisor.domain import Headroom
 from advisor.placement.host_classes import PlacementQuestion, base_with
-from advisor.scheduling.newcomer import without_newcomer
+from advisor.scheduling.newcomer import without_new_vm
 from models.arrays import Bools, Floats, Ints
 from models.physics.demands import demands
 from models.physics.peak_demand import demand_sums, p95
@@ -38,9 +38,9 @@ class HostHeadroom:
 
 def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
     """The headroom of hosts at these positions, (H,), at least one."""
-    snapshot, newcomer = question.snapshot, question.request.instance
+    snapshot, new_vm = question.snapshot, question.request.instance
     memory = snapshot.used_memory_mb[hosts]
-    for host, slot in snapshot.where(newcomer.id):  # it is asked about where it runs already
+    for host, slot in snapshot.where(new_vm.id):  # it is asked about where it runs already
         memory[hosts == host] -= snapshot.residents[host][slot].memory_mb
     rooms = (snapshot.rooms[hosts, 0], snapshot.room_memory_mb[hosts], snapshot.rooms[hosts, 1])
 
@@ -48,13 +48,13 @@ def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
         used = (p95(sums[:, 0]), memory, p95(sums[:, 1]))
         return np.stack([_left(part, room) for part, room in zip(used, rooms, strict=True)])
 
-    cpu, memory_left, nic = left(sums_with(question, hosts), memory + newcomer.memory_mb)
+    cpu, memory_left, nic = left(sums_with(question, hosts), memory + new_vm.memory_mb)
     return HostHeadroom(
         cpu=cpu,
         memory=memory_left,
         nic=nic,
         before=left(sums_without(question, hosts), memory),
-        one_node=(newcomer.vcpus <= snapshot.node_cpus[hosts]) & (newcomer.memory_mb <= snapshot.node_memory_mb[hosts]),
+        one_node=(new_vm.vcpus <= snapshot.node_cpus[hosts]) & (new_vm.memory_mb <= snapshot.node_memory_mb[hosts]),
     )
 
 
@@ -63,22 +63,22 @@ def sums_without(question: PlacementQuestion, hosts: Ints) -> Floats:
     snapshot = question.snapshot
     sums = snapshot.demand_sums[hosts]
     for host, _ in snapshot.where(question.request.instance.id):  # it is asked about where it runs already
-        alone = without_newcomer(snapshot, question.request, np.array([host]), question.table)
+        alone = without_new_vm(snapshot, question.request, np.array([host]), question.table)
         sums[hosts == host] = demand_sums(alone, demands(alone))
     return np.asarray(sums)
 
 
 def sums_with(question: PlacementQuestion, hosts: Ints) -> Floats:
     """The same with the newcomer."""
-    return sums_without(question, hosts) + newcomer_sums(question, hosts)
+    return sums_without(question, hosts) + new_vm_sums(question, hosts)
 
 
-def newcomer_sums(question: PlacementQuestion, hosts: Ints) -> Floats:
+def new_vm_sums(question: PlacementQuestion, hosts: Ints) -> Floats:
     """What the newcomer adds to the sums of hosts, by its demand on the first one; (1, 4, 16)."""
-    return question.once("newcomer", lambda: _of_newcomer(question, hosts[:1]))
+    return question.once("new_vm", lambda: _of_new_vm(question, hosts[:1]))
 
 
-def _of_newcomer(question: PlacementQuestion, host: Ints) -> Floats:
+def _of_new_vm(question: PlacementQuestion, host: Ints) -> Floats:
     """What the newcomer adds to the sums of hosts, by its demand on this one, (1,); (1, 4, 16)."""
     scenes = base_with(question, host)[1]
     alone = replace(scenes, present=np.arange(scenes.slots)[None] == scenes.slots - 1, own_cpus=np.zeros(len(scenes)))

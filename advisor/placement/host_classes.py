@@ -16,11 +16,11 @@ from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import (
     latency_limits_of,
     limits_of,
-    newcomer_slot,
+    new_vm_slot,
     rows_by_host,
     short_limits_of,
     used_share,
-    without_newcomer,
+    without_new_vm,
 )
 from advisor.scheduling.pinning import FREE, KEPT, NAMES, PinningOption
 from advisor.snapshot import ClusterSnapshot, fingerprints
@@ -39,7 +39,7 @@ LEFT_OUT = np.inf  # instead of the prediction of a pinning that could not be ch
 
 @dataclass(frozen=True, slots=True)
 class PlacementQuestion:
-    """The instance to place, the cloud, and the predictor; `table` and `row` as from `newcomer.profile_row`."""
+    """The instance to place, the cloud, and the predictor; `table` and `row` as from `new_vm.profile_row`."""
 
     snapshot: ClusterSnapshot
     request: PlacementRequest
@@ -269,7 +269,7 @@ def _predicted(
     # No instance is predicted to be faster than alone, so that a pinning may be known to gain too little.
     may_wait = correction_of(question.predictor) is not None and question.request.objective != "pack"
     now = max(sum(not option.pins for option in options), 1) if may_wait else len(options)
-    scenes += [with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options[:now]]
+    scenes += [with_new_vm(absent, option).take(np.flatnonzero(option.usable)) for option in options[:now]]
     if scenes:
         predicted = _in_parts(question.predictor, stack_scenes(scenes), targets)
         before[new_without.first] = predicted[: len(new_without.first)]
@@ -312,7 +312,7 @@ def _predict_pins(
     hosts = classes.hosts[chosen[unknown.first]]
     base, absent = base_with(question, hosts)
     options = [option for option in options_on(question, hosts, base) if option.pins]
-    scenes = stack_scenes([with_newcomer(absent, option).take(np.flatnonzero(option.usable)) for option in options])
+    scenes = stack_scenes([with_new_vm(absent, option).take(np.flatnonzero(option.usable)) for option in options])
     _write(after, unknown.first, options, _in_parts(question.predictor, scenes, targets))
     after[unknown.rows] = after[unknown.like]
     remembered.after.keep([keys_with[row] for row in unknown.first.tolist()], after[unknown.first])
@@ -356,17 +356,17 @@ def _left_free(
     """What the objective loses where the newcomer is left to the scheduler, and whether a limit is violated; (G,)."""
     free, last = after[:, NAMES.index(FREE)], question.slots - 1
     here = classes.present[chosen]
-    newcomer = np.arange(question.slots) == last
-    was = np.where(newcomer, 1.0, before[:, 0])
-    kept = np.where(newcomer, free[:, 0], no_better(free[:, 0], before[:, 0]))
+    new_vm = np.arange(question.slots) == last
+    was = np.where(new_vm, 1.0, before[:, 0])
+    kept = np.where(new_vm, free[:, 0], no_better(free[:, 0], before[:, 0]))
     if question.request.objective == "total":
         lost = np.where(here, was - kept, 0.0).sum(axis=1)
     else:
         lost = np.where(here, 1 - kept / was, 0.0).max(axis=1)
-    worse = np.where(newcomer, free[:, 2:], no_better(free[:, 2:], before[:, 2:], high=True))
+    worse = np.where(new_vm, free[:, 2:], no_better(free[:, 2:], before[:, 2:], high=True))
     ceilings = (
-        scoring.Ceiling(classes.waits[chosen], worse[:, 0], np.where(newcomer, 1.0, before[:, 2])),
-        scoring.Ceiling(classes.shorts[chosen], worse[:, 1], np.where(newcomer, 0.0, before[:, 3])),
+        scoring.Ceiling(classes.waits[chosen], worse[:, 0], np.where(new_vm, 1.0, before[:, 2])),
+        scoring.Ceiling(classes.shorts[chosen], worse[:, 1], np.where(new_vm, 0.0, before[:, 3])),
     )
     violated = scoring.broken(kept, here, was, classes.limits[chosen], ceilings)
     return lost, np.asarray(violated.any(axis=1))
@@ -405,21 +405,21 @@ def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tu
     question_key = fingerprints.digest(question.predictor.version, table_key, question.slots, tuple(targets))
     own_row = [] if question.row is None else [("", question.row)]
     by_name = [(platform, row) for (platform, name), row in table.rows.items() if name == instance.workload]
-    newcomer = fingerprints.digest(
+    new_vm = fingerprints.digest(
         [(platform, fingerprints.of_profile(table, row)) for platform, row in own_row or by_name],
         (instance.workload, instance.vcpus, instance.load, instance.service, instance.max_latency_ratio is None),
         (instance.settings, instance.demand_key),
         table.subject(instance),
     )
-    without_newcomer = [
+    without_new_vm = [
         fingerprint + question_key
         for fingerprint in snapshot.fingerprints[hosts].view(f"V{fingerprints.SIZE}").tolist()
     ]
     changes = b"" if question.request.mitigate else b" as set"
     for host, slot in snapshot.where(instance.id):
         for at in np.flatnonzero(hosts == host).tolist():
-            without_newcomer[at] += b"without %d%b" % (slot, changes)
-    return without_newcomer, [key + newcomer for key in without_newcomer]
+            without_new_vm[at] += b"without %d%b" % (slot, changes)
+    return without_new_vm, [key + new_vm for key in without_new_vm]
 
 
 def options_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> tuple[PinningOption, ...]:
@@ -442,12 +442,12 @@ def options_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> tu
 
 def base_with(question: PlacementQuestion, hosts: Ints) -> tuple[SceneBatch, SceneBatch]:
     """The hosts at these positions without the newcomer, and with an empty last slot for it."""
-    base = without_newcomer(question.snapshot, question.request, hosts, question.table)
-    values = newcomer_slot(base, question.snapshot, hosts, question.request.instance, question.row)
+    base = without_new_vm(question.snapshot, question.request, hosts, question.table)
+    values = new_vm_slot(base, question.snapshot, hosts, question.request.instance, question.row)
     return base, base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
 
 
-def with_newcomer(absent: SceneBatch, option: PinningOption) -> SceneBatch:
+def with_new_vm(absent: SceneBatch, option: PinningOption) -> SceneBatch:
     """The same scenes with the newcomer present, pinned by an option."""
     present, affinity = absent.present.copy(), absent.affinity.copy()
     present[:, -1], affinity[:, -1] = True, option.affinity

@@ -76,7 +76,7 @@ def _scores(question: PlacementQuestion, hosts: Ints, instance: Instance, rememb
     other = PlacementQuestion(snapshot, request, question.predictor, snapshot.scenes.table, None)
     classes = host_classes(other, hosts)
     _, best = best_options(other, classes, predict_classes(other, classes, remembered))
-    score = np.where(best.breaks_newcomer | best.breaks_neighbour, REFUSED, best.score)
+    score = np.where(best.breaks_new_vm | best.breaks_neighbour, REFUSED, best.score)
     return np.asarray(np.maximum(score, REFUSED)[classes.of])
 
 
@@ -125,11 +125,11 @@ def _taken(question: PlacementQuestion) -> float:
 
 def _part_taken(question: PlacementQuestion, hosts: Ints) -> Floats:
     """Which part of what is left on each of these hosts, (H,), the newcomer takes."""
-    snapshot, newcomer = question.snapshot, question.request.instance
+    snapshot, new_vm = question.snapshot, question.request.instance
     part = np.zeros(len(hosts))
     for size, used, room in (
-        (float(newcomer.vcpus), snapshot.used_vcpus, snapshot.room_vcpus),
-        (newcomer.memory_mb, snapshot.used_memory_mb, snapshot.room_memory_mb),
+        (float(new_vm.vcpus), snapshot.used_vcpus, snapshot.room_vcpus),
+        (new_vm.memory_mb, snapshot.used_memory_mb, snapshot.room_memory_mb),
     ):
         left = np.maximum(room[hosts] - used[hosts], size)
         part = np.maximum(part, np.divide(size, left, out=np.zeros(len(hosts)), where=np.isfinite(left) & (left > 0)))

@@ -32,11 +32,11 @@ def mitigate(
 
     A step that names another host does not succeed here. `others` are hosts that keep all limits, best first.
     """
-    placed_newcomer = place(question, [ranked_host.host], [ranked_host.option])
+    placed_new_vm = place(question, [ranked_host.host], [ranked_host.option])
     steps = mitigation.escalate(
-        placed_newcomer.hosts[0],
-        placed_newcomer.residents[0],
-        placed_newcomer.newcomers[0],
+        placed_new_vm.hosts[0],
+        placed_new_vm.residents[0],
+        placed_new_vm.new_vms[0],
         table=question.table,
         row=question.row,
         predictor=question.predictor,
@@ -46,7 +46,7 @@ def mitigate(
         return steps, None
     row = slice(host_class, host_class + 1)
     after = _empty_prediction(classes.present[row])
-    write_effects(after, 0, steps[-1].effects, slots_by_id(placed_newcomer, 0))
+    write_effects(after, 0, steps[-1].effects, slots_by_id(placed_new_vm, 0))
     scores = scoring.score(
         after,
         classes.present[row],
@@ -110,7 +110,7 @@ def _rejection(
     option: int,
 ) -> Rejection:
     """The newcomer's own limit is named before a neighbour's, and throughput before latency and time short."""
-    snapshot, newcomer = question.snapshot, question.request.instance
+    snapshot, new_vm = question.snapshot, question.request.instance
     ratio, least = predicted.expected[option, host_class], classes.limits[host_class] - SLACK
     slow, short = (
         (limit.after[0], (limit.after > limit.highest + SLACK) & (limit.before <= limit.highest + SLACK))
@@ -125,7 +125,7 @@ def _rejection(
     last = len(present) - 1
     for code, values, broken in kinds:
         if present[last] and broken[last]:
-            return _limit_rejection(host, code.format("new_vm"), newcomer, float(values[last]))
+            return _limit_rejection(host, code.format("new_vm"), new_vm, float(values[last]))
     for code, values, broken in kinds:
         for slot in np.flatnonzero(broken & present)[:1].tolist():
             resident = snapshot.residents[position][slot]

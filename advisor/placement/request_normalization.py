@@ -16,7 +16,7 @@ from models.data.scene import INSTANCE
 T = TypeVar("T")
 
 # The stand-in for every newcomer's name. It cannot be guessed, so no other text contains it.
-NEWCOMER = f"newcomer-{secrets.token_hex(16)}"
+NEW_VM = f"newcomer-{secrets.token_hex(16)}"
 
 # Names that every tool reads as the name of an instance; `advisor.render.names` lists the others.
 _PLAIN = re.compile(r"(?!Domain-0\Z)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._:-]{0,59}\Z")
@@ -41,7 +41,7 @@ def _nameless(instance: Instance, snapshot: ClusterSnapshot) -> Instance:
     stem, labels = stem_of(instance), instance.labels
     if stem and "name" not in labels and snapshot.names.classes.knows("name", stem):
         labels = {**labels, "name": f"{stem}-0"}
-    return replace(instance, id=NEWCOMER, labels=labels)
+    return replace(instance, id=NEW_VM, labels=labels)
 
 
 def with_name(answer: Recommendation, name: str) -> Recommendation:
@@ -68,7 +68,7 @@ def _candidate(candidate: Candidate, name: str) -> Candidate:
 
 
 def _rejection(rejection: Rejection, name: str) -> Rejection:
-    if NEWCOMER not in rejection.reason and not rejection.mitigation:
+    if NEW_VM not in rejection.reason and not rejection.mitigation:
         return rejection
     return replace(
         rejection,
@@ -88,15 +88,15 @@ def _mitigation_step(step: MitigationStep, name: str) -> MitigationStep:
 
 
 def _effect(effect: Effect, name: str) -> Effect:
-    return replace(effect, instance=name) if effect.instance == NEWCOMER else effect
+    return replace(effect, instance=name) if effect.instance == NEW_VM else effect
 
 
 def _keys(changes: Mapping[str, T], name: str) -> dict[str, T]:
-    return {name if who == NEWCOMER else who: what for who, what in changes.items()}
+    return {name if who == NEW_VM else who: what for who, what in changes.items()}
 
 
 def _renamed(instance: str | None, name: str) -> str | None:
-    return name if instance == NEWCOMER else instance
+    return name if instance == NEW_VM else instance
 
 
 def _texts(texts: tuple[str, ...], name: str) -> tuple[str, ...]:
@@ -104,4 +104,4 @@ def _texts(texts: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 
 def _text(text: str, name: str) -> str:
-    return text.replace(NEWCOMER, name)
+    return text.replace(NEW_VM, name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from advisor.placement.headroom import HostHeadroom, headroom_of, newcomer_sums, sums_with, sums_without
+from advisor.placement.headroom import HostHeadroom, headroom_of, new_vm_sums, sums_with, sums_without
 from advisor.placement.host_classes import PlacementQuestion
 from advisor.scheduling import scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of
@@ -120,19 +120,19 @@ def _throughput(question: PlacementQuestion, hosts: Ints, sums: Floats) -> Float
     room = question.snapshot.rooms[hosts]
     there, by_clock, busy = cores(scenes)[hosts], clock_lost(scenes)[hosts], sums[:, 0, 0]
     speed = 1 - core_lost(scenes)[hosts] * shares_a_core(busy, there)
-    alone = newcomer_sums(question, hosts)[:, 0, 0]
+    alone = new_vm_sums(question, hosts)[:, 0, 0]
     return np.asarray(shares(sums, room) * speed * clock(by_clock, busy, there) / clock(by_clock, alone, there))
 
 
 def _limits_in_question(question: PlacementQuestion, hosts: Ints, after: Floats, headroom: HostHeadroom) -> Bools:
-    snapshot, newcomer = question.snapshot, question.request.instance
-    highest = np.nan_to_num(limits_of(snapshot, hosts, newcomer, question.slots)).max(axis=1)
+    snapshot, new_vm = question.snapshot, question.request.instance
+    highest = np.nan_to_num(limits_of(snapshot, hosts, new_vm, question.slots)).max(axis=1)
     waits, shorts = (
-        ~np.isnan(limits(snapshot, hosts, newcomer, question.slots)).all(axis=1)
+        ~np.isnan(limits(snapshot, hosts, new_vm, question.slots)).all(axis=1)
         for limits in (latency_limits_of, short_limits_of)
     )
     least = correction_of(question.predictor)
     highest = highest / np.exp(0.0 if least is None else least[0])  # below it even where a model takes off the most
-    alike = ~snapshot.restrained[hosts] & (newcomer.settings == type(newcomer.settings)())
+    alike = ~snapshot.restrained[hosts] & (new_vm.settings == type(new_vm.settings)())
     fine = alike & (after >= SURELY_FINE) & (highest <= HIGHEST_LIMIT) & (headroom.nic >= 0)
     return np.asarray(waits | shorts | ((highest > 0) & ~fine))

@@ -83,8 +83,8 @@ def ranked_as_it_is(
 
 def there(answer: Recommendation) -> Instance:
     """The instance that was asked about on the first candidate, as it would run there."""
-    first, newcomer = answer.candidates[0], answer.request.instance
-    return replace(with_own_profile(answer.request), host=first.host, settings=settings_there(newcomer, first))
+    first, new_vm = answer.candidates[0], answer.request.instance
+    return replace(with_own_profile(answer.request), host=first.host, settings=settings_there(new_vm, first))
 
 
 def knowing_profiles(snapshot: ClusterSnapshot, requests: Iterable[PlacementRequest]) -> ClusterSnapshot:

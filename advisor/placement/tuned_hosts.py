@@ -79,8 +79,8 @@ def _is_set(question: PlacementQuestion, position: int) -> bool:
     host = question.snapshot.hosts[position]
     if TRAITS[host.kind].driver_apart or host.driver_cpus:
         return True
-    newcomer = question.request.instance.id
-    settings = [one.settings for one in question.snapshot.residents[position] if one.id != newcomer]
+    new_vm = question.request.instance.id
+    settings = [one.settings for one in question.snapshot.residents[position] if one.id != new_vm]
     return any(
         (one.pinning is not None and one.pinning.named) or one.weight not in (None, DEFAULT_WEIGHT) for one in settings
     )
@@ -116,8 +116,8 @@ class _Beside:
 
     @cached_property
     def _with(self) -> ClusterSnapshot:
-        newcomer = replace(with_own_profile(self._request), host=self._host.id)
-        return _of_one_host(self.question.snapshot, self._request, self._host, (*self._residents, newcomer))
+        new_vm = replace(with_own_profile(self._request), host=self._host.id)
+        return _of_one_host(self.question.snapshot, self._request, self._host, (*self._residents, new_vm))
 
     @cached_property
     def _slot(self) -> int:
@@ -147,7 +147,7 @@ class _Beside:
         """The host after the best changes that were found, None = none is offered."""
         found = search(self._moves, thorough=False)
         now = Layout.of(self._oracle.scene)
-        asked = replace(self._request.instance, settings=self._newcomer(now, found))
+        asked = replace(self._request.instance, settings=self._new_vm(now, found))
         others = [at for at in range(len(self._with.residents[0])) if at != self._slot]
         beside = {one.id: at for at, one in enumerate(self._with.residents[0])}
         places = [beside[one.id] for one in self._now.residents[0]]
@@ -163,10 +163,10 @@ class _Beside:
             return None
         return self._described(asked, changes, before, remembered)
 
-    def _newcomer(self, now: Layout, found: Found) -> IsolationSettings:
+    def _new_vm(self, now: Layout, found: Found) -> IsolationSettings:
         """The newcomer's settings in the layout that was found."""
-        newcomer, shared = self._with.residents[0][self._slot], self._moves.shared
-        return settings_in(self._host, newcomer, now, found.layout, self._slot, shared)
+        new_vm, shared = self._with.residents[0][self._slot], self._moves.shared
+        return settings_in(self._host, new_vm, now, found.layout, self._slot, shared)
 
     def _harms(self, before: InterferencePrediction, together: InterferencePrediction, places: Sequence[int]) -> bool:
         """Whether a resident has noticeably less than it has now or would have beside the newcomer without the changes,

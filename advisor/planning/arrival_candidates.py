@@ -53,18 +53,18 @@ def _predicted(
     width = absent.driver_cpus.shape[1]
     slots = [
         slot_values(
-            newcomer,
-            table.row(newcomer.workload, host.platform),
-            affinity_on(host, newcomer, width),
-            table.subject(newcomer),
+            new_vm,
+            table.row(new_vm.workload, host.platform),
+            affinity_on(host, new_vm, width),
+            table.subject(new_vm),
         )
-        for host, _, newcomer in arrivals
+        for host, _, new_vm in arrivals
     ]
     scenes = absent.with_slot(**{name: np.stack([slot[name] for slot in slots]) for name in slots[0]})
     present_before = np.zeros_like(scenes.present)
     present_before[:, :-1] = absent.present
-    without_newcomer = scenes.with_last(present=False)
-    prediction = predictor.predict(stack([without_newcomer, scenes]))
+    without_new_vm = scenes.with_last(present=False)
+    prediction = predictor.predict(stack([without_new_vm, scenes]))
     count = len(arrivals)
     before, after = prediction.take(slice(count)), prediction.take(slice(count, None))
     former_ratios = np.where(present_before, before.throughput.expected, 1.0)
@@ -72,7 +72,7 @@ def _predicted(
     limits = _limits(arrivals, scenes.slots, "min_throughput_ratio")
     waits, shorts = (_limits(arrivals, scenes.slots, name) for name in ("max_latency_ratio", "max_time_short"))
     ceilings = scoring.ceilings(after, before, present_before, waits, shorts)
-    vcpu_use = [share_promised(host, (*residents, newcomer)) for host, residents, newcomer in arrivals]
+    vcpu_use = [share_promised(host, (*residents, new_vm)) for host, residents, new_vm in arrivals]
     scores = scoring.score(
         after,
         scenes.present,
@@ -85,16 +85,16 @@ def _predicted(
         scoring.more_short(after.time_short(), np.where(present_before, before.time_short(), 0.0), scenes.profiled),
     )
     by_id = {}
-    for row, (host, residents, newcomer) in enumerate(arrivals):
+    for row, (host, residents, new_vm) in enumerate(arrivals):
         neighbours = [effect(resident.id, after, row, slot, before) for slot, resident in enumerate(residents)]
-        by_id[newcomer.id] = Candidate(
+        by_id[new_vm.id] = Candidate(
             rank=1,
             host=host.id,
             score=float(scores.score[row]),
             combined_score=float(scores.combined[row]),
-            pinning=newcomer.settings.pinning,
-            isolation=newcomer.settings,
-            new_vm=effect(newcomer.id, after, row, scenes.slots - 1),
+            pinning=new_vm.settings.pinning,
+            isolation=new_vm.settings,
+            new_vm=effect(new_vm.id, after, row, scenes.slots - 1),
             neighbours=tuple(sorted(neighbours, key=lambda shown: shown.instance)),
             crowded=crowded(after, row),
         )
@@ -104,8 +104,8 @@ def _predicted(
 def _limits(arrivals: Sequence[Arrival], slots: int, name: str) -> Floats:
     """A limit of every instance, the newcomer in the last slot, nan = none; (S, N)."""
     limits = np.full((len(arrivals), slots), np.nan)
-    for row, (_, residents, newcomer) in enumerate(arrivals):
-        for slot, instance in (*enumerate(residents), (slots - 1, newcomer)):
+    for row, (_, residents, new_vm) in enumerate(arrivals):
+        for slot, instance in (*enumerate(residents), (slots - 1, new_vm)):
             limit = getattr(instance, name)
             limits[row, slot] = np.nan if limit is None else limit
     return limits

@@ -174,10 +174,10 @@ def _packed(
         return MixPacking((), 0, 0, True), snapshot
     state = SearchState.of(PatternEvaluator.of(problem, context.chosen.predictor), goal.objective)
     packing = pack_mix(state, problem.waiting, most, SearchClock.of(within_s))
-    newcomers = {instance.id: instance for instance in _in_turn(context, snapshot, 0, packing.fit)}
+    new_vms = {instance.id: instance for instance in _in_turn(context, snapshot, 0, packing.fit)}
     hosts = hosts_in_turn(packing.movers, problem.waiting, packing.fit)
-    where: dict[str, str | None] = {name: snapshot.hosts[host].id for name, host in zip(newcomers, hosts, strict=True)}
-    return packing, apply_assignment(snapshot, newcomers, where)
+    where: dict[str, str | None] = {name: snapshot.hosts[host].id for name, host in zip(new_vms, hosts, strict=True)}
+    return packing, apply_assignment(snapshot, new_vms, where)
 
 
 def _in_turn(context: PlanContext, snapshot: ClusterSnapshot, first: int, end: int) -> tuple[Instance, ...]:
@@ -214,8 +214,8 @@ def look_ahead(
         if context.left_s <= 0:
             return None, tuple(points)
         factor = (1 + growth.load_percent_per_month / 100) ** month
-        wanted = int(growth.instances_per_month * month + 1e-9)
-        arriving = tuple(islice(mix, wanted - points[-1].added))
+        arrived = int(growth.instances_per_month * month + 1e-9)
+        arriving = tuple(islice(mix, arrived - points[-1].added))
         base |= {instance.id: instance for instance in arriving}
         cloud = _loaded(cloud, base, factor)
         table = cloud.scenes.table
@@ -226,7 +226,7 @@ def look_ahead(
         cloud = tried.after
         evaluation = CloudEvaluation.of(cloud, context.chosen.predictor)
         fits = not tried.refused and evaluation.below(keep) <= below_initially
-        points.append(RunwayPoint(float(month), wanted, factor, evaluation.sums(keep), fits))
+        points.append(RunwayPoint(float(month), arrived, factor, evaluation.sums(keep), fits))
         if not fits:
             return float(month), tuple(points)
     return None, tuple(points)
@@ -234,9 +234,9 @@ def look_ahead(
 
 def _outgrown(cloud: ClusterSnapshot, mix: Sequence[Instance], runway: Sequence[RunwayPoint]) -> Iterator[str]:
     """Notes from which month on loads exceed an instance's vCPUs or the predicted range; T/B does not show either."""
-    everybody = (*(instance for residents in cloud.residents for instance in residents), *mix)
+    all_instances = (*(instance for residents in cloud.residents for instance in residents), *mix)
     by_profile, by_demand = [], []
-    for instance in everybody:
+    for instance in all_instances:
         demand = _demand_over_time(instance, cloud.scenes.table).get("cpu")
         if demand is None:
             by_profile.append(instance.load)

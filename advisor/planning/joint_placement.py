@@ -166,10 +166,10 @@ class _BurstSearch:
 
     def _planned(self, objective: Objective) -> Mapping[str, str]:
         """The hosts of a plan that admits all, by instance; who finds none is left out."""
-        newcomers = {
+        new_vms = {
             request.instance.id: with_own_profile(with_class(self.snapshot, request)) for request in self.requests
         }
-        base = self.snapshot.without(newcomers)
+        base = self.snapshot.without(new_vms)
         allowed = {
             request.instance.id: frozenset(
                 base.hosts[at].id for at in filters.apply(base, request, fresh_s=self.context.fresh_s)[0]
@@ -179,7 +179,7 @@ class _BurstSearch:
         stale_too = any(request.constraints.allow_stale for request in self.requests)
         goal = Goal(
             aim="admit",
-            newcomers=tuple(replace(newcomer, host=None) for newcomer in newcomers.values()),
+            new_vms=tuple(replace(new_vm, host=None) for new_vm in new_vms.values()),
             targets_of=allowed,
             objective=objective,
             keep_ratio=NO_LIMIT,  # as in a placement, only limits of their own protect instances

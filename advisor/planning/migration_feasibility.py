@@ -19,7 +19,7 @@ RESOURCES = ("vCPUs", "memory", "disk", "driver domain", "dedicated CPUs")
 STATES_PER_PREDICTION = 4096  # host states in one prediction
 HostState = tuple[int, Sequence[Instance]]  # host position, and every instance there
 _StateKey = tuple[int, frozenset[int]]
-NOBODY: frozenset[str] = frozenset()
+NO_NAMES: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class HostViolations:
     hold there.
     """
 
-    below: frozenset[str] = NOBODY
+    below: frozenset[str] = NO_NAMES
     overcommitted: tuple[float, ...] = (0.0,) * len(RESOURCES)
     exclusive_shared: bool = False
-    groups: frozenset[str] = NOBODY
-    broken: frozenset[str] = NOBODY
+    groups: frozenset[str] = NO_NAMES
+    broken: frozenset[str] = NO_NAMES
 
 
 def allowed_violations(*states: HostViolations) -> HostViolations:
@@ -126,5 +126,5 @@ class FeasibilityChecker:
 def _broken(host: Host, residents: Sequence[Instance]) -> frozenset[str]:
     """The rules about places and counted things that do not hold on a host."""
     if not any(rules_of(one) != NO_RULES for one in residents if one.labels):
-        return NOBODY
+        return NO_NAMES
     return frozenset(found.what for found in violations(host, residents) if not found.what.startswith("apart "))

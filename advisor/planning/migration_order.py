@@ -9,7 +9,7 @@ from itertools import chain, combinations
 
 from advisor.domain import Band, Instance, unpinned
 from advisor.planning.migration_feasibility import (
-    NOBODY,
+    NO_NAMES,
     FeasibilityChecker,
     HostState,
     HostViolations,
@@ -301,13 +301,13 @@ def _allowed(
     checker: FeasibilityChecker, now: Sequence[Mapping[str, Instance]], changes: Sequence[InstanceChange]
 ) -> tuple[Sequence[HostViolations], frozenset[str]]:
     """What may be violated during the migration, as at its start or end: by host, and by instances anywhere."""
-    final = _MigrationScheduler(checker, (), NOBODY, [dict(residents) for residents in now], [])
+    final = _MigrationScheduler(checker, (), NO_NAMES, [dict(residents) for residents in now], [])
     for change in changes:
         final.apply(change)
     states = [(host, tuple(residents.values())) for cloud in (now, final.now) for host, residents in enumerate(cloud)]
     verdicts = checker.of(states)
     both = zip(verdicts[: len(now)], verdicts[len(now) :], strict=True)
-    return [allowed_violations(*pair) for pair in both], NOBODY.union(*(violations.below for violations in verdicts))
+    return [allowed_violations(*pair) for pair in both], NO_NAMES.union(*(violations.below for violations in verdicts))
 
 
 def _after(start: ClusterSnapshot, scheduled: Sequence[ScheduledChange]) -> ClusterSnapshot:

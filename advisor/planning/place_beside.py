@@ -32,26 +32,26 @@ class PlacedBeside:
 
 
 def place_beside(
-    context: PlanContext, snapshot: ClusterSnapshot, newcomers: Sequence[Instance], clock: SearchClock
+    context: PlanContext, snapshot: ClusterSnapshot, new_vms: Sequence[Instance], clock: SearchClock
 ) -> PlacedBeside:
     """Place newcomers in turn, else packed tightly, else where another newcomer makes room.
 
     No instance falls below a limit, and residents stay where they are. Only whether a host is found matters, not which.
     """
-    if not newcomers or not snapshot.hosts:
-        return PlacedBeside(snapshot, {instance.id: () for instance in newcomers})
-    goal = context.goal(snapshot, "admit", newcomers, clock.left_s)
+    if not new_vms or not snapshot.hosts:
+        return PlacedBeside(snapshot, {instance.id: () for instance in new_vms})
+    goal = context.goal(snapshot, "admit", new_vms, clock.left_s)
     problem = build_problem(snapshot, goal, context.fresh_s)
     state = SearchState.of(PatternEvaluator.of(problem, context.chosen.predictor), "pack")
     random = np.random.default_rng(context.request.seed)
-    if len(newcomers) > 1 and place_each(state, problem.waiting, random, clock) and not clock.over:
+    if len(new_vms) > 1 and place_each(state, problem.waiting, random, clock) and not clock.over:
         state.place_all(problem.initial)
         unplaced = place_each(state, pack(state, problem.waiting, clock), random, clock)
         insert_by_ejection(state, unplaced, random, clock)
-    elif len(newcomers) == 1:
+    elif len(new_vms) == 1:
         place_each(state, problem.waiting, random, clock)
     where, _ = solution.final_hosts(state)
-    after = solution.apply_assignment(snapshot, {instance.id: instance for instance in newcomers}, where)
+    after = solution.apply_assignment(snapshot, {instance.id: instance for instance in new_vms}, where)
     in_time = None not in where.values() or not clock.over
     refused = solution.rejections(state, after, goal, where, context.fresh_s) if in_time else dict.fromkeys(
         (name for name, host in where.items() if host is None), ()

@@ -75,19 +75,19 @@ class PlanContext:
         """A context for one part of the work; its progress is reported between these two fractions."""
         return replace(self, progress=lambda what, fraction: self.say(what, first + (last - first) * fraction))
 
-    def assign(self, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance]) -> Assignment:
+    def assign(self, snapshot: ClusterSnapshot, aim: Aim, new_vms: Sequence[Instance]) -> Assignment:
         """The solver's answer to one goal within the time that is left."""
         whole_plan = aim == self.request.kind  # a part of a plan does not report its own progress from 0 to 1
         return assign(
             snapshot,
             self.chosen,
-            self.goal(snapshot, aim, newcomers, max(self.left_s, 0.01)),
+            self.goal(snapshot, aim, new_vms, max(self.left_s, 0.01)),
             now=self.now,
             fresh_s=self.fresh_s,
             progress=self._searching if whole_plan else None,
         )
 
-    def goal(self, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance], limit_s: float) -> Goal:
+    def goal(self, snapshot: ClusterSnapshot, aim: Aim, new_vms: Sequence[Instance], limit_s: float) -> Goal:
         """What the request demands of an assignment, within so many seconds."""
         request, rest = self.request, self.rest
         host_ids = {host.id for host in snapshot.hosts}
@@ -96,7 +96,7 @@ class PlanContext:
             targets = (frozenset(host_ids) if targets is None else targets) - rest.away
         return Goal(
             aim=aim,
-            newcomers=tuple(replace(instance, host=None) for instance in newcomers),
+            new_vms=tuple(replace(instance, host=None) for instance in new_vms),
             movable=None if request.movable is None else frozenset(request.movable),
             targets=targets,
             emptied=frozenset(request.empty) & host_ids,
@@ -136,14 +136,14 @@ class StagedAssignment:
 
 
 def assign_and_stage(
-    context: PlanContext, snapshot: ClusterSnapshot, aim: Aim, newcomers: Sequence[Instance] = ()
+    context: PlanContext, snapshot: ClusterSnapshot, aim: Aim, new_vms: Sequence[Instance] = ()
 ) -> StagedAssignment:
     """Find an assignment and order its changes in stages.
 
     Newcomers that already run are placed again. They stay where no host is better or none takes them.
     """
     former = {instance.id: instance for residents in snapshot.residents for instance in residents}
-    assignment = _assigned(context, snapshot, aim, newcomers, former)
+    assignment = _assigned(context, snapshot, aim, new_vms, former)
     context.say("putting steps in order", SEARCH_SHARE)
     changes = [
         replace(change, why=context.repair.leaving.get(change.then.id, "")) for change in changes_of(assignment, former)
@@ -165,7 +165,7 @@ def _assigned(
     context: PlanContext,
     snapshot: ClusterSnapshot,
     aim: Aim,
-    newcomers: Sequence[Instance],
+    new_vms: Sequence[Instance],
     former: Mapping[str, Instance],
 ) -> Assignment:
     """An assignment in which no instance takes the room of one that has to stay.
@@ -173,15 +173,13 @@ def _assigned(
     A newcomer that already runs, finds no host and therefore stays keeps its room: the others are assigned again. It
     counts as placed if it asks for nothing but what it has.
     """
-    assignment = context.assign(snapshot, aim, newcomers)
+    assignment = context.assign(snapshot, aim, new_vms)
     staying = {
-        instance.id: instance
-        for instance in newcomers
-        if instance.id in former and assignment.where[instance.id] is None
+        instance.id: instance for instance in new_vms if instance.id in former and assignment.where[instance.id] is None
     }
     if not staying:
         return assignment
-    rest = [instance for instance in newcomers if instance.id not in staying]
+    rest = [instance for instance in new_vms if instance.id not in staying]
     second = _assigned(replace(context, progress=None), snapshot, aim, rest, former)
     where = dict(second.where)
     notes = list(second.notes)
@@ -193,7 +191,7 @@ def _assigned(
     reasons = {**assignment.refused, **second.refused}
     return replace(
         second,
-        where={instance.id: where[instance.id] for instance in newcomers},
+        where={instance.id: where[instance.id] for instance in new_vms},
         refused={name: reasons[name] for name, host in where.items() if host is None},
         search=_of_both(assignment.search, second.search, where),
         notes=tuple(notes),

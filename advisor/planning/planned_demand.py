@@ -19,20 +19,20 @@ def as_planned(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[Cluster
     if request.plan_for == "hours":
         return snapshot, request
     table, names = snapshot.scenes.table, snapshot.names
-    everybody = {
+    by_name = {
         resident.id: _at(resident, request.plan_for, table)
         for residents in snapshot.residents
         for resident in residents
     }
     placed = {
-        name: replace(instance, demand=everybody[name].demand)
+        name: replace(instance, demand=by_name[name].demand)
         for name, instance in names.placed.items()
-        if name in everybody
+        if name in by_name
     }
     coming = tuple(_at(snapshot.with_class(instance), request.plan_for, table) for instance in names.coming)
-    newcomers = tuple(_at(snapshot.with_class(instance), request.plan_for, table) for instance in request.instances)
+    new_vms = tuple(_at(snapshot.with_class(instance), request.plan_for, table) for instance in request.instances)
     planned = snapshot.changed(instances=placed, seen={}, pending=coming, taken_at=snapshot.taken_at)
-    return planned, replace(request, instances=newcomers)
+    return planned, replace(request, instances=new_vms)
 
 
 def note(request: PlanRequest) -> tuple[str, ...]:

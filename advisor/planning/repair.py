@@ -30,9 +30,9 @@ def repair_of(snapshot: ClusterSnapshot, may_move: Callable[[Instance], bool]) -
     leaving: dict[str, str] = {}
     notes: list[str] = []
     found = parted(snapshot.hosts, snapshot.residents)
-    everybody = {one.id: one for residents in snapshot.residents for one in residents}
+    by_id = {one.id: one for residents in snapshot.residents for one in residents}
     for violation in found:
-        movers = [name for name in violation.instances if may_move(everybody[name])]
+        movers = [name for name in violation.instances if may_move(by_id[name])]
         leaving.update(dict.fromkeys(movers, violation.text))
         if len(movers) < len(violation.instances):
             notes.append(_stays(violation.text))

@@ -17,7 +17,7 @@ from advisor.planning.cpu_demand import (
     demand_scaled,
     usable_cpus,
 )
-from advisor.planning.migration_feasibility import NOBODY, FeasibilityChecker, HostViolations, new_violation
+from advisor.planning.migration_feasibility import NO_NAMES, FeasibilityChecker, HostViolations, new_violation
 from advisor.planning.migration_order import InstanceChange
 from advisor.planning.plan_context import PlanContext
 from advisor.prediction.effects import band
@@ -250,9 +250,9 @@ class _Sizing:
                 initial=dict(residents),
             )
         )
-        everybody = [tuple(state.values()) for state in states]
-        violations = self.checker.of([(number, state) for state in everybody])
-        return list(zip(violations, self._ratios(number, everybody), strict=True))
+        all_states = [tuple(state.values()) for state in states]
+        violations = self.checker.of([(number, state) for state in all_states])
+        return list(zip(violations, self._ratios(number, all_states), strict=True))
 
     def _held_back(
         self, number: int, residents: Mapping[str, Instance], demands: Mapping[str, float]
@@ -290,7 +290,7 @@ class _Sizing:
 def _granted(proposal: _SizeProposal, before: EvaluatedHost, after: EvaluatedHost) -> bool:
     """Whether a proposal violates nothing and is worth it."""
     (was, had), (will, has) = before, after
-    if new_violation(will, was, NOBODY):
+    if new_violation(will, was, NO_NAMES):
         return False
     own = has[proposal.then.id].expected - had[proposal.then.id].expected
     gained = max(has[name].expected - had[name].expected for name in has)

@@ -133,8 +133,8 @@ def _steps(residents: Sequence[Instance], found: HostTuning, *, commanded: bool)
     host = found.host.id
     for stage, step in enumerate(steps_of(found.host, residents, found.changes, commanded=commanded)):
         action: PlanAction = "settings" if step.instance else "driver_domain"
-        told = {field.name: getattr(step, field.name) for field in fields(step)}
-        yield PlanStep(host=host, action=action, source=host, stage=stage, **told)
+        same = {field.name: getattr(step, field.name) for field in fields(step)}
+        yield PlanStep(host=host, action=action, source=host, stage=stage, **same)
 
 
 def _back(host: Host, found: HostTuning, forward: Sequence[PlanStep]) -> list[PlanStep]:

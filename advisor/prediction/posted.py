@@ -86,9 +86,7 @@ def with_posted(predictor: Predictor, posted: Sequence[PostedColocation], snapsh
     return PostedPredictor(predictor, results, snapshot.scenes.table.subjects)
 
 
-def note_of(
-    snapshot: ClusterSnapshot, newcomer: Instance, candidates: Sequence[Candidate], predictor: Predictor
-) -> str:
+def note_of(snapshot: ClusterSnapshot, new_vm: Instance, candidates: Sequence[Candidate], predictor: Predictor) -> str:
     """A sentence on which results moved what is said of the first candidates; empty = none did."""
     posted = posted_of(predictor)
     if posted is None:
@@ -96,7 +94,7 @@ def note_of(
     table, parts = snapshot.scenes.table, []
     for candidate in candidates:
         at = snapshot.index(candidate.host)
-        there = (newcomer, *(() if at is None else snapshot.residents[at]))
+        there = (new_vm, *(() if at is None else snapshot.residents[at]))
         names: dict[int, str] = {}
         for instance in there:
             names.setdefault(table.subject(instance), instance.id)

@@ -21,7 +21,7 @@ def commands(
     host: Host,
     instance: Instance,
     current: IsolationSettings,
-    wanted: IsolationSettings,
+    desired: IsolationSettings,
     *,
     scheduler: str | None = None,
     cgroup: int | None = None,
@@ -29,11 +29,11 @@ def commands(
     neighbours: Sequence[Instance] | None = None,
     target: str | None = None,
 ) -> tuple[Command, ...]:
-    """What to run on `host` so that `instance` goes from `current` to `wanted`, in this order; undo goes backwards.
+    """What to run on `host` so that `instance` goes from `current` to `desired`, in this order; undo goes backwards.
 
-    Only what differs is rendered. None in `wanted` leaves a setting as it is; None in `current` is the default: no pin,
-    no cap, weight 256, no class. A setting that the host's tools cannot express, or only after something is filled in,
-    is a Command without argv whose note says so.
+    Only what differs is rendered. None in `desired` leaves a setting as it is; None in `current` is the default: no
+    pin, no cap, weight 256, no class. A setting that the host's tools cannot express, or only after something is
+    filled in, is a Command without argv whose note says so.
 
     `scheduler` is Xen's (credit or credit2), `cgroup` the version of control groups on Linux (1 or 2), `uplink` the
     interface out of the host; where they are None, the host's labels of these names count, which agents announce, and
@@ -46,9 +46,9 @@ def commands(
     does not fit the instance or the host.
     """
     tools = Tools.of(host, target, scheduler, cgroup, uplink)
-    if all(getattr(wanted, f.name) in (None, getattr(current, f.name)) for f in fields(wanted)):
+    if all(getattr(desired, f.name) in (None, getattr(current, f.name)) for f in fields(desired)):
         return ()
-    change = SettingsChange(host, instance, current, wanted)
+    change = SettingsChange(host, instance, current, desired)
     steps = [*tools.cpu_and_disk(change), *tools.network(change, neighbours)]
     # Stable: within a phase as written. Network limits come after CPU and disk, they disturb the most when wrong.
     return tuple(step.command for step in sorted(steps, key=lambda step: step.phase))

@@ -55,7 +55,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """What is asked of a renderer. None in `wanted` = leave as is; None in `current` = the tool's own default.
+    """What is asked of a renderer. None in `desired` = leave as is; None in `current` = the tool's own default.
 
     `comes` = the instance is yet to start on the host, so that nothing holds for it there.
     """
@@ -63,11 +63,11 @@ class SettingsChange:
     host: Host
     instance: Instance
     current: IsolationSettings
-    wanted: IsolationSettings
+    desired: IsolationSettings
     comes: bool = False
 
     def __post_init__(self) -> None:
-        pinning = self.wanted.pinning
+        pinning = self.desired.pinning
         if pinning is None:
             return
         if len(pinning.cpus) > self.instance.vcpus:
@@ -85,7 +85,7 @@ class SettingsChange:
 
     def differs(self, setting: str) -> bool:
         """Whether a field of IsolationSettings is to be another than it is."""
-        return getattr(self.wanted, setting) not in (None, getattr(self.current, setting))
+        return getattr(self.desired, setting) not in (None, getattr(self.current, setting))
 
     @property
     def every_cpu(self) -> frozenset[int]:
@@ -98,10 +98,10 @@ class SettingsChange:
 
     def moved_vcpus(self) -> Iterator[tuple[int, frozenset[int], frozenset[int]]]:
         """(vCPU, pCPUs now, pCPUs wanted) for each vCPU that moves; those that no pin is wanted for stay."""
-        if self.wanted.pinning is None:
+        if self.desired.pinning is None:
             return
-        for vcpu in range(len(self.wanted.pinning.cpus)):
-            now, then = self.allowed(self.current.pinning, vcpu), self.allowed(self.wanted.pinning, vcpu)
+        for vcpu in range(len(self.desired.pinning.cpus)):
+            now, then = self.allowed(self.current.pinning, vcpu), self.allowed(self.desired.pinning, vcpu)
             if now != then:
                 yield vcpu, now, then
 
@@ -116,9 +116,9 @@ class SettingsChange:
 
     def weights(self, convert: Callable[[int], int]) -> tuple[int, int] | None:
         """(now, wanted) on the tool's scale, or None where nothing is wanted."""
-        if self.wanted.weight is None:
+        if self.desired.weight is None:
             return None
-        return convert(self.current.weight or DEFAULT_WEIGHT), convert(self.wanted.weight)
+        return convert(self.current.weight or DEFAULT_WEIGHT), convert(self.desired.weight)
 
 
 def replaced(
@@ -138,7 +138,7 @@ def disk_limited(
     note: str = "",
 ) -> Iterator[Step]:
     """The limit in bytes per second, of a `disk` that is named; None = what its `label` should hold is said."""
-    now, then = (bytes_per_second(settings.disk_limit_mb_s) for settings in (change.current, change.wanted))
+    now, then = (bytes_per_second(settings.disk_limit_mb_s) for settings in (change.current, change.desired))
     if then is None or now == then:
         return
     if disk is None:

@@ -60,7 +60,7 @@ def weighted(
     """The weight on the scale of cpu.shares or of cpu.weight, by the version of control groups."""
     pair = change.weights(by_version(options))
     if pair:
-        note = weight_note(change.wanted.weight, options)
+        note = weight_note(change.desired.weight, options)
         yield from replaced(tool, *pair, argv, loosens=pair[1] > pair[0], note=note)
 
 

@@ -26,21 +26,21 @@ _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")  # the 
 def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """One sentence for each setting, with the field that says it."""
     del options
-    name, wanted = change.instance.labels.get("name", change.instance.id), change.wanted
-    if change.differs("pinning") and wanted.pinning is not None and change.pinned(wanted.pinning):
+    name, desired = change.instance.labels.get("name", change.instance.id), change.desired
+    if change.differs("pinning") and desired.pinning is not None and change.pinned(desired.pinning):
         how = "dedicatedCpuPlacement of a guest, or whole CPUs in a pod of the class Guaranteed"
         yield only_said(TOOL, f"{name} gets CPUs of its own by {how}; the kubelet's static CPU manager chooses which")
     if change.differs("weight"):
         yield only_said(TOOL, f"the weight of {name} follows from its CPU requests: change them in its template")
-    if change.differs("cap_percent") and wanted.cap_percent is not None:
-        yield only_said(TOOL, f"the cap of {name} is limits.cpu: {10 * wanted.cap_percent:.0f}m in its template")
+    if change.differs("cap_percent") and desired.cap_percent is not None:
+        yield only_said(TOOL, f"the cap of {name} is limits.cpu: {10 * desired.cap_percent:.0f}m in its template")
     if change.differs("disk_limit_mb_s"):
         yield only_said(TOOL, f"neither KubeVirt nor a kubelet limits the disk of {name}")
 
 
 def network(change: SettingsChange) -> Iterator[Step]:
     """The annotation that the bandwidth plug-in of a pod network reads."""
-    limit = policed(change.wanted.network)
+    limit = policed(change.desired.network)
     if limit is not None and change.differs("network"):
         name = change.instance.labels.get("name", change.instance.id)
         text = f"{name} sends no more with kubernetes.io/egress-bandwidth: {limit.kbit_s}k in its template"

@@ -23,21 +23,21 @@ def definition(change: SettingsChange, options: RenderOptions) -> Iterator[Step]
 
 
 def _cputune(change: SettingsChange, options: RenderOptions) -> ElementTree.Element | None:
-    wanted, instance = change.wanted, change.instance
+    desired, instance = change.desired, change.instance
     tune = ElementTree.Element("cputune")
-    if wanted.weight is not None:
-        ElementTree.SubElement(tune, "shares").text = str(by_version(options)(wanted.weight))
-    if wanted.cap_percent is not None:
-        period, quota = period_and_quota(wanted.cap_percent / 100 / instance.vcpus, instance)
+    if desired.weight is not None:
+        ElementTree.SubElement(tune, "shares").text = str(by_version(options)(desired.weight))
+    if desired.cap_percent is not None:
+        period, quota = period_and_quota(desired.cap_percent / 100 / instance.vcpus, instance)
         ElementTree.SubElement(tune, "period").text = str(period)
         ElementTree.SubElement(tune, "quota").text = str(quota)
-    if wanted.pinning is not None:
+    if desired.pinning is not None:
         for vcpu, number in enumerate(vcpu_numbers(instance)):
-            cpus = change.allowed(wanted.pinning, vcpu)
+            cpus = change.allowed(desired.pinning, vcpu)
             if cpus != change.every_cpu:
                 ElementTree.SubElement(tune, "vcpupin", vcpu=str(number), cpuset=format_cpus(cpus))
     _, others = other_threads(change)
-    if others != change.every_cpu and (wanted.pinning is not None or change.comes):
+    if others != change.every_cpu and (desired.pinning is not None or change.comes):
         ElementTree.SubElement(tune, "emulatorpin", cpuset=format_cpus(others))
         for thread in range(1, iothreads(instance) + 1):
             ElementTree.SubElement(tune, "iothreadpin", iothread=str(thread), cpuset=format_cpus(others))
@@ -45,7 +45,7 @@ def _cputune(change: SettingsChange, options: RenderOptions) -> ElementTree.Elem
 
 
 def _iotune(change: SettingsChange) -> ElementTree.Element | None:
-    limit, target = bytes_per_second(change.wanted.disk_limit_mb_s), disk_target(change.instance)
+    limit, target = bytes_per_second(change.desired.disk_limit_mb_s), disk_target(change.instance)
     if limit is None or target is None:
         return None
     disk = ElementTree.Element("disk")
@@ -56,9 +56,9 @@ def _iotune(change: SettingsChange) -> ElementTree.Element | None:
 
 def _bandwidth(change: SettingsChange, uplink: str | None) -> ElementTree.Element | None:
     """The interface's limit where tc cannot hold it on the uplink, and a queue per vCPU for one that is shaped."""
-    wanted, mac = change.wanted.network, mac_address(change.instance)
-    limit = None if on_uplink(change.host, uplink) else policed(wanted)
-    queues = change.instance.vcpus if wanted is not None and wanted.mode != "none" else 1
+    desired, mac = change.desired.network, mac_address(change.instance)
+    limit = None if on_uplink(change.host, uplink) else policed(desired)
+    queues = change.instance.vcpus if desired is not None and desired.mode != "none" else 1
     if mac is None or (limit is None and queues == 1):
         return None
     interface = ElementTree.Element("interface")

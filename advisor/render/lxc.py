@@ -41,10 +41,10 @@ def _cgset(group: str, *values: str) -> tuple[str, ...]:
 
 
 def _pin(change: SettingsChange, group: str) -> Iterator[Step]:
-    if change.wanted.pinning is None:
+    if change.desired.pinning is None:
         return
-    now, then = _cpus(change, change.current.pinning), _cpus(change, change.wanted.pinning)
-    apart = len(set(change.wanted.pinning.cpus)) > 1
+    now, then = _cpus(change, change.current.pinning), _cpus(change, change.desired.pinning)
+    apart = len(set(change.desired.pinning.cpus)) > 1
     note = "a container has no vCPUs: its tasks share the CPUs of all of them" if apart else ""
     if now != then:
         # No pin is written as every CPU: version 1 refuses an empty cpuset with tasks in it (cpusets.rst), and cgset
@@ -58,7 +58,7 @@ def _cpus(change: SettingsChange, pinning: Pinning | None) -> frozenset[int]:
 
 
 def _cap(change: SettingsChange, group: str, options: RenderOptions) -> Iterator[Step]:
-    cap, cgroup = change.wanted.cap_percent, options.cgroup
+    cap, cgroup = change.desired.cap_percent, options.cgroup
     if cap is None:
         return
     now, then = (

@@ -10,7 +10,7 @@ from advisor.render import commands, driver, tc
 from advisor.render.cloud_tools import CloudTool, cloud_tool
 from advisor.render.host_tools import HOST_TOOLS
 from advisor.render.names import NATIVE, target_of
-from advisor.render.whole import plan as of_newcomer
+from advisor.render.whole import plan as of_new_vm
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
 
@@ -27,9 +27,9 @@ def resettle(
     `former` and `then` are how it is before and after, `left` the others at the source and `met` those at the target.
     """
     if source.id == target.id:
-        wanted = explicit(former, then)
+        desired = explicit(former, then)
         size = resize(target, former, then) if former.vcpus != then.vcpus else ()
-        settled = of_newcomer(target, then, wanted, met, changes, driver_cpus=driver_cpus, now=former.settings)
+        settled = of_new_vm(target, then, desired, met, changes, driver_cpus=driver_cpus, now=former.settings)
         return (*size, *settled)
     eased: list[Command] = []
     for resident in met if changes or driver_cpus else ():
@@ -83,7 +83,7 @@ def move(
 
 def place(then: Instance, target: Host, met: Sequence[Instance]) -> tuple[Command, ...]:
     """What an instance that comes needs on its host; whoever starts it puts it there."""
-    return of_newcomer(target, then, then.settings, met, {})
+    return of_new_vm(target, then, then.settings, met, {})
 
 
 def settings(host: Host, former: Instance, then: Instance, beside: Sequence[Instance]) -> tuple[Command, ...]:

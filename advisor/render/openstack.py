@@ -92,13 +92,13 @@ def _spec(flavor: str, now: Mapping[str, object], then: Mapping[str, object]) ->
 
 
 def _pin(change: SettingsChange, flavor: str) -> Iterator[Step]:
-    wanted = change.wanted.pinning
-    if wanted is None:
+    desired = change.desired.pinning
+    if desired is None:
         return
-    if change.pinned(wanted) and not _dedicated(change, wanted):
-        yield only_said(TOOL, f"Nova gives a vCPU one pCPU of its own or any: it cannot keep to {wanted}")
+    if change.pinned(desired) and not _dedicated(change, desired):
+        yield only_said(TOOL, f"Nova gives a vCPU one pCPU of its own or any: it cannot keep to {desired}")
         return
-    now, then = (_cpu_policy(change, settings.pinning) for settings in (change.current, change.wanted))
+    now, then = (_cpu_policy(change, settings.pinning) for settings in (change.current, change.desired))
     note = "Nova chooses which pCPUs; emulator threads need [compute] cpu_shared_set" if then else ""
     yield from _specs(flavor, now, then, Phase.PIN, note)
 
@@ -129,11 +129,13 @@ def _weight(change: SettingsChange, flavor: str, options: RenderOptions) -> Iter
     now = {} if change.current.weight is None else {"quota:cpu_shares": pair[0]}
     if now or pair[0] != pair[1]:
         phase = Phase.LOOSEN if pair[1] > pair[0] else Phase.TIGHTEN
-        yield from _specs(flavor, now, {"quota:cpu_shares": pair[1]}, phase, weight_note(change.wanted.weight, options))
+        yield from _specs(
+            flavor, now, {"quota:cpu_shares": pair[1]}, phase, weight_note(change.desired.weight, options)
+        )
 
 
 def _cap(change: SettingsChange, flavor: str) -> Iterator[Step]:
-    now, then = change.current.cap_percent, change.wanted.cap_percent
+    now, then = change.current.cap_percent, change.desired.cap_percent
     if then is None:
         return
     cpus = then / 100 / change.instance.vcpus
@@ -150,7 +152,7 @@ def _quota(change: SettingsChange, percent: float | None) -> dict[str, object]:
 
 
 def _disk(change: SettingsChange, flavor: str) -> Iterator[Step]:
-    now, then = (bytes_per_second(s.disk_limit_mb_s) for s in (change.current, change.wanted))
+    now, then = (bytes_per_second(s.disk_limit_mb_s) for s in (change.current, change.desired))
     if then is None:
         return
     key = "quota:disk_total_bytes_sec"
@@ -159,14 +161,14 @@ def _disk(change: SettingsChange, flavor: str) -> Iterator[Step]:
 
 
 def _flavor_network(change: SettingsChange, flavor: str | None) -> Iterator[Step]:
-    if change.wanted.network is None or change.wanted.network == change.current.network:
+    if change.desired.network is None or change.desired.network == change.current.network:
         return
-    now, then = policed(change.current.network), policed(change.wanted.network)
+    now, then = policed(change.current.network), policed(change.desired.network)
     if flavor is None or change.host.kind != "kvm":
         lacks = f"label {PORT} on instance {change.instance.id}"
         yield only_said(TOOL, f"to limit its network: needs {lacks} (its port)", needs=lacks)
         return
-    if change.wanted.network.mode == "shared":
+    if change.desired.network.mode == "shared":
         lacks = f"label {PORT} on instance {change.instance.id}"
         yield only_said(TOOL, f"a flavor keeps no rate free: needs {lacks} (its port)", needs=lacks)
     phase = Phase.LOOSEN if loosens(now, then) else Phase.TIGHTEN
@@ -184,17 +186,17 @@ def _vif(limit: Policed | None) -> dict[str, object]:
 
 def _port_network(change: SettingsChange, port: str) -> Iterator[Step]:
     """A policy of the instance's own, on its port; a new one per change, for rules can only be named by ids."""
-    wanted = change.wanted.network
-    if wanted is None or _rules(wanted) == _rules(change.current.network):
+    desired = change.desired.network
+    if desired is None or _rules(desired) == _rules(change.current.network):
         return
     former = cloud_name(change.instance, POLICY)
     ours = _policy_name(change, change.current.network) if _rules(change.current.network) else None
-    made = _made(change, wanted)
-    then = _policy_name(change, wanted) if made else None
+    made = _made(change, desired)
+    then = _policy_name(change, desired) if made else None
     note = "" if former or ours else f"its undo leaves the port without a policy, unless its label {POLICY} names one"
     moved = Command(TOOL, _attached(port, then), _attached(port, former or ours), note)
     gone = backwards(_made(change, change.current.network)) if former in (None, ours) else ()
-    phase = Phase.LOOSEN if loosens(policed(change.current.network), policed(wanted)) else Phase.TIGHTEN
+    phase = Phase.LOOSEN if loosens(policed(change.current.network), policed(desired)) else Phase.TIGHTEN
     yield from (Step(phase, command) for command in (*made, moved, *gone))
 
 

@@ -68,8 +68,8 @@ def class_minor(instance_id: str) -> int:
 def steps(change: SettingsChange, uplink: str | None, neighbours: Sequence[Instance] | None) -> Iterator[Step]:
     """The class of one instance, with the tree around it where it is the first or the last one on the uplink."""
     line, device = change.host.nic_mbit, uplink_name(change.host, uplink)
-    now, then = (shape(settings.network, line or UNKNOWN_LINE_MBIT) for settings in (change.current, change.wanted))
-    if change.wanted.network is None or now == then:
+    now, then = (shape(settings.network, line or UNKNOWN_LINE_MBIT) for settings in (change.current, change.desired))
+    if change.desired.network is None or now == then:
         return
     if line is None or device is None:
         lacks = f"label {UPLINK} on host {change.host.id}" if line else f"nic_mbit of host {change.host.id}"
@@ -128,9 +128,9 @@ class _Class:
         """What is left over goes to latency instances first (tc-htb(8), prio)."""
         return 0 if self.instance.service == "latency" else 1
 
-    def made(self, wanted: ClassRates) -> tuple[Command, ...]:
+    def made(self, desired: ClassRates) -> tuple[Command, ...]:
         return (
-            _class_added(self.device, WHOLE, self.id, wanted, prio=self.prio),
+            _class_added(self.device, WHOLE, self.id, desired, prio=self.prio),
             _leaf_added(self.device, self.id),
             self._steered(),
         )
@@ -153,10 +153,10 @@ class _Class:
         )
 
 
-def _class_added(device: str, parent: str, classid: str, wanted: ClassRates, *, prio: int) -> Command:
+def _class_added(device: str, parent: str, classid: str, desired: ClassRates, *, prio: int) -> Command:
     return Command(
         "tc",
-        ("tc", "class", "add", "dev", device, "parent", parent, "classid", classid, *_htb(wanted, prio)),
+        ("tc", "class", "add", "dev", device, "parent", parent, "classid", classid, *_htb(desired, prio)),
         ("tc", "class", "del", "dev", device, "parent", parent, "classid", classid),
     )
 
@@ -170,10 +170,20 @@ def _leaf_added(device: str, classid: str) -> Command:
     return Command("tc", ("tc", "qdisc", "add", "dev", *leaf), ("tc", "qdisc", "del", "dev", *leaf))
 
 
-def _htb(wanted: ClassRates, prio: int) -> tuple[str, ...]:
-    burst, cburst = _millisecond_bytes(wanted.rate), _millisecond_bytes(wanted.ceil)
+def _htb(desired: ClassRates, prio: int) -> tuple[str, ...]:
+    burst, cburst = _millisecond_bytes(desired.rate), _millisecond_bytes(desired.ceil)
     return (
-        *("htb", "rate", _rate(wanted.rate), "ceil", _rate(wanted.ceil), "burst", f"{burst}b", "cburst", f"{cburst}b"),
+        *(
+            "htb",
+            "rate",
+            _rate(desired.rate),
+            "ceil",
+            _rate(desired.ceil),
+            "burst",
+            f"{burst}b",
+            "cburst",
+            f"{cburst}b",
+        ),
         *("prio", str(prio), "quantum", str(min(burst, MAX_QUANTUM))),
     )
 

@@ -49,10 +49,10 @@ def interface(change: SettingsChange) -> Iterator[Step] | None:
 
 def _policed(change: SettingsChange, mac: str) -> Iterator[Step]:
     name = domain_name(change.instance)
-    now, then = policed(change.current.network), policed(change.wanted.network)
-    if change.wanted.network in (None, change.current.network):
+    now, then = policed(change.current.network), policed(change.desired.network)
+    if change.desired.network in (None, change.current.network):
         return
-    if change.wanted.network is not None and change.wanted.network.mode == "shared":
+    if change.desired.network is not None and change.desired.network.mode == "shared":
         yield only_said("virsh", f"the interface of {name} can be limited, but no rate can be kept free for it there")
     tune = ("virsh", "domiftune", "--domain", name, "--interface", mac, "--live", "--outbound")
     yield from replaced(
@@ -73,7 +73,7 @@ def other_threads(change: SettingsChange) -> tuple[frozenset[int], frozenset[int
     """
     driver = frozenset(change.host.driver_cpus) or change.every_cpu
     was = change.pinned(change.current.pinning)
-    will = was if change.wanted.pinning is None else change.pinned(change.wanted.pinning)
+    will = was if change.desired.pinning is None else change.pinned(change.desired.pinning)
     return driver if was else change.every_cpu, driver if will or change.comes else change.every_cpu
 
 
@@ -103,7 +103,7 @@ def _schedinfo(name: str, *parameters: str) -> tuple[str, ...]:
 
 
 def _cap(change: SettingsChange, name: str) -> Iterator[Step]:
-    vcpus, now, then = change.instance.vcpus, change.current.cap_percent, change.wanted.cap_percent
+    vcpus, now, then = change.instance.vcpus, change.current.cap_percent, change.desired.cap_percent
     if then is None:
         return
     # vcpu_quota holds for each vCPU alone (formatdomain, quota), so the instance's cap is divided among them.

@@ -28,14 +28,14 @@ class Moment(IntEnum):
     MOVES = 2
     LOOSENS = 3
     TIGHTENS = 4
-    NEWCOMER = 5
+    NEW_VM = 5
     NOTE = 6
 
 
 def plan(
     host: Host,
-    newcomer: Instance,
-    wanted: IsolationSettings,
+    new_vm: Instance,
+    desired: IsolationSettings,
     residents: Sequence[Instance],
     changes: Mapping[str, IsolationSettings],
     *,
@@ -46,7 +46,7 @@ def plan(
     driver_cpus: tuple[int, ...] | None = None,
     now: IsolationSettings | None = None,
 ) -> tuple[Command, ...]:
-    """What to run so that `newcomer` comes to `host` with the settings `wanted`, and residents get their `changes` (by
+    """What to run so that `new_vm` comes to `host` with the settings `desired`, and residents get their `changes` (by
     id, what their settings leave out stays), in this order; undo goes backwards.
 
     `residents` are all others who are on the host, with the settings that hold now; `now` are those of the instance
@@ -60,11 +60,11 @@ def plan(
     strangers = sorted(set(changes) - known)
     if strangers:
         raise InvalidInput(f"instance {strangers[0]} is to be changed and is not on host {host.id}", field="changes")
-    if newcomer.id in known:
-        raise InvalidInput(f"instance {newcomer.id} is on host {host.id} already", field="instance.id")
+    if new_vm.id in known:
+        raise InvalidInput(f"instance {new_vm.id} is on host {host.id} already", field="instance.id")
     tools = Tools.of(host, target, scheduler, cgroup, uplink)
     settled = replace(host, driver_cpus=driver_cpus) if driver_cpus else host  # where emulator threads go with a pin
-    entering = SettingsChange(settled, newcomer, now or IsolationSettings(), wanted, comes=now is None)
+    entering = SettingsChange(settled, new_vm, now or IsolationSettings(), desired, comes=now is None)
     staying = [
         SettingsChange(settled, resident, resident.settings, changes[resident.id])
         for resident in residents
@@ -74,20 +74,20 @@ def plan(
     for change in _one_after_another(staying):
         timed_steps += [(_moment(change, step.phase), step) for step in tools.cpu_and_disk(change)]
         timed_steps += [(Moment.NOTE, step) for step in tools.definition(change)]
-    lasting = Moment.NEWCOMER if now is None else Moment.NOTE
-    if now is None or _differs(now, wanted):
+    lasting = Moment.NEW_VM if now is None else Moment.NOTE
+    if now is None or _differs(now, desired):
         timed_steps += [(lasting, step) for step in tools.definition(entering)]
     for change, others in _networks(staying, entering, residents):
         steps = tools.network(change, others)
-        timed_steps += [(Moment.NEWCOMER if change is entering else _by_phase(step.phase), step) for step in steps]
+        timed_steps += [(Moment.NEW_VM if change is entering else _by_phase(step.phase), step) for step in steps]
     own = sorted(tools.cpu_and_disk(entering), key=lambda step: step.phase)
-    timed_steps += [(Moment.NEWCOMER, step) for step in own]
+    timed_steps += [(Moment.NEW_VM, step) for step in own]
     moved = driver.commands(host, driver_cpus, residents, tools.target) if driver_cpus else ()
     return (*moved, *(step.command for _, step in sorted(timed_steps, key=lambda timed: timed[0])))
 
 
-def _differs(now: IsolationSettings, wanted: IsolationSettings) -> bool:
-    return any(getattr(wanted, f.name) not in (None, getattr(now, f.name)) for f in fields(wanted))
+def _differs(now: IsolationSettings, desired: IsolationSettings) -> bool:
+    return any(getattr(desired, f.name) not in (None, getattr(now, f.name)) for f in fields(desired))
 
 
 def _moment(change: SettingsChange, phase: Phase) -> Moment:
@@ -138,15 +138,15 @@ def _networks(
 
     The tree must stay while anybody has a class in it, now or at the end, so who leaves also sees those yet to come.
     """
-    then = {change.instance.id: change.wanted.network or change.current.network for change in (*staying, entering)}
+    then = {change.instance.id: change.desired.network or change.current.network for change in (*staying, entering)}
     done: set[str] = set()
     leaving = [c for c in staying if is_shaped(c.current.network) and not is_shaped(then[c.instance.id])]
     order = [*leaving, *(c for c in staying if c not in leaving and is_shaped(c.current.network))]
     order += [c for c in staying if c not in order]
     for change in (*order, entering):
-        everybody = (*residents, entering.instance)
+        all_instances = (*residents, entering.instance)
         others = []
-        for other in everybody:
+        for other in all_instances:
             now = other.settings.network if other is not entering.instance else None
             later = then.get(other.id, now)
             if other.id != change.instance.id:

@@ -28,13 +28,13 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
         pin = ("xl", "vcpu-pin", name, str(vcpu))
         yield Step(Phase.PIN, Command("xl", (*pin, change.cpu_list(then, "all")), (*pin, change.cpu_list(now, "all"))))
     yield from _scheduling(change, name, options.scheduler)
-    if change.wanted.disk_limit_mb_s not in (None, change.current.disk_limit_mb_s):
+    if change.desired.disk_limit_mb_s not in (None, change.current.disk_limit_mb_s):
         yield only_said("xl", f"xl cannot limit the disk throughput of {name}: Xen's block backend has no such setting")
 
 
 def _scheduling(change: SettingsChange, name: str, scheduler: str) -> Iterator[Step]:
-    now, then = cap(change, change.current.cap_percent), cap(change, change.wanted.cap_percent)
-    new_cap = change.wanted.cap_percent is not None and now != then
+    now, then = cap(change, change.current.cap_percent), cap(change, change.desired.cap_percent)
+    new_cap = change.desired.cap_percent is not None and now != then
     weights = change.weights(lambda weight: weight)  # xl's own scale, 1-65535 (xl(1))
     command = SCHEDULERS.get(scheduler)
     if command is None:
@@ -74,16 +74,16 @@ def interface(change: SettingsChange) -> None:
 
 def definition(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
     """Lines for the domain's configuration (xl.cfg, xl-network-configuration), so that it starts with its settings."""
-    wanted, instance = change.wanted, change.instance
+    desired, instance = change.desired, change.instance
     lines = []
-    if wanted.pinning is not None:
-        allowed = [change.allowed(wanted.pinning, vcpu) for vcpu in range(instance.vcpus)]
+    if desired.pinning is not None:
+        allowed = [change.allowed(desired.pinning, vcpu) for vcpu in range(instance.vcpus)]
         lines.append("cpus = [" + ", ".join(f'"{format_cpus(cpus)}"' for cpus in allowed) + "]")
-    if wanted.weight is not None:
-        lines.append(f"cpu_weight = {wanted.weight}")
-    if wanted.cap_percent is not None:
-        lines.append(f"cap = {cap(change, wanted.cap_percent)}")
-    limit, mac = policed(wanted.network), mac_address(instance)
+    if desired.weight is not None:
+        lines.append(f"cpu_weight = {desired.weight}")
+    if desired.cap_percent is not None:
+        lines.append(f"cap = {cap(change, desired.cap_percent)}")
+    limit, mac = policed(desired.network), mac_address(instance)
     if limit is not None:
         address = f"mac={mac}," if mac else ""
         lines.append(f'vif = ["{address}rate={limit.kbit_s}Kb/s@{VIF_INTERVAL}"] (beside what the line has)')
@@ -92,7 +92,7 @@ def definition(change: SettingsChange, options: RenderOptions) -> Iterator[Step]
         yield only_said(
             "xl", f"to start with it, write into the configuration of {instance.id}: {'; '.join(lines)}{note}"
         )
-    is_set = wanted.weight or wanted.cap_percent or wanted.pinning
+    is_set = desired.weight or desired.cap_percent or desired.pinning
     if instance.service == "latency" and options.scheduler in HINTS and is_set:
         hint = HINTS[options.scheduler]
         yield only_said("xl", f"shorter slices answer sooner, for every domain of the pool: {hint}")

@@ -7,7 +7,7 @@ import numpy as np
 from advisor.replay.workloads import MIN_SEEN_STEPS, TraceDemand
 from models.arrays import Floats
 from models.data.demand_classes import from_mean
-from models.profiling.demand_estimation import Tally, Window, estimated, everybody
+from models.profiling.demand_estimation import Tally, Window, estimated, others_in_step
 from profiler.demand import Demand
 
 
@@ -35,9 +35,9 @@ class SeenDemand:
             for tally, vcpus, load in zip(self._tallies, trace.vcpus.tolist(), loads, strict=True)
         ]
 
-    def _add(self, time_s: float, wanted: Floats) -> None:
-        there = np.flatnonzero(~np.isnan(wanted)).tolist()
-        means = {str(who): (float(wanted[who]), self._tallies[who].mean) for who in there}
-        others = everybody(means)
+    def _add(self, time_s: float, demanded: Floats) -> None:
+        there = np.flatnonzero(~np.isnan(demanded)).tolist()
+        means = {str(who): (float(demanded[who]), self._tallies[who].mean) for who in there}
+        others = others_in_step(means)
         for who in there:
-            self._tallies[who].add(Window(time_s, float(wanted[who]), others.get(str(who))))
+            self._tallies[who].add(Window(time_s, float(demanded[who]), others.get(str(who))))

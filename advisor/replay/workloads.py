@@ -142,10 +142,10 @@ def _known(seen: NDArray[np.floating], quantile: float | None, nothing: float) -
     """The quantile of each column (T, I), None = its mean; of all columns where it has few values; `nothing` where
     there are none."""
     there = ~np.isnan(seen)
-    everybody = np.float64(nothing)
+    of_all = np.float64(nothing)
     if there.any():
-        everybody = np.mean(seen[there]) if quantile is None else np.quantile(seen[there], quantile)
-    known = np.full(seen.shape[1], everybody)
+        of_all = np.mean(seen[there]) if quantile is None else np.quantile(seen[there], quantile)
+    known = np.full(seen.shape[1], of_all)
     enough = there.sum(axis=0) >= MIN_SEEN_STEPS
     if enough.any():
         columns = seen[:, enough]

@@ -99,11 +99,11 @@ def _worst(inventory: Inventory, plan: Plan) -> Section:
     )  # fmt: skip
     caption = "Those below their limit, then the lowest predicted throughput"
     if not rows:
-        nobody = (
+        none_below = (
             "No instance is predicted below its limit or below "
             f"{percent(1 - plan_view.SLOWED)} of its uncontended speed."
         )
-        return Section("worst", "Most affected instances now", sentences=[nobody])
+        return Section("worst", "Most affected instances now", sentences=[none_below])
     return Section(
         "worst", "Most affected instances now", tables=[Table("worst", caption, columns, rows, most=MOST_WORST)]
     )

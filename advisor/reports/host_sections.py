@@ -272,7 +272,7 @@ def instances(inventory: Inventory, hosts: Sequence[plan_view.HostRows], plan: P
         + (f" {count(empty, 'host')} {'is' if empty == 1 else 'are'} empty." if empty else "")
     )
     notable = sum(1 for _, row in every if _notable(row))
-    nobody = (
+    none_notable = (
         f"No instance is near a limit or below {percent(1 - plan_view.SLOWED)} of its uncontended speed"
         + (f" {plan_view.afterwards(plan)}, and the plan changes none by a point." if moved else ".")
     )  # fmt: skip
@@ -282,7 +282,7 @@ def instances(inventory: Inventory, hosts: Sequence[plan_view.HostRows], plan: P
         "instances", caption, columns, rows,
         most=min(notable or FEW_ROWS, MOST_INSTANCES), look="plain" if notable else "folded",
     )  # fmt: skip
-    fine = () if notable else [nobody, *plan_view.known_demand(inventory)]
+    fine = () if notable else [none_notable, *plan_view.known_demand(inventory)]
     return Section("instances", "Every instance", note, sentences=fine, tables=[table])
 
 

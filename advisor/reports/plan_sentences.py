@@ -54,16 +54,16 @@ def headline(plan: Plan) -> str:
 
 
 def _admitted(plan: Plan) -> str:
-    newcomers = {instance.id for instance in plan.request.instances}
-    placed = len(newcomers & {step.instance for step in plan.steps if step.host})
-    if not newcomers:
+    new_vms = {instance.id for instance in plan.request.instances}
+    placed = len(new_vms & {step.instance for step in plan.steps if step.host})
+    if not new_vms:
         return "Nothing was to be placed."
-    if len(newcomers) == 1:
+    if len(new_vms) == 1:
         return "The instance can be placed." if placed else "The instance cannot be placed."
-    if placed == len(newcomers):
+    if placed == len(new_vms):
         return f"All {placed:,} instances can be placed."
-    return f"{placed:,} of {len(newcomers):,} instances can be placed." if placed else (
-        f"None of the {len(newcomers):,} instances can be placed."
+    return f"{placed:,} of {len(new_vms):,} instances can be placed." if placed else (
+        f"None of the {len(new_vms):,} instances can be placed."
     )  # fmt: skip
 
 

@@ -30,12 +30,12 @@ def worth_report(worth: AdviceWorth) -> ReportDocument:
             "residents, "
             "whether or not there is room.",
         },
-        sections=[_told(worth), _beside(worth), _placements(worth), _alternatives(worth)],
+        sections=[_predictions(worth), _beside(worth), _placements(worth), _alternatives(worth)],
         made_at=worth.until,
     )
 
 
-def _told(worth: AdviceWorth) -> Section:
+def _predictions(worth: AdviceWorth) -> Section:
     points = [
         (placement.band.expected, placement.new_vm.observed)
         for placement in worth.placements

@@ -18,7 +18,7 @@ from advisor.domain.rules import (
     value_of,
 )
 from advisor.rounding import with_slack
-from advisor.scheduling.newcomer import newcomer_slot, profile_row, rows_by_host
+from advisor.scheduling.newcomer import new_vm_slot, profile_row, rows_by_host
 from advisor.snapshot import ClusterSnapshot, promised_vcpus
 from models.arrays import Bools, Floats, Ints
 from models.physics.demands import demands, holds
@@ -315,7 +315,7 @@ def _driver_asked(inputs: FilterInput) -> Floats:
     rows = rows_by_host(snapshot, hosts, instance, table, row)
     if any(np.isfinite(table.column(key)[rows]).any() for key in ("driver_domain.cpu", "pages_exchanged")):
         scenes = replace(snapshot.scenes.take(hosts), table=table)
-        slot = newcomer_slot(scenes, snapshot, hosts, instance, row)
+        slot = new_vm_slot(scenes, snapshot, hosts, instance, row)
         alone = replace(scenes, **{name: values[:, None] for name, values in slot.items()})
         cpus_asked[hosts] = demands(alone).driver[:, 0]
     return cpus_asked

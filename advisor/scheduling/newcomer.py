@@ -52,7 +52,7 @@ def rows_by_host(
     return rows
 
 
-def without_newcomer(
+def without_new_vm(
     snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints, table: ProfileTable
 ) -> SceneBatch:
     """The hosts at these positions without the instance in question, which may run on one of them."""
@@ -66,7 +66,7 @@ def without_newcomer(
     return replace(base, present=present)
 
 
-def newcomer_slot(
+def new_vm_slot(
     base: SceneBatch, snapshot: ClusterSnapshot, hosts: Ints, instance: Instance, row: int | None
 ) -> dict[str, Any]:
     """The newcomer as slot values for every scene, unpinned; (S,) arrays, affinity (S, P)."""
@@ -78,30 +78,30 @@ def newcomer_slot(
     return filled
 
 
-def limits_of(snapshot: ClusterSnapshot, hosts: Ints, newcomer: Instance, slots: int) -> Floats:
+def limits_of(snapshot: ClusterSnapshot, hosts: Ints, new_vm: Instance, slots: int) -> Floats:
     """The lowest accepted T/B on each host, the newcomer in the last of `slots`; (H, N), nan = none."""
-    return _with_newcomer(snapshot, snapshot.min_ratio, hosts, newcomer.id, newcomer.min_throughput_ratio, slots)
+    return _with_new_vm(snapshot, snapshot.min_ratio, hosts, new_vm.id, new_vm.min_throughput_ratio, slots)
 
 
-def latency_limits_of(snapshot: ClusterSnapshot, hosts: Ints, newcomer: Instance, slots: int) -> Floats:
+def latency_limits_of(snapshot: ClusterSnapshot, hosts: Ints, new_vm: Instance, slots: int) -> Floats:
     """The highest accepted latency ratio on each host, as in `limits_of`; (H, N), nan = none."""
-    return _with_newcomer(snapshot, snapshot.max_latency, hosts, newcomer.id, newcomer.max_latency_ratio, slots)
+    return _with_new_vm(snapshot, snapshot.max_latency, hosts, new_vm.id, new_vm.max_latency_ratio, slots)
 
 
-def short_limits_of(snapshot: ClusterSnapshot, hosts: Ints, newcomer: Instance, slots: int) -> Floats:
+def short_limits_of(snapshot: ClusterSnapshot, hosts: Ints, new_vm: Instance, slots: int) -> Floats:
     """The longest accepted part of the time short of CPU on each host, as in `limits_of`; (H, N), nan = none."""
-    return _with_newcomer(snapshot, snapshot.max_short, hosts, newcomer.id, newcomer.max_time_short, slots)
+    return _with_new_vm(snapshot, snapshot.max_short, hosts, new_vm.id, new_vm.max_time_short, slots)
 
 
-def _with_newcomer(
+def _with_new_vm(
     snapshot: ClusterSnapshot, limits: Floats, hosts: Ints, name: str, limit: float | None, slots: int
 ) -> Floats:
-    with_newcomer = np.full((len(hosts), slots), np.nan)
-    with_newcomer[:, : limits.shape[1]] = limits[hosts]
+    with_new_vm = np.full((len(hosts), slots), np.nan)
+    with_new_vm[:, : limits.shape[1]] = limits[hosts]
     for host, slot in snapshot.where(name):
-        with_newcomer[hosts == host, slot] = np.nan
-    with_newcomer[:, -1] = np.nan if limit is None else limit
-    return with_newcomer
+        with_new_vm[hosts == host, slot] = np.nan
+    with_new_vm[:, -1] = np.nan if limit is None else limit
+    return with_new_vm
 
 
 def used_share(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints) -> Floats:

@@ -37,7 +37,7 @@ class PinningOption:
     given: Pinning | None = None
 
 
-def options(scenes: SceneBatch, newcomer: Instance, hosts: Sequence[Host]) -> tuple[PinningOption, ...]:
+def options(scenes: SceneBatch, new_vm: Instance, hosts: Sequence[Host]) -> tuple[PinningOption, ...]:
     """Pinning options of the newcomer on the host of each scene, at most four per host; unusable ones are left out.
 
     An existing pinning is the only option. Otherwise: `unpinned`; `quiet CPUs`: as many pCPUs as vCPUs, those with the
@@ -51,21 +51,21 @@ def options(scenes: SceneBatch, newcomer: Instance, hosts: Sequence[Host]) -> tu
     Which pCPUs are siblings is as the host says, else by their numbers (profiler.cores).
     """
     count = len(scenes)
-    pinning = newcomer.settings.pinning
+    pinning = new_vm.settings.pinning
     if pinning is not None and any(pinning.cpus):
         fixed = np.stack([_as_asked(host, pinning, shared) for host, shared in zip(hosts, scenes.shared, strict=True)])
         return (PinningOption("as asked", fixed, np.ones(count, dtype=bool), pins=True, given=pinning),)
-    if newcomer.dedicated_vcpus:  # whoever runs the host chooses pCPUs of its own for it
+    if new_vm.dedicated_vcpus:  # whoever runs the host chooses pCPUs of its own for it
         return (PinningOption(FREE, scenes.shared, np.ones(count, dtype=bool), pins=False),)
     scenes = given_own_cpus(scenes)
     places = _PcpuPlaces.of(scenes)
-    minds_latency = newcomer.service == "latency" or newcomer.max_latency_ratio is not None
+    minds_latency = new_vm.service == "latency" or new_vm.max_latency_ratio is not None
     choices = [PinningOption(FREE, scenes.shared, np.ones(count, dtype=bool), pins=False)]
     for name, affinity in (
-        ("quiet CPUs", places.quiet(newcomer.vcpus)),
-        *((("whole cores", places.whole_cores(newcomer.vcpus)),) if minds_latency else ()),
-        ("one node", places.one_node(newcomer.vcpus)),
-        ("guest CPUs", places.guest & (places.guest.sum(axis=1) >= newcomer.vcpus)[:, None]),
+        ("quiet CPUs", places.quiet(new_vm.vcpus)),
+        *((("whole cores", places.whole_cores(new_vm.vcpus)),) if minds_latency else ()),
+        ("one node", places.one_node(new_vm.vcpus)),
+        ("guest CPUs", places.guest & (places.guest.sum(axis=1) >= new_vm.vcpus)[:, None]),
     ):
         choices.append(PinningOption(name, affinity, affinity.any(axis=1), pins=True))
     return _distinct_options(choices, places)

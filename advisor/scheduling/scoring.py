@@ -49,7 +49,7 @@ class Scores:
     """Scores of S scenes.
 
     `score` (S,) ranks the candidates, a lower bound; `expected` and `half_width` (S,) describe the same quantity for
-    ties; `combined` (S,) is sum(T/B); `breaks_newcomer`, `breaks_neighbour` (S,) = an expected ratio violates a limit
+    ties; `combined` (S,) is sum(T/B); `breaks_new_vm`, `breaks_neighbour` (S,) = an expected ratio violates a limit
     of throughput, latency or time short that held before.
     """
 
@@ -57,7 +57,7 @@ class Scores:
     expected: Floats
     half_width: Floats
     combined: Floats
-    breaks_newcomer: Bools
+    breaks_new_vm: Bools
     breaks_neighbour: Bools
 
     def take(self, scenes: Ints) -> Scores:
@@ -145,7 +145,7 @@ def score(
         expected=expected,
         half_width=half_width,
         combined=np.where(present, throughput.expected, 0.0).sum(axis=1),
-        breaks_newcomer=under[:, -1],
+        breaks_new_vm=under[:, -1],
         breaks_neighbour=np.asarray(under[:, :-1].any(axis=1)),
     )
 
@@ -197,7 +197,7 @@ def choose_options(scores: Scores, options: int, pins: Bools, usable: Bools) -> 
     at = (best, np.arange(hosts))
     gain = np.minimum(value - value[at], expected - expected[at]) - PIN_GAIN
     value = np.where(~free & free.any(axis=0), value[at] + gain, value)
-    fine = ~(scores.breaks_newcomer | scores.breaks_neighbour).reshape(options, hosts)
+    fine = ~(scores.breaks_new_vm | scores.breaks_neighbour).reshape(options, hosts)
     value = np.where(usable.reshape(options, hosts), value + 100.0 * fine, -np.inf)
     return np.asarray(value.argmax(axis=0), dtype=np.int64)
 

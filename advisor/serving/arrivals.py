@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 from advisor.background_pass import BackgroundPass
 from advisor.lifecycle import arrivals, window_checks
-from advisor.lifecycle.arrivals import Fared, ToldOnArrival
+from advisor.lifecycle.arrivals import Fared, PredictedOnArrival
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
 from advisor.store import recommendations, stays
@@ -67,21 +67,21 @@ class ArrivalWatch(BackgroundPass):
         """What is to be kept of those who came. Of who was there before anybody looked, or came with its host, only
         that it is there."""
         snapshot, now_s = view.snapshot, now.timestamp()
-        newcomers = [snapshot.names.placed[name] for name in came]
+        new_vms = [snapshot.names.placed[name] for name in came]
         if not hosts_known or len(came) > MOST_AT_ONCE:
-            return [Stay(newcomer.id, stays.BEFORE, newcomer.host or "") for newcomer in newcomers]
+            return [Stay(new_vm.id, stays.BEFORE, new_vm.host or "") for new_vm in new_vms]
         with self._read() as connection:
             heads = stays.asked_about(connection, came, now - timedelta(seconds=arrivals.ASKED_S))
             answers = {name: recommendations.get(connection, head.id) for name, head in heads.items()}
         begun = []
-        for newcomer in newcomers:
-            answer = answers.get(newcomer.id)
-            if answer is None and newcomer.host not in hosts_known:
-                begun.append(Stay(newcomer.id, stays.BEFORE, newcomer.host or ""))
+        for new_vm in new_vms:
+            answer = answers.get(new_vm.id)
+            if answer is None and new_vm.host not in hosts_known:
+                begun.append(Stay(new_vm.id, stays.BEFORE, new_vm.host or ""))
                 continue
-            told = arrivals.on_arrival(snapshot, newcomer, answer, self._fresh_s)
+            predicted = arrivals.on_arrival(snapshot, new_vm, answer, self._fresh_s)
             named = None if answer is None else answer.id
-            begun.append(Stay(newcomer.id, now_s, newcomer.host or "", None, now_s, named, told))
+            begun.append(Stay(new_vm.id, now_s, new_vm.host or "", None, now_s, named, predicted))
         return begun
 
     def _look(self, view: CloudView, now: datetime, *, pausing: bool) -> int:
@@ -108,8 +108,8 @@ class ArrivalWatch(BackgroundPass):
         fared = []
         for stay in due:
             so_far = Fared.of(stay.fared)
-            if window is not None and stay.told is not None:
-                so_far.add(stay.instance, ToldOnArrival.of(stay.told), window)
+            if window is not None and stay.predicted is not None:
+                so_far.add(stay.instance, PredictedOnArrival.of(stay.predicted), window)
             fared.append((stay, asdict(so_far)))
         with self._write() as connection:
             for stay, now in fared:

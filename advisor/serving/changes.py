@@ -49,7 +49,7 @@ _AUDITED: Mapping[str, Operation] = {
     "undo_begun": "change.undo",
     "measured": "change.measure",
 }
-_TOLD = ("why", "verdict")
+_IN_AUDIT = ("why", "verdict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +248,8 @@ class ChangeService:
     def _note(self, connection: Connection, rollout: str, line: LedgerLine) -> None:
         """What becomes of a rollout is in the audit log, too, from where events come."""
         if line.event in _AUDITED:
-            told = {name: line.detail[name] for name in _TOLD if name in line.detail}
-            self._audit.record(connection, _AUDITED[line.event], [rollout], **told)
+            details = {name: line.detail[name] for name in _IN_AUDIT if name in line.detail}
+            self._audit.record(connection, _AUDITED[line.event], [rollout], **details)
 
     def _refusals(self, rollout: Rollout, *, approved: bool, began: bool = False) -> list[str]:
         rules, now, freeze = Rules.of(self._settings), self._clock(), self.frozen()

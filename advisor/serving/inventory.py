@@ -225,24 +225,24 @@ class InventoryService:
         """Bring one host and who is on it to what its agent tells; Conflict where two machines go by its name."""
         now = self._clock()
         with self._read() as connection:
-            news, told_back = announced.compare(announcement, self._around(connection, announcement, now), now)
+            news, answer = announced.compare(announcement, self._around(connection, announcement, now), now)
             seen_at = hosts.sightings_of(connection, [announcement.host_id]).get(announcement.host_id)
         if news.is_nothing and seen_at is not None and timedelta(0) <= now - seen_at < announcement.again / 10:
-            return told_back  # nothing is new, not even that it was heard of
+            return answer  # nothing is new, not even that it was heard of
         if news.is_nothing:  # no request need wait for the disk, nor for others who change the inventory
             with self._write(synced=False) as connection:
                 sync.note_heard(connection, news, now=now, fresh=self._fresh, again=announcement.again)
-            return told_back
+            return answer
         with self._write() as connection:
             counters.hold(connection, "inventory")
-            news, told_back = announced.compare(announcement, self._around(connection, announcement, now), now)
+            news, answer = announced.compare(announcement, self._around(connection, announcement, now), now)
             generation = counters.read(connection).inventory
             generation = sync.write(connection, news, generation, now=now, fresh=self._fresh, again=announcement.again)
             if not news.is_nothing:
-                counts = {kind: len(getattr(told_back, kind)) for kind in ANNOUNCED}
+                counts = {kind: len(getattr(answer, kind)) for kind in ANNOUNCED}
                 named = [announcement.host_id]
                 self._audit.record(connection, "inventory.announce", named, generation=generation, **counts)
-        return told_back
+        return answer
 
     def _around(self, connection: Connection, announcement: Announcement, now: datetime) -> Around:
         """What an announcement may touch: its host and who is there, and every instance it tells of with their

@@ -15,7 +15,7 @@ from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.placement import decision
 from advisor.placement.evidence import with_class
 from advisor.placement.request_checks import new_id
-from advisor.placement.request_normalization import NEWCOMER, with_name, without_name
+from advisor.placement.request_normalization import NEW_VM, with_name, without_name
 from advisor.prediction.context import QuestionContext
 from advisor.prediction.lru import LRUCache
 from advisor.snapshot import ClusterSnapshot
@@ -72,7 +72,7 @@ class EncodedRecommendation:
             request=request,
             snapshot_age_s=max((now - taken_at).total_seconds(), 0.0),
         )
-        name, stood = request.instance.id.encode(), NEWCOMER.encode()  # an id needs no quoting in JSON
+        name, stood = request.instance.id.encode(), NEW_VM.encode()  # an id needs no quoting in JSON
         return EncodedRecommendation(head, self.body.replace(stood, name), self.stored.replace(stood, name), source)
 
     def as_json(self) -> bytes:

@@ -111,12 +111,12 @@ class _Advised:
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """What a look at the database showed: the inventory now and what of it is new (`told`, None = all), the answers
+    """What a look at the database showed: the inventory now and what of it is new (`changed`, None = all), the answers
     that are held, when hosts were last seen (`seen`, None = nothing to look up), and after how long their silence
     counts."""
 
     inventory: Inventory
-    told: News | None
+    changed: News | None
     held: tuple[Pending, ...]
     seen: Mapping[str, datetime | None] | None
     patience: Mapping[str, float] = field(default_factory=dict)
@@ -233,7 +233,7 @@ class SnapshotCache:
         return _Chosen(counts.models, counts.posted, counts.inventory, base, active, now)
 
     def _take(self, counts: Counts, former: CloudView | None, moved: _Moved, now: datetime) -> CloudView:
-        news, inventory = moved.told, moved.inventory
+        news, inventory = moved.changed, moved.inventory
         held = _possible(moved.held, inventory)
         workloads_expected = _with_profiles(inventory.workloads, held)
         measured = {name: cpus for doubt in moved.doubts.values() for name, cpus in doubt["counts"].items()}

@@ -177,8 +177,8 @@ class TelemetryService:
             raise SeriesUnavailable(str(error)) from error
         instances_by_id = {instance.id: instance for instance in self._instances() if instance.id in listed}
         unknown = sorted(listed.keys() - instances_by_id.keys())
-        told = system.histories({name: listed[name] for name in instances_by_id}, since_s, self._clock().timestamp())
-        return guest_history.demands_of(told, instances_by_id, unknown=unknown, progress=progress)
+        found = system.histories({name: listed[name] for name in instances_by_id}, since_s, self._clock().timestamp())
+        return guest_history.demands_of(found, instances_by_id, unknown=unknown, progress=progress)
 
     def _watched(
         self, source: str, options: SourceOptions, there: Sequence[Instance]

@@ -118,7 +118,7 @@ class WindowChecks(BackgroundPass):
             scene,
             window,
             rows,
-            watch.told,
+            watch.predicted,
             contradictions.Correction(judge, view.snapshot.workloads),
             partial(antagonists.waited_more, connection, watch.host),
         )
@@ -174,7 +174,7 @@ class WindowChecks(BackgroundPass):
         for at, host in zip(chosen, hosts, strict=True):
             started = time.monotonic()
             scene = _scene(view, at)
-            watches.append(window_checks.told_before(view.snapshot, scene, judges, ends_s, factors[host.id]))
+            watches.append(window_checks.predicted_before(view.snapshot, scene, judges, ends_s, factors[host.id]))
             if self._rest(started, pausing=pausing):
                 return
         if watches and self._clock().timestamp() <= ends_s - BUCKET_S:  # else it was not predicted before

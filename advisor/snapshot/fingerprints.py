@@ -48,9 +48,9 @@ def of_hosts(hosts: Sequence[bytes], kinds: Bytes8, numbers: Floats, counts: Int
     `hosts` (H,) are digests; `kinds` (H, N, 16) are digests of the residents except for their `numbers` (H, N, K); only
     the first `counts` (H,) slots count.
     """
-    everybody = np.concatenate([kinds, np.ascontiguousarray(numbers).view(np.uint8)], axis=2)
+    rows = np.concatenate([kinds, np.ascontiguousarray(numbers).view(np.uint8)], axis=2)
     digests_by_host = [
         blake2b(host + table + row[:count].tobytes(), digest_size=SIZE).digest()
-        for host, row, count in zip(hosts, everybody, counts.tolist(), strict=True)
+        for host, row, count in zip(hosts, rows, counts.tolist(), strict=True)
     ]
     return np.array(digests_by_host, dtype=f"S{SIZE}")

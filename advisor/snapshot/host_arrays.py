@@ -73,8 +73,8 @@ def with_replaced_rows(old: HostArrays, source: Ints, new: HostArrays, positions
         out[positions] = after
         return out
 
-    def exchange_slots(before: NDArray[Any], after: NDArray[Any], nobody: Any) -> NDArray[Any]:
-        return exchange(_with_slot_count(before, slots, nobody), _with_slot_count(after, slots, nobody))
+    def exchange_slots(before: NDArray[Any], after: NDArray[Any], filler: Any) -> NDArray[Any]:
+        return exchange(_with_slot_count(before, slots, filler), _with_slot_count(after, slots, filler))
 
     scenes = SceneBatch(
         table=new.scenes.table,
@@ -99,11 +99,11 @@ def with_replaced_rows(old: HostArrays, source: Ints, new: HostArrays, positions
     )
 
 
-def _with_slot_count(values: NDArray[Any], slots: int, nobody: Any) -> NDArray[Any]:
+def _with_slot_count(values: NDArray[Any], slots: int, filler: Any) -> NDArray[Any]:
     """The same with that many slots, (H, slots, ...); cut-off slots are empty."""
     missing = slots - values.shape[1]
     if missing <= 0:
         return values[:, :slots]
     return np.concatenate(
-        [values, np.full((len(values), missing, *values.shape[2:]), nobody, dtype=values.dtype)], axis=1
+        [values, np.full((len(values), missing, *values.shape[2:]), filler, dtype=values.dtype)], axis=1
     )

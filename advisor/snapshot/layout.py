@@ -52,29 +52,29 @@ def lay_out(
     ValueError when an instance is pinned to a pCPU that its host lacks.
     """
     by_id = [sorted(residents_here, key=attrgetter("id")) for residents_here in residents]
-    everybody = list(chain.from_iterable(by_id))
+    all_residents = list(chain.from_iterable(by_id))
     counts = np.array([len(residents_here) for residents_here in by_id], dtype=np.int64)
     host = np.repeat(np.arange(len(hosts)), counts)
     templates = _Templates.of(hosts, by_id, table, width)
 
-    def of_everybody(name: str) -> Floats:  # None becomes nan
-        return np.array([getattr(instance, name) for instance in everybody], dtype=np.float64)
+    def of_all(name: str) -> Floats:  # None becomes nan
+        return np.array([getattr(instance, name) for instance in all_residents], dtype=np.float64)
 
-    vcpus, load = of_everybody("vcpus"), of_everybody("load")
-    own = of_everybody("dedicated_vcpus")
+    vcpus, load = of_all("vcpus"), of_all("load")
+    own = of_all("dedicated_vcpus")
     apart = np.array([bool(host.dedicated_cpus) for host in hosts], dtype=bool)
-    min_ratio, max_latency = of_everybody("min_throughput_ratio"), of_everybody("max_latency_ratio")
-    max_short = of_everybody("max_time_short")
-    demand = np.array([cpu_demand(instance) for instance in everybody]).reshape(-1, len(CPU_DEMAND))
-    of_devices = np.array([device_demand(instance) for instance in everybody])
-    of_devices = of_devices.reshape(len(everybody), len(DEVICES) * len(DEVICE_DEMAND))
+    min_ratio, max_latency = of_all("min_throughput_ratio"), of_all("max_latency_ratio")
+    max_short = of_all("max_time_short")
+    demand = np.array([cpu_demand(instance) for instance in all_residents]).reshape(-1, len(CPU_DEMAND))
+    of_devices = np.array([device_demand(instance) for instance in all_residents])
+    of_devices = of_devices.reshape(len(all_residents), len(DEVICES) * len(DEVICE_DEMAND))
     known = [column for column in (*of_devices.T, *demand.T) if not np.isnan(column).all()]
     order = np.lexsort((max_short, max_latency, min_ratio, *known, load, vcpus, templates.rank[templates.slot], host))
-    slot = np.arange(len(everybody)) - np.repeat(np.cumsum(counts) - counts, counts)
+    slot = np.arange(len(all_residents)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = (len(hosts), int(counts.max(initial=0)))
 
-    def spread(values: NDArray[Any], nobody: float) -> NDArray[Any]:
-        grid = np.full((*shape, *values.shape[1:]), nobody, dtype=values.dtype)
+    def spread(values: NDArray[Any], filler: float) -> NDArray[Any]:
+        grid = np.full((*shape, *values.shape[1:]), filler, dtype=values.dtype)
         grid[host, slot] = values[order]
         return grid
 
@@ -91,12 +91,12 @@ def lay_out(
             vcpus=spread(vcpus, 0.0),
             load=spread(load, 0.0),
             cpu_demand=spread(demand, np.nan),
-            device_demand=spread(of_devices.reshape(len(everybody), len(DEVICES), len(DEVICE_DEMAND)), np.nan),
+            device_demand=spread(of_devices.reshape(len(all_residents), len(DEVICES), len(DEVICE_DEMAND)), np.nan),
         )
     )
-    wanted = demands(scenes)
-    used_memory_mb = held(of_everybody("memory_mb"))
-    in_slot_order = iter([everybody[position] for position in order.tolist()])
+    demanded = demands(scenes)
+    used_memory_mb = held(of_all("memory_mb"))
+    in_slot_order = iter([all_residents[position] for position in order.tolist()])
     return HostArrays(
         residents=tuple(tuple(islice(in_slot_order, count)) for count in counts.tolist()),
         scenes=scenes,
@@ -104,20 +104,20 @@ def lay_out(
         used_own=held(own),
         shared_pcpus=of_hosts([shared_pcpus_of(host) for host in hosts]),
         used_memory_mb=used_memory_mb,
-        used_disk_gb=held(of_everybody("disk_gb")),
+        used_disk_gb=held(of_all("disk_gb")),
         room_vcpus=of_hosts([_room_vcpus(host, there) for host, there in zip(hosts, by_id, strict=True)]),
         room_own=of_hosts([room_own_of(host) for host in hosts]),
         room_memory_mb=_room_memory(hosts, used_memory_mb),
         room_disk_gb=of_hosts([np.inf if host.disk_gb is None else host.disk_gb for host in hosts]),
         room_driver_cpus=scenes.driver_cpus.sum(axis=1) * of_hosts([host.driver_overcommit for host in hosts]),
-        driver_asked=wanted.driver,
-        demand_sums=demand_sums(scenes, wanted),
+        driver_asked=demanded.driver,
+        demand_sums=demand_sums(scenes, demanded),
         rooms=rooms(scenes),
         node_cpus=of_hosts([_node_cpus(host) for host in hosts]),
         node_memory_mb=of_hosts([host.memory_mb / len(host.numa) if len(host.numa) > 1 else np.inf for host in hosts]),
         restrained=_restrained(scenes),
         enabled=np.array([host.enabled for host in hosts], dtype=bool),
-        exclusive=held(of_everybody("exclusive")) > 0,
+        exclusive=held(of_all("exclusive")) > 0,
         min_ratio=spread(min_ratio, np.nan),
         max_latency=spread(max_latency, np.nan),
         max_short=spread(max_short, np.nan),
@@ -250,8 +250,8 @@ class _Templates:
 
     def scenes(self, at: Ints) -> SceneBatch:
         """One scene per host; `at` (H, N) is the template in each slot, -1 = empty."""
-        nobody = len(self.batch) - 1
-        scene = np.where(at >= 0, at + self.first, nobody)
+        filler = len(self.batch) - 1
+        scene = np.where(at >= 0, at + self.first, filler)
         columns: dict[str, Any] = {name: getattr(self.batch, name)[self.host] for name in SCENE_FIELDS}
         for name in SLOT_FIELDS:
             values = getattr(self.batch, name)

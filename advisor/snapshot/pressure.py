@@ -35,26 +35,26 @@ def pressure_array(snapshot: ClusterSnapshot) -> Floats:
 
 def pressure_of_each(scenes: SceneBatch) -> Floats:
     """What each instance asks for over the capacity of its host, (S, N, 5) in the order of RESOURCES, nan = unknown."""
-    wanted = demands(scenes)
+    demanded = demands(scenes)
     parallel = trait(scenes.kind, "driver_servers")
-    driver = wanted.driver * driver_price(scenes, wanted) if scenes.slots else wanted.driver
+    driver = demanded.driver * driver_price(scenes, demanded) if scenes.slots else demanded.driver
     # The driver domain can use its CPUs, but no more of them than one bridge was measured to keep busy
     # (profiler.host_kinds).
     driver_room = np.minimum(
-        scenes.driver_cpus.sum(axis=1), np.maximum(parallel, wanted.driver.max(axis=1, initial=0.0))
+        scenes.driver_cpus.sum(axis=1), np.maximum(parallel, demanded.driver.max(axis=1, initial=0.0))
     )
     driver_room = np.where(holds(scenes.kind, "has_driver_domain"), driver_room, np.nan)
     disk_mb_s, memory_mb_s = capacity(scenes, "disk_mb_s"), capacity(scenes, "mem_bw_mb_s")
     disk_most = np.divide(
-        scenes.disk_limit, disk_mb_s[:, None], out=np.full(wanted.disk.shape, np.inf), where=disk_mb_s[:, None] > 0
+        scenes.disk_limit, disk_mb_s[:, None], out=np.full(demanded.disk.shape, np.inf), where=disk_mb_s[:, None] > 0
     )
     network = link(scenes)
-    cpu = np.minimum(wanted.cpu, scenes.cap)
+    cpu = np.minimum(demanded.cpu, scenes.cap)
     used = {
         "cpu": (cpu + driver, scenes.used_cpus),  # the driver domain runs on the host's CPUs, too
         "driver_domain": (driver, driver_room),
-        "nic": (np.minimum(wanted.net, scenes.net_ceil), np.where(np.isfinite(network), network, np.nan)),
-        "disk": (np.minimum(wanted.disk, disk_most), np.where(disk_mb_s > 0, 1.0, np.nan)),
-        "memory": (wanted.memory, np.where(memory_mb_s > 0, 1.0, np.nan)),
+        "nic": (np.minimum(demanded.net, scenes.net_ceil), np.where(np.isfinite(network), network, np.nan)),
+        "disk": (np.minimum(demanded.disk, disk_most), np.where(disk_mb_s > 0, 1.0, np.nan)),
+        "memory": (demanded.memory, np.where(memory_mb_s > 0, 1.0, np.nan)),
     }
     return np.stack([amount / room[:, None] for amount, room in (used[name] for name in RESOURCES)], axis=2)

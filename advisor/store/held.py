@@ -23,7 +23,7 @@ watches = sa.Table(
     sa.Column("host", ID, primary_key=True),
     sa.Column("ends_s", sa.Double, primary_key=True),  # of the window
     sa.Column("scene", sa.String(64), nullable=False),  # digest of who was there, with which settings
-    sa.Column("told", VALUE, nullable=False),
+    sa.Column("predicted", VALUE, nullable=False),
 )
 held = sa.Table(
     "held",
@@ -46,12 +46,12 @@ _NEWEST = sa.select(  # made once: every question asks for it
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What was predicted, before a window that ends at `ends_s`, for those on a host; `told` is plain JSON."""
+    """What was predicted, before a window that ends at `ends_s`, for those on a host; `predicted` is plain JSON."""
 
     host: str
     ends_s: float
     scene: str
-    told: Mapping[str, Any]
+    predicted: Mapping[str, Any]
 
 
 def newest(connection: sa.Connection) -> tuple[int, int]:

@@ -186,8 +186,10 @@ def _read(row: sa.RowMapping) -> Instance:
     if not row["measured"] or instance.load != FULL_LOAD:
         return instance
     by_hand = {resource for resource, demand in instance.demand.items() if demand.origin in BY_HAND}
-    told = _demands(row["measured"]).items()
-    from_windows = {resource: demand.within(instance.vcpus) for resource, demand in told if resource not in by_hand}
+    from_agents = _demands(row["measured"]).items()
+    from_windows = {
+        resource: demand.within(instance.vcpus) for resource, demand in from_agents if resource not in by_hand
+    }
     return replace(instance, demand={**instance.demand, **from_windows})
 
 

@@ -35,8 +35,8 @@ recommendations = sa.Table(
     sa.Column("outcome_at", UtcTime),
 )
 # Without them a listing of few goes over all the others, newest to oldest, and reads every one.
-_TOLD, _REAL = recommendations.c.outcome_at.is_not(None), sa.not_(recommendations.c.dry_run)
-sa.Index("ix_recommendations_told", recommendations.c.id, sqlite_where=_TOLD, postgresql_where=_TOLD)
+_REPORTED, _REAL = recommendations.c.outcome_at.is_not(None), sa.not_(recommendations.c.dry_run)
+sa.Index("ix_recommendations_reported", recommendations.c.id, sqlite_where=_REPORTED, postgresql_where=_REPORTED)
 sa.Index("ix_recommendations_real", recommendations.c.id, sqlite_where=_REAL, postgresql_where=_REAL)
 
 OBSERVED_AS = "p-"  # before its id: the source under which what came of an answer is among the observed rows
@@ -85,12 +85,12 @@ def get(connection: sa.Connection, recommendation_id: str) -> Recommendation | N
 
 
 def list_with_outcomes(
-    connection: sa.Connection, *, told: bool, real: bool, cursor: str | None, limit: int
+    connection: sa.Connection, *, reported: bool, real: bool, cursor: str | None, limit: int
 ) -> Page[tuple[Recommendation, RecordedOutcome | None]]:
-    """Newest first, each with its outcome; `told` = only those that have one, `real` = no dry runs."""
+    """Newest first, each with its outcome; `reported` = only those that have one, `real` = no dry runs."""
     table = recommendations.c
     query = sa.select(table.id, table.answer, table.outcome_host, table.outcome_ratios, table.outcome_at)
-    query = query.where(_TOLD) if told else query
+    query = query.where(_REPORTED) if reported else query
     query = query.where(_REAL) if real else query
 
     def read(row: sa.RowMapping) -> tuple[Recommendation, RecordedOutcome | None]:

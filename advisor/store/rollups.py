@@ -17,7 +17,7 @@ from advisor.store.schema import UtcTime, metadata
 from advisor.store.statements import chunks
 
 BUCKET_S = 300.0  # five of the windows that an agent pushes
-NOBODY = ""
+NO_HOLDER = ""
 
 rollups = sa.Table(
     "rollups",
@@ -83,7 +83,7 @@ def hold(
     False = another one is, or it is not time yet, which `early` overlooks.
     """
     locks.alone(connection, "border")  # samples on their way from before it are stored first
-    mine = [holder, NOBODY] if early else [holder]
+    mine = [holder, NO_HOLDER] if early else [holder]
     held_until, rolled_until_s, now_s = retention.c.held_until, retention.c.rolled_until_s, now.timestamp()
     # No process holds it for longer than from now until `until`: whoever did so had a clock that was ahead.
     free = sa.or_(retention.c.holder.in_(mine), held_until.is_(None), held_until < now, held_until > until + CLOCK_SKEW)
@@ -96,7 +96,7 @@ def hold(
 def let_go(connection: sa.Connection, holder: str, next_at: datetime | None) -> None:
     """Let another pass roll up, not before `next_at`; nothing where another one holds it already."""
     here = retention.c.holder == holder
-    connection.execute(sa.update(retention).where(here).values(holder=NOBODY, held_until=next_at))
+    connection.execute(sa.update(retention).where(here).values(holder=NO_HOLDER, held_until=next_at))
 
 
 def series_after(connection: sa.Connection, last: int, most: int) -> tuple[int, ...]:

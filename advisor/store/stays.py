@@ -31,7 +31,7 @@ stays = sa.Table(
     sa.Column("ended_s", sa.Double),  # NULL = it is there
     sa.Column("looked_s", sa.Double, nullable=False),  # end of the last window that was looked at
     sa.Column("recommendation", ID),  # what was answered about it before it came, NULL = no question was asked
-    sa.Column("told", VALUE),  # NULL = it was there before anybody looked, or that was long ago
+    sa.Column("predicted", VALUE),  # NULL = it was there before anybody looked, or that was long ago
     sa.Column("fared", VALUE),
     sa.Index("ix_stays_since_s", "since_s"),
 )
@@ -40,7 +40,7 @@ _OPEN = stays.c.ended_s.is_(None)
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """One instance on one host. `told` (what was predicted) and `fared` are plain JSON, None = its arrival was not
+    """One instance on one host. `predicted` (what was predicted) and `fared` are plain JSON, None = its arrival was not
     seen."""
 
     instance: str
@@ -49,7 +49,7 @@ class Stay:
     ended_s: float | None = None
     looked_s: float = 0.0
     recommendation: str | None = None
-    told: Mapping[str, Any] | None = None
+    predicted: Mapping[str, Any] | None = None
     fared: Mapping[str, Any] | None = None
 
 
@@ -124,7 +124,7 @@ def to_look_at(connection: sa.Connection, host: str, since_s: float, ends_s: flo
 def _due(since_s: float, ends_s: float) -> tuple[sa.ColumnElement[bool], ...]:
     begins_s = ends_s - BUCKET_S
     came = (stays.c.since_s >= since_s, stays.c.since_s <= begins_s, stays.c.looked_s < ends_s)
-    return _OPEN, *came, stays.c.told.is_not(None)
+    return _OPEN, *came, stays.c.predicted.is_not(None)
 
 
 def looked(connection: sa.Connection, stay: Stay, ends_s: float, fared: Mapping[str, Any]) -> bool:
@@ -170,7 +170,7 @@ def came_and_went(connection: sa.Connection, now_s: float, longest_s: float) -> 
 
 def since(connection: sa.Connection, since_s: float) -> tuple[Stay, ...]:
     """Stays whose beginning was seen since a time, the newest first."""
-    query = sa.select(stays).where(stays.c.since_s >= since_s, stays.c.told.is_not(None))
+    query = sa.select(stays).where(stays.c.since_s >= since_s, stays.c.predicted.is_not(None))
     query = query.order_by(stays.c.since_s.desc(), stays.c.instance)
     return tuple(Stay(**row) for row in connection.execute(query).mappings())
 
@@ -198,8 +198,8 @@ def expire(connection: sa.Connection, before_s: float) -> None:
     """Delete stays that ended before a time, and the oldest beyond MOST_ENDED; of those that began before it and go on,
     delete what was predicted and how they fared."""
     connection.execute(sa.delete(stays).where(stays.c.ended_s < before_s))
-    old = (_OPEN, stays.c.since_s < before_s, stays.c.told.is_not(None))
-    connection.execute(sa.update(stays).where(*old).values(told=None, fared=None))
+    old = (_OPEN, stays.c.since_s < before_s, stays.c.predicted.is_not(None))
+    connection.execute(sa.update(stays).where(*old).values(predicted=None, fared=None))
     newest = sa.select(stays.c.ended_s).where(stays.c.ended_s.is_not(None)).order_by(stays.c.ended_s.desc())
     border = connection.scalar(newest.offset(MOST_ENDED).limit(1))
     if border is not None:

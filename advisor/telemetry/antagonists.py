@@ -60,12 +60,12 @@ def busiest(residents: Sequence[Instance], most: int) -> Sequence[Instance]:
     """At most so many of the residents of a host, in their order: those whose demand for CPUs is largest, as far as it
     is known."""
 
-    def wanted(instance: Instance) -> float:
+    def demanded(instance: Instance) -> float:
         return instance.demand["cpu"].mean if "cpu" in instance.demand else 0.0
 
     if len(residents) <= most:
         return residents
-    kept = {instance.id for instance in sorted(residents, key=lambda one: (-wanted(one), one.id))[:most]}
+    kept = {instance.id for instance in sorted(residents, key=lambda one: (-demanded(one), one.id))[:most]}
     return [instance for instance in residents if instance.id in kept]
 
 
@@ -105,12 +105,12 @@ def _parts(metrics: Mapping[str, WaitSums]) -> Mapping[str, float] | None:
     """Parts of the CPU time wanted, by who ran while it waited ("" = the host itself); None = it was not watched."""
     if any(name not in metrics or not metrics[name].number for name in ("cpu", "waiting", "waited_for_host")):
         return None
-    wanted = sum(metrics[name].total / metrics[name].number for name in ("cpu", "waiting"))
+    demanded = sum(metrics[name].total / metrics[name].number for name in ("cpu", "waiting"))
     windows = metrics["waited_for_host"].number
-    if wanted <= 0:
+    if demanded <= 0:
         return {}
     ran = {name.removeprefix(WAITED_FOR): sums for name, sums in metrics.items() if name.startswith(WAITED_FOR)}
-    return {name: sums.total / windows / wanted for name, sums in {**ran, "": metrics["waited_for_host"]}.items()}
+    return {name: sums.total / windows / demanded for name, sums in {**ran, "": metrics["waited_for_host"]}.items()}
 
 
 def _without(both: WaitSums, later: WaitSums | None) -> WaitSums:

@@ -19,10 +19,10 @@ from models.profiling.demand_estimation import (
     Tally,
     Window,
     as_json,
+    demanded_cpus,
     estimated,
     from_json,
     is_news,
-    wanted_cpus,
 )
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.observed import MetricSample
@@ -164,11 +164,11 @@ def _teach(tallies: Mapping[Key, _Learning], windows: Sequence[tuple[Key, Window
     return additions
 
 
-def _compare(learning: _Learning, everybody: tuple[float, int] | None) -> None:
+def _compare(learning: _Learning, others_in_step: tuple[float, int] | None) -> None:
     """Note how busy the others were in the last window, at least two of them."""
-    if everybody is None or learning.tally.n == 0:
+    if others_in_step is None or learning.tally.n == 0:
         return
-    total, number = everybody
+    total, number = others_in_step
     if learning.added is not None:
         total, number = total - learning.added, number - 1
     if number >= 2:
@@ -204,14 +204,14 @@ def _alike(rows: Mapping[Key, Learned], batch: _Batch) -> Mapping[tuple[float, f
 
 
 def _series_for(series: Mapping[int, tuple[str, str]], keys: Iterable[Key]) -> Mapping[int, tuple[str, str]]:
-    wanted = {(name, metric) for name, resource in keys for metric in (_OF_CPU if resource == "cpu" else (resource,))}
-    return {number: named for number, named in series.items() if named in wanted}
+    demanded = {(name, metric) for name, resource in keys for metric in (_OF_CPU if resource == "cpu" else (resource,))}
+    return {number: named for number, named in series.items() if named in demanded}
 
 
 def _windows(means: Means, key: Key, known: Known) -> list[Window]:
     """Each window of one instance and resource.
 
-    Demand for CPUs is more than what it used by what it waited for (`wanted_cpus`), at most the vCPUs: threads of the
+    Demand for CPUs is more than what it used by what it waited for (`demanded_cpus`), at most the vCPUs: threads of the
     emulator may run beside. Linux counts tasks that their own quota holds back as waiting, too, so that time is taken
     off. Where waiting is not measured, demand is what it used.
     """
@@ -220,18 +220,18 @@ def _windows(means: Means, key: Key, known: Known) -> list[Window]:
     for (owner, time_s), metrics in means.items():
         if owner != name or resource not in metrics or name not in known:
             continue
-        value = wanted(metrics, resource, known[name][0])
+        value = demanded(metrics, resource, known[name][0])
         if value is not None:
             ran, executions = metrics.get("cpu", 0.0) / 100, metrics.get("execution", 0.0)
             windows.append(Window(time_s, value, ran=ran, executions=executions))
     return windows
 
 
-def wanted(metrics: Mapping[str, float], resource: str, vcpus: int) -> float | None:
+def demanded(metrics: Mapping[str, float], resource: str, vcpus: int) -> float | None:
     """Demand of one window by its means, which has this resource; None = more than anything can move."""
     value = metrics[resource]
     if resource == "cpu":
-        value = wanted_cpus(value / 100, held_back(metrics) / 100, vcpus, metrics.get("ready_threads"))
+        value = demanded_cpus(value / 100, held_back(metrics) / 100, vcpus, metrics.get("ready_threads"))
     return value if value <= LARGEST.get(resource, math.inf) else None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from advisor.domain import Instance
 from advisor.inventories.systems import GuestHistory
-from advisor.telemetry.monitoring_history import WINDOW_S, MonitoringHistory, Progress, Row, learned, teach, wanted
+from advisor.telemetry.monitoring_history import WINDOW_S, MonitoringHistory, Progress, Row, demanded, learned, teach
 from models.profiling.demand_estimation import LARGEST, Tally, Window
 from models.profiling.windows import shapes
 from profiler.demand import Resource
@@ -42,7 +42,7 @@ def demands_of(
         answered |= history.windows.keys()
         instance = instances[history.name]
         for resource in _RESOURCES:
-            row, means = _wanted(history, resource, instance)
+            row, means = _demanded(history, resource, instance)
             if row:
                 windows[resource][history.name] = row
                 most = float(instance.vcpus) if resource == "cpu" else math.inf
@@ -55,7 +55,7 @@ def demands_of(
     return MonitoringHistory(demands, tuple(unknown), tuple(sorted(silent)), tuple(failed))
 
 
-def _wanted(history: GuestHistory, resource: Resource, instance: Instance) -> tuple[Row, _Means]:
+def _demanded(history: GuestHistory, resource: Resource, instance: Instance) -> tuple[Row, _Means]:
     """Windows and means of a resource; for CPUs with the waiting, unless the instance has a cap.
 
     Pressure is the time in which one task at least waited, so one CPU's worth of waiting at least. A task that its own
@@ -69,8 +69,8 @@ def _wanted(history: GuestHistory, resource: Resource, instance: Instance) -> tu
     capped = instance.settings.cap_percent is not None
     waiting = {} if capped else history.windows.get("waiting", {})
     waited = {} if capped else {end_s: mean for end_s, _, mean in history.means.get("waiting", ())}
-    grown = wanted({end_s: mean for end_s, _, mean in means}, waited, {}, instance.vcpus)
-    return wanted(row, waiting, {}, instance.vcpus), [(end_s, step_s, grown[end_s]) for end_s, step_s, _ in means]
+    grown = demanded({end_s: mean for end_s, _, mean in means}, waited, {}, instance.vcpus)
+    return demanded(row, waiting, {}, instance.vcpus), [(end_s, step_s, grown[end_s]) for end_s, step_s, _ in means]
 
 
 def _before(resource: Resource, row: Row, means: _Means, most: float) -> Tally:

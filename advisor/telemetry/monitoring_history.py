@@ -18,7 +18,7 @@ from typing import Protocol
 from advisor.domain import Instance, ids_by_name, spoken
 from advisor.errors import InvalidInput
 from advisor.telemetry.series_store import Scraped
-from models.profiling.demand_estimation import LARGEST, Tally, Window, estimated, wanted_cpus
+from models.profiling.demand_estimation import LARGEST, Tally, Window, demanded_cpus, estimated
 from profiler.backends.lxc.listing import names_in_group
 from profiler.demand import RESOURCES, Demand, Resource
 
@@ -135,7 +135,7 @@ def read(
             if resource == "cpu":
                 waiting, throttled = (rows.get(extra, {}) for extra in _EXTRA)
                 of_resource = {
-                    name: wanted(row, waiting.get(name, {}), throttled.get(name, {}), vcpus[name])
+                    name: demanded(row, waiting.get(name, {}), throttled.get(name, {}), vcpus[name])
                     for name, row in of_resource.items()
                 }
             teach(tallies, resource, of_resource)
@@ -226,10 +226,10 @@ def _by_name(instances: Sequence[Instance]) -> Mapping[str, str]:
     return {name: next(iter(ids)) for name, ids in ids_by_name(instances).items() if len(ids) == 1}
 
 
-def wanted(run: Row, waiting: Row, throttled: Row, vcpus: int) -> Row:
+def demanded(run: Row, waiting: Row, throttled: Row, vcpus: int) -> Row:
     """CPUs wanted; the time for which its own cap held it back is no waiting."""
     return {
-        time_s: wanted_cpus(used, max(waiting.get(time_s, 0.0) - throttled.get(time_s, 0.0), 0.0), vcpus)
+        time_s: demanded_cpus(used, max(waiting.get(time_s, 0.0) - throttled.get(time_s, 0.0), 0.0), vcpus)
         for time_s, used in run.items()
     }
 

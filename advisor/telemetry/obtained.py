@@ -22,7 +22,7 @@ from profiler.metrics import ADDITIONAL, OUTCOMES
 
 SHARE = "cpu_share"
 _SHARE_HELP = "CPU delivered: run / (run + wait), without waiting for its own cap"
-_TOLD = {metric.name: metric for metric in ADDITIONAL}
+_SHOWN = {metric.name: metric for metric in ADDITIONAL}
 _OF_CPU = ("cpu", "waiting", "throttled")
 _METRICS = tuple(dict.fromkeys(("cpu", "waiting", *OUTCOMES)))
 _TAIL = 0.95  # of the windows were no worse
@@ -57,7 +57,7 @@ def obtained(windows: Windows) -> tuple[Obtained, ...]:
     """Summaries of windows, the share of CPU time first; of that less is worse, and of everything else more."""
     summaries = [_summary(SHARE, "", _SHARE_HELP, shares(windows), worse=-1)]
     for name in OUTCOMES:
-        metric = _TOLD[name]
+        metric = _SHOWN[name]
         summaries.append(_summary(name, metric.unit, metric.help, list(windows.get(name, {}).values()), worse=1))
     return tuple(summary for summary in summaries if summary is not None)
 
@@ -72,9 +72,9 @@ def shares_at(windows: Windows) -> dict[float, float]:
     ratios = {}
     for at, run in windows.get("cpu", {}).items():
         metrics = {name: windows[name][at] for name in ("waiting", "throttled") if at in windows.get(name, {})}
-        wanted = run + held_back(metrics)
-        if "waiting" in metrics and wanted > 0:
-            ratios[at] = run / wanted
+        demand = run + held_back(metrics)
+        if "waiting" in metrics and demand > 0:
+            ratios[at] = run / demand
     return ratios
 
 

@@ -151,9 +151,9 @@ def levers_of(
     free = there & inside & (scene.own[0] == 0)
     first = (host.shared_cpus or tuple(host.cpus))[:1]
 
-    def can(at: int, wanted: IsolationSettings) -> bool:
+    def can(at: int, desired: IsolationSettings) -> bool:
         bare = replace(residents[at], settings=IsolationSettings())  # from which each sample differs
-        return not unmet(host, [bare], {bare.id: wanted})
+        return not unmet(host, [bare], {bare.id: desired})
 
     pins = [
         bool(free[at]) and can(at, IsolationSettings(pinning=Pins.all_on(first, residents[at].vcpus)))
@@ -266,18 +266,20 @@ def settings_in(
     host: Host, instance: Instance, former: Layout, then: Layout, slot: int, shared: Bools
 ) -> IsolationSettings:
     """The settings of an instance in a layout; what does not differ from the former one stays as it is written."""
-    wanted = instance.settings
+    desired = instance.settings
     if (then.affinity[slot] != former.affinity[slot]).any():
         cpus = tuple(host.cpus[at] for at in np.flatnonzero(then.affinity[slot]).tolist())
         pins = Pins(tuple((cpu,) for cpu in cpus)) if len(cpus) == instance.vcpus else Pins.all_on(cpus, instance.vcpus)
-        wanted = replace(wanted, pinning=None if (then.affinity[slot] == shared).all() else pins)
+        desired = replace(desired, pinning=None if (then.affinity[slot] == shared).all() else pins)
     if then.weight[slot] != former.weight[slot]:
-        wanted = replace(wanted, weight=round(float(then.weight[slot])))
+        desired = replace(desired, weight=round(float(then.weight[slot])))
     if then.cap[slot] != former.cap[slot]:
-        wanted = replace(wanted, cap_percent=round(100 * float(then.cap[slot]), 6))
+        desired = replace(desired, cap_percent=round(100 * float(then.cap[slot]), 6))
     if then.disk_limit[slot] != former.disk_limit[slot]:
-        wanted = replace(wanted, disk_limit_mb_s=float(then.disk_limit[slot]))
+        desired = replace(desired, disk_limit_mb_s=float(then.disk_limit[slot]))
     if then.net_rate[slot] != former.net_rate[slot] or then.net_mode[slot] != former.net_mode[slot]:
         mode = NET_MODES[int(then.net_mode[slot])]
-        wanted = replace(wanted, network=NetworkSettings(mode, float(then.net_rate[slot]), float(then.net_ceil[slot])))
-    return wanted
+        desired = replace(
+            desired, network=NetworkSettings(mode, float(then.net_rate[slot]), float(then.net_ceil[slot]))
+        )
+    return desired

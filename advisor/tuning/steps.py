@@ -57,8 +57,8 @@ def _rendered(
             rendered = tuple(_driver_commands(host, there, change.host))
         else:
             beside = [one for name, one in sorted(there.items()) if name != change.then.id]
-            wanted = explicit(change.former, change.then)
-            rendered = commands(host, change.then, change.former.settings, wanted, neighbours=beside)
+            desired = explicit(change.former, change.then)
+            rendered = commands(host, change.then, change.former.settings, desired, neighbours=beside)
     except InvalidInput as error:
         return (), (error.message,)
     return rendered, tuple(command.note for command in rendered if not command.argv and command.note)

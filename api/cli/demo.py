@@ -21,7 +21,7 @@ from api.cli.options import AsJson, settings
 from api.cli.output import print_json, say
 
 FOLDER = Path(__file__).parent / "demo_cloud"
-CLOUD, NEWCOMER = "cloud.yaml", "newcomer.yaml"
+CLOUD, NEW_VM = "cloud.yaml", "newcomer.yaml"
 _LISTEN = "127.0.0.1:8080"
 
 
@@ -77,8 +77,8 @@ def demo(
 def _answer(*, as_json: bool) -> None:
     """Ask where the newcomer should go, and print the answer."""
     cloud = offline.load_inventory(FOLDER / CLOUD)
-    newcomer = offline.load_instances(FOLDER / NEWCOMER)[0]
-    request = PlacementRequest(instance=newcomer, limit=len(cloud.hosts), explain=True, commands=True, dry_run=True)
+    new_vm = offline.load_instances(FOLDER / NEW_VM)[0]
+    request = PlacementRequest(instance=new_vm, limit=len(cloud.hosts), explain=True, commands=True, dry_run=True)
     with TemporaryDirectory(prefix="cotenant-demo-") as folder:  # where no learned model is
         answer = offline.where(cloud, request, model=None, settings=settings(state_dir=Path(folder)))
     known, nova = _known(cloud), _most_free(cloud, answer)
@@ -88,7 +88,7 @@ def _answer(*, as_json: bool) -> None:
     say(f"An example cloud, made up: {known['hosts']} hosts of 64 CPUs, {known['instances']} VMs.")
     say(f"Of {known['demands']} VMs the demand for CPUs is known, of {known['sizes_only']} only the size.")
     say()
-    say(f"Question: where should {newcomer.id} go ({newcomer.vcpus} vCPUs, {newcomer.memory_mb:g} MB)?")
+    say(f"Question: where should {new_vm.id} go ({new_vm.vcpus} vCPUs, {new_vm.memory_mb:g} MB)?")
     say()
     show_answer(answer, explain=True, commands=True, most=1)  # of every host they would fill several screens
     if nova is not None and (worst := worst_neighbour(nova)) is not None and nova.host != answer.best.host:
@@ -100,7 +100,7 @@ def _answer(*, as_json: bool) -> None:
     say("  cotenant demo --live         a small cloud of real containers on the web page: see it change")
     say("  cotenant demo --serve        the same cloud with web page and REST API")
     say("  cotenant demo --out demo     its files in the folder demo; replace them by your own, then")
-    say(f"  cotenant where demo/{CLOUD} --instance demo/{NEWCOMER} --explain --commands")
+    say(f"  cotenant where demo/{CLOUD} --instance demo/{NEW_VM} --explain --commands")
 
 
 def _known(cloud: Inventory) -> dict[str, int]:
@@ -147,13 +147,13 @@ def _serve(listen: str) -> None:
 
 def _write(folder: Path) -> None:
     """Write both files; InvalidInput where one is there already, or the folder cannot be written."""
-    for name in (CLOUD, NEWCOMER):
+    for name in (CLOUD, NEW_VM):
         if (folder / name).exists():
             raise InvalidInput(f"{folder / name} is there already; name another folder", field="out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (CLOUD, NEWCOMER):
+        for name in (CLOUD, NEW_VM):
             shutil.copyfile(FOLDER / name, folder / name)
     except OSError as error:
         raise InvalidInput(f"cannot write to {folder}: {error.strerror or error}", field="out") from error
-    say(f"{CLOUD} and {NEWCOMER} are in {folder}.")
+    say(f"{CLOUD} and {NEW_VM} are in {folder}.")

@@ -15,7 +15,7 @@ from api.cli.output import print_json, print_table, progress, say
 from api.schemas.commands import HistoryOut
 from profiler.demand import RESOURCES
 
-MOST_TOLD = 10  # names and sentences that are reported; --json has all
+MOST_SHOWN = 10  # names and sentences that are reported; --json has all
 
 
 def history(
@@ -99,9 +99,9 @@ def _tell(learned: MonitoringHistory, changed: Sequence[str], *, dry_run: bool) 
     if learned.silent:
         say(f"No series for: {', '.join(learned.silent)}.")
     if learned.unknown:
-        more = f" and {len(learned.unknown) - MOST_TOLD} more" if len(learned.unknown) > MOST_TOLD else ""
-        say(f"No instance has the name {', '.join(learned.unknown[:MOST_TOLD])}{more}.")
-    for sentence in learned.failed[:MOST_TOLD]:
+        more = f" and {len(learned.unknown) - MOST_SHOWN} more" if len(learned.unknown) > MOST_SHOWN else ""
+        say(f"No instance has the name {', '.join(learned.unknown[:MOST_SHOWN])}{more}.")
+    for sentence in learned.failed[:MOST_SHOWN]:
         say(f"Not read: {sentence}.")
-    if len(learned.failed) > MOST_TOLD:
-        say(f"And {len(learned.failed) - MOST_TOLD} more that were not read (--json shows all).")
+    if len(learned.failed) > MOST_SHOWN:
+        say(f"And {len(learned.failed) - MOST_SHOWN} more that were not read (--json shows all).")

@@ -32,9 +32,9 @@ from api.cli.output import say
 from api.demonstration import Demonstration
 
 RECORDING = Path(__file__).parent / "demo_cloud" / "day.jsonl.xz"
-NEWCOMER = {"id": "web-9", "vcpus": 1, "memory_mb": 1024}
+NEW_VM = {"id": "web-9", "vcpus": 1, "memory_mb": 1024}
 _LIVE_BEGINS_H = 7.0
-_TOLD_AT_ONCE_H = 8.0  # of a recorded day: who looks is not to wait for the morning
+_SHOWN_AT_ONCE_H = 8.0  # of a recorded day: who looks is not to wait for the morning
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _DAY_S = 86_400.0
 _TELL_EVERY_S = 8.0
@@ -124,9 +124,9 @@ class NewestSamples:
         got = []
         for host, there in self.used.items():
             for name, used in there.items():
-                wanted = used + self.waited.get(host, {}).get(name, 0.0)
-                if wanted > 1:  # percent of a CPU: of less it does not matter
-                    got.append((used / wanted, name, host))
+                demanded = used + self.waited.get(host, {}).get(name, 0.0)
+                if demanded > 1:  # percent of a CPU: of less it does not matter
+                    got.append((used / demanded, name, host))
         if not got:
             return "no instance is busy"
         share, name, host = min(got)
@@ -141,7 +141,7 @@ class Feeder:
         self._clock = clock
         self._seen = NewestSamples()
         self._stopping = threading.Event()
-        self._told_s = 0.0
+        self._shown_s = 0.0
         self._answer = ""
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
         self.trouble = ""  # why there is no more to come
@@ -149,7 +149,7 @@ class Feeder:
     def start(self, url: str) -> None:
         """Begin: the service answers at this URL."""
         self._service = Service.of(url, None, patience_s=_PATIENCE_S)
-        self._told_s = time.monotonic() - _TELL_EVERY_S / 2  # until then every host has reported
+        self._shown_s = time.monotonic() - _TELL_EVERY_S / 2  # until then every host has reported
         self._thread.start()
 
     def stop(self) -> None:
@@ -164,7 +164,7 @@ class Feeder:
             for to, body, is_late in self._posts():
                 self._post(to, body)
                 self._seen.take(to, body)
-                if not is_late and time.monotonic() - self._told_s >= _TELL_EVERY_S:
+                if not is_late and time.monotonic() - self._shown_s >= _TELL_EVERY_S:
                     self._tell()
         except (AdvisorError, OSError, ValueError, KeyError, EOFError) as error:
             if getattr(error.__cause__, "kind", "") in {"refused", "connection", "protocol", "closed"}:
@@ -219,13 +219,13 @@ class Feeder:
 
     def _tell(self) -> None:
         """Say how things are, and where a new VM should go now."""
-        self._told_s = time.monotonic()
-        question = {"instance": NEWCOMER, "limit": 1, "dry_run": True}
+        self._shown_s = time.monotonic()
+        question = {"instance": NEW_VM, "limit": 1, "dry_run": True}
         best = self._post("placements", question)["candidates"][:1]
         answer = best[0]["host"] if best else "no host"
         before, self._answer = self._answer, answer
         instead = f" (before: {before})" if before not in {"", answer} else ""
-        where = f"a new VM with {NEWCOMER['vcpus']} vCPU should go to {answer}{instead}"
+        where = f"a new VM with {NEW_VM['vcpus']} vCPU should go to {answer}{instead}"
         say(f"{self._clock():%H:%M}  {self._seen.hosts()}; {self._seen.worst()}; {where}")
 
 
@@ -283,7 +283,7 @@ def _chosen(stack: ExitStack, *, live: bool) -> tuple[DayOfLines, FastClock]:
         say(f"A recorded day, for no containers can be run here: {live_day}.")
     day = recorded()
     say(f"The recording: {day.made}.")
-    return day, FastClock(day, max(_TOLD_AT_ONCE_H - day.begin_h, 0.0) * 3600 / day.faster)
+    return day, FastClock(day, max(_SHOWN_AT_ONCE_H - day.begin_h, 0.0) * 3600 / day.faster)
 
 
 def recorded(path: Path = RECORDING) -> DayOfLines:

@@ -25,7 +25,7 @@ from api.cli.plan import cloud_of, planned_by
 from api.schemas.commands import MigrationOut, MoveOut
 
 REST_S = 3600.0  # for which who could not be moved is left alone
-MOST_TOLD = 10  # instances that stay; --json has all
+MOST_SHOWN = 10  # instances that stay; --json has all
 
 
 @with_options
@@ -136,10 +136,10 @@ class _Round:
                 say(f"  {'not tried: ' if self.apply else 'would move '}{way}: {step.why}")
             else:
                 say(f"  {outcome.became}: {way}: {outcome.sentence}")
-        for name, why in sorted(self.stay.items())[:MOST_TOLD]:
+        for name, why in sorted(self.stay.items())[:MOST_SHOWN]:
             say(f"  stays: {name}: {why}")
-        if len(self.stay) > MOST_TOLD:
-            say(f"  and {len(self.stay) - MOST_TOLD} more stay (--json shows all)")
+        if len(self.stay) > MOST_SHOWN:
+            say(f"  and {len(self.stay) - MOST_SHOWN} more stay (--json shows all)")
         if self.moves and not self.apply:
             say("Nothing was moved; --apply moves them, one at a time.")
 

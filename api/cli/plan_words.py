@@ -58,9 +58,9 @@ def show_steps(steps: Sequence[PlanStep]) -> None:
         )
         for step in steps
     ]
-    newcomer = ["new VM (range)"] if ranked else []
+    new_vm = ["new VM (range)"] if ranked else []
     takes = ["takes"] if copied else []
-    print_table(("stage", "step", "instance", "from", "to", *newcomer, *takes, "why"), rows, right=(0,))
+    print_table(("stage", "step", "instance", "from", "to", *new_vm, *takes, "why"), rows, right=(0,))
 
 
 def _what(step: PlanStep) -> str:

@@ -19,7 +19,7 @@ from api.cli.options import AsJson, CaFile, CloudName, Database, DryRun, Fingerp
 from api.cli.output import print_json, print_table, say, waiting
 from api.schemas.commands import LoadedOut, PartOut, SyncOut
 
-MOST_TOLD = 10  # sentences about what was not taken; --json has all
+MOST_SHOWN = 10  # sentences about what was not taken; --json has all
 
 
 def sync(
@@ -186,10 +186,10 @@ def _tell(reading: Reading, news: SyncDiff, *, dry_run: bool, as_json: bool, lin
 
 
 def _tell_left_out(left_out: Sequence[str]) -> None:
-    for sentence in left_out[:MOST_TOLD]:
+    for sentence in left_out[:MOST_SHOWN]:
         say(f"Not taken: {sentence}.")
-    if len(left_out) > MOST_TOLD:
-        say(f"And {len(left_out) - MOST_TOLD} more that were not taken (--json shows all).")
+    if len(left_out) > MOST_SHOWN:
+        say(f"And {len(left_out) - MOST_SHOWN} more that were not taken (--json shows all).")
 
 
 def _sentence(reading: Reading, news: SyncDiff, *, dry_run: bool) -> str:
@@ -198,7 +198,7 @@ def _sentence(reading: Reading, news: SyncDiff, *, dry_run: bool) -> str:
     verb = "Would put" if dry_run else "Put"
     return (
         f"{verb} {len(news.hosts)} hosts and {len(news.instances)} instances that are new or changed, of "
-        f"{len(news.told)} hosts; {len(news.gone_hosts)} hosts and {len(news.gone_instances)} instances are gone."
+        f"{len(news.reported)} hosts; {len(news.gone_hosts)} hosts and {len(news.gone_instances)} instances are gone."
     )
 
 
@@ -208,7 +208,7 @@ def _described(reading: Reading, news: SyncDiff, *, dry_run: bool) -> SyncOut:
         dry_run=dry_run,
         complete=reading.complete,
         parts=[PartOut.like(part) for part in reading.parts],
-        reported_hosts=len(news.told),
+        reported_hosts=len(news.reported),
         hosts=[host.id for host in news.hosts],
         instances=[instance.id for instance in news.instances],
         gone_hosts=list(news.gone_hosts),

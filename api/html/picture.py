@@ -34,7 +34,7 @@ class IntervalRow:
     """One instance in the table of a candidate: its picture and its figures."""
 
     name: str
-    newcomer: bool
+    new_vm: bool
     level: str  # good, fair or bad: how the expected ratio compares with its limit
     low: float
     high: float
@@ -55,7 +55,7 @@ class IntervalRow:
     longer: float  # growth of the part of the time for which it is short of CPU; 0 for the newcomer
 
 
-def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> IntervalRow:
+def row(effect: Effect, *, new_vm: bool, limit: float | None = None) -> IntervalRow:
     """What happens to one instance, ready to be drawn; `limit` is the lowest ratio that it accepts, None = any."""
     band = effect.throughput_ratio
     before = effect.before.expected if effect.before else None
@@ -66,7 +66,7 @@ def row(effect: Effect, *, newcomer: bool, limit: float | None = None) -> Interv
         words += f", limit {100 * limit:.0f} %"
     return IntervalRow(
         name=effect.instance,
-        newcomer=newcomer,
+        new_vm=new_vm,
         level="bad" if effect.overloaded else _level(band.expected, band.lower, KEPT if limit is None else limit),
         low=x(band.lower),
         high=x(band.upper),
@@ -147,7 +147,7 @@ class BesideRow:
 
 def predicted_row(name: str, band: Band, *, limit: float | None = None) -> IntervalRow:
     """The predicted throughput ratio of an instance, ready to be drawn."""
-    return row(Effect(name, band, Band(1.0, 1.0, 1.0)), newcomer=False, limit=limit)
+    return row(Effect(name, band, Band(1.0, 1.0, 1.0)), new_vm=False, limit=limit)
 
 
 def beside(observed: PredictedVsObserved, *, limit: float | None = None) -> BesideRow:

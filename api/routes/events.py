@@ -113,4 +113,4 @@ def _is_stopping(request: Request) -> bool:
 
 
 def _message(event: ServiceEvent) -> bytes:
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode(), event.name.encode(), to_json(dict(event.told)))
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode(), event.name.encode(), to_json(dict(event.details)))

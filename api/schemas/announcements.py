@@ -150,8 +150,8 @@ class AnnouncementBody(Schema):
         host = {name: value for name, value in self.host if value not in (None, "", [])}
         malformed = [replace(one, id=self.host.id) for one in self.host.malformed]
         instances = []
-        for position, told in enumerate(self.instances):
-            one = told if isinstance(told, Malformed) else _facts(told)
+        for position, reported in enumerate(self.instances):
+            one = reported if isinstance(reported, Malformed) else _facts(reported)
             if isinstance(one, Malformed):
                 field = f"instances.{position}.{one.field}".rstrip(".")
                 malformed.append(replace(one, field=field))

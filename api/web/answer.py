@@ -154,11 +154,11 @@ def card(
     `best` is the best score. A reader sees how far a score is behind it: by itself a score says little, and on crowded
     hosts it is below 0.
     """
-    newcomer = picture.row(candidate.new_vm, newcomer=True, limit=instance.min_throughput_ratio)
+    new_vm = picture.row(candidate.new_vm, new_vm=True, limit=instance.min_throughput_ratio)
     neighbours = sorted(candidate.neighbours, key=lambda effect: (effect.throughput_ratio.expected, effect.instance))
     rows = (
-        newcomer,
-        *(picture.row(neighbour, newcomer=False, limit=limits.get(neighbour.instance)) for neighbour in neighbours),
+        new_vm,
+        *(picture.row(neighbour, new_vm=False, limit=limits.get(neighbour.instance)) for neighbour in neighbours),
     )
     settings = settings_named(candidate.isolation)
     if is_unpinned:
@@ -174,4 +174,4 @@ def card(
 
 def _is_quiet(row: picture.IntervalRow) -> bool:
     """Whether a neighbour fares well and no figure of it changes noticeably."""
-    return not row.newcomer and row.level != "bad" and row.loss < UNNOTICED and row.longer < UNNOTICED
+    return not row.new_vm and row.level != "bad" and row.loss < UNNOTICED and row.longer < UNNOTICED

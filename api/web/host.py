@@ -147,7 +147,7 @@ def _residents(detail: HostDetail) -> list[HostedInstance]:
     return [
         HostedInstance(
             instance=resident.instance,
-            row=picture.row(effect, newcomer=False, limit=resident.instance.min_throughput_ratio),
+            row=picture.row(effect, new_vm=False, limit=resident.instance.min_throughput_ratio),
             settings=settings_named(resident.instance.settings),
             pending=resident.pending,
             stopped=STOPPED_AT in resident.instance.labels,

@@ -159,7 +159,7 @@ def _place(now: CloudNow, name: str) -> tuple[HostNow, Instance, bool] | None:
 
 def _row(detail: HostDetail | None, it: Instance) -> picture.IntervalRow | None:
     effect = _effect(detail, it)
-    return picture.row(effect, newcomer=False, limit=it.min_throughput_ratio) if effect else None
+    return picture.row(effect, new_vm=False, limit=it.min_throughput_ratio) if effect else None
 
 
 def _stored(inventory: InventoryService, it: Instance) -> Instance:

@@ -235,8 +235,8 @@ class EmulatedXenRuns(RunMaker):
         self._snapshots.start()
         with ExitStack() as opened:
             self._at_work(machine, run, opened)
-            everybody = frozenset(range(len(run.placed)))
-            for working in (frozenset[int](), everybody):  # so the trace has a record also of a vCPU that always runs
+            all_parties = frozenset(range(len(run.placed)))
+            for working in (frozenset[int](), all_parties):  # so the trace has a record also of a vCPU that always runs
                 self._switch(machine, working)
             time.sleep(LAG_S)
             self._snapshots.take()

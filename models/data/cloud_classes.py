@@ -30,7 +30,7 @@ WEEK = 2016  # windows, from which on the days of an instance speak for themselv
 LEAST_KNOWN = 3  # instances: fewer of them say nothing of the others
 FULL_LOAD = 1.0
 MOST_TRIED = 2_000  # instances: 20 ms
-EVERYBODY: Trait = ("", "")
+WHOLE_CLOUD: Trait = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Taught:
 
     def left_out(self, trait: Trait, of: LogSums) -> LogSums:
         """The sums of a trait without this instance, where they count it."""
-        return of.plus(self.log, -1, self.hours) if trait in (EVERYBODY, *self.traits) else of
+        return of.plus(self.log, -1, self.hours) if trait in (WHOLE_CLOUD, *self.traits) else of
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class CloudClasses:
     @cached_property
     def _teach(self) -> Mapping[Trait, LogSums]:
         """The sums that demands are taken from: `whole` where enough were seen for a whole day, else all."""
-        return self.whole if self.whole.get(EVERYBODY, LogSums()).n >= LEAST_KNOWN else self.sums
+        return self.whole if self.whole.get(WHOLE_CLOUD, LogSums()).n >= LEAST_KNOWN else self.sums
 
     def _own(self, name: str) -> Taught | None:
         """What an instance itself adds to the sums of `_teach`."""
@@ -125,7 +125,7 @@ class CloudClasses:
 
     def basis(self, instance: Instance) -> tuple[tuple[Trait, int], ...]:
         """What `demand_of` goes by: traits with the number of known instances that share each, the narrowest last."""
-        every = (EVERYBODY, *traits(instance))
+        every = (WHOLE_CLOUD, *traits(instance))
         return tuple((trait, self._teach[trait].n) for trait in every if trait in self._teach)
 
     @cached_property
@@ -139,7 +139,7 @@ class CloudClasses:
         tried = teachers[:: -(-len(teachers) // MOST_TRIED)]
         for one in (self.known[name] for name in tried):
             own = one.log * LOG_UNIT
-            levels = [one.left_out(trait, self._teach[trait]) for trait in (EVERYBODY, *one.traits)]
+            levels = [one.left_out(trait, self._teach[trait]) for trait in (WHOLE_CLOUD, *one.traits)]
             off.append(abs(math.log(from_class(1, levels).mean) - own))
             squares[0] += (centre_of(levels)[0] - own) ** 2
             squares[1] += (plain - own) ** 2
@@ -149,10 +149,10 @@ class CloudClasses:
 
     def levels(self, instance: Instance) -> list[LogSums]:
         """What the others teach about an instance, from wide to narrow; nothing where too few of them are known."""
-        own, nobody = self._own(instance.id), LogSums()
-        if self._teach.get(EVERYBODY, nobody).n - (own is not None) < LEAST_KNOWN:
+        own, nothing = self._own(instance.id), LogSums()
+        if self._teach.get(WHOLE_CLOUD, nothing).n - (own is not None) < LEAST_KNOWN:
             return []
-        found = [(trait, self._teach.get(trait, nobody)) for trait in (EVERYBODY, *traits(instance))]
+        found = [(trait, self._teach.get(trait, nothing)) for trait in (WHOLE_CLOUD, *traits(instance))]
         return [one if own is None else own.left_out(trait, one) for trait, one in found]
 
 
@@ -167,8 +167,8 @@ def completed(instance: Instance, classes: CloudClasses, profiled: Collection[st
         return instance
     others: dict[Resource, Demand] = {name: one for name, one in instance.demand.items() if name != "cpu"}
     if seen is not None and seen.windows >= ENOUGH and not seen.seen_hours:
-        told = with_day_of(seen, classes.levels(instance))
-        return instance if told is seen else replace(instance, demand={**others, "cpu": told})
+        with_hours = with_day_of(seen, classes.levels(instance))
+        return instance if with_hours is seen else replace(instance, demand={**others, "cpu": with_hours})
     if instance.workload in profiled and (seen is None or seen.windows < ENOUGH):  # minutes do not beat it
         return instance if seen is None else replace(instance, demand=others)
     if seen is not None:
@@ -188,7 +188,7 @@ def _taught_by(instance: Instance | None) -> Taught | None:
 
 
 def _count(sums: dict[Trait, LogSums], row: Taught, times: int) -> None:
-    for trait in (EVERYBODY, *row.traits):
+    for trait in (WHOLE_CLOUD, *row.traits):
         total = sums.get(trait, LogSums()).plus(row.log, times, row.hours)
         if total.n:
             sums[trait] = total

@@ -179,8 +179,8 @@ def hours_of(demand: Demand) -> Hours:
     count, own = len(demand.hours) // 24, own_part(demand)
     if not count:
         return ()
-    told = (sum(demand.hours[hour::24]) / count for hour in range(24))
-    return tuple(round(max(1 + (one - 1) / own, 0.0) / HOUR_UNIT) for one in told)
+    hourly = (sum(demand.hours[hour::24]) / count for hour in range(24))
+    return tuple(round(max(1 + (one - 1) / own, 0.0) / HOUR_UNIT) for one in hourly)
 
 
 def day_of(levels: Sequence[LogSums]) -> tuple[float, ...]:
@@ -310,7 +310,7 @@ def _hours_seen(seen: Demand, day: Sequence[float], own: float) -> tuple[float, 
 
 @lru_cache(maxsize=1 << 12)
 def _from_centre(vcpus: int, centre: float, deviation: float, taught: bool) -> Demand:
-    return replace(_newcomer(vcpus, centre, deviation), origin="class" if taught else "assumed")
+    return replace(_new_vm(vcpus, centre, deviation), origin="class" if taught else "assumed")
 
 
 def doubt(windows: float, spread: float, mean: float, lag: float, days: float) -> float:
@@ -347,7 +347,7 @@ def traits(instance: Instance) -> tuple[Trait, ...]:
     return tuple((name, value) for name, value in found if value)
 
 
-def _newcomer(vcpus: int, centre: float, deviation: float) -> Demand:
+def _new_vm(vcpus: int, centre: float, deviation: float) -> Demand:
     """A logarithmic normal of the mean per vCPU, of which what is above a whole vCPU counts as one, as a demand."""
     normal = NormalDist()
     full = normal.cdf(centre / deviation)

@@ -248,8 +248,8 @@ class SceneBatch:
     def used_cpus(self) -> Floats:
         """Number of pCPUs on which any instance may run, (S,): isolated ones count where an instance is pinned to
         them."""
-        somebody = (self.affinity & self.present[:, :, None]).any(axis=1)
-        return np.asarray((self.shared | somebody).sum(axis=1), dtype=np.float64)
+        reached = (self.affinity & self.present[:, :, None]).any(axis=1)
+        return np.asarray((self.shared | reached).sum(axis=1), dtype=np.float64)
 
     def platform_number(self, column: str) -> Floats:
         """A further number of each scene's platform, nan where unknown; (S,). What was probed on a host itself or is

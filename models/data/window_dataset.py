@@ -49,8 +49,8 @@ class SharedWindow:
     @property
     def load(self) -> int:
         """The demand for CPUs per CPU of the host in steps."""
-        wanted = sum(one.demand["cpu"].mean for one in self.instances if "cpu" in one.demand)
-        return round(LOAD_STEPS * wanted / self.host.pcpus)
+        demanded = sum(one.demand["cpu"].mean for one in self.instances if "cpu" in one.demand)
+        return round(LOAD_STEPS * demanded / self.host.pcpus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,9 @@ class FactorProducts:
 
     def of_rows(self, rows: Ints) -> FactorProducts:
         """The entries of these rows only; row numbers stay the same."""
-        wanted = np.zeros(self.rows, dtype=bool)
-        wanted[rows] = True
-        kept = wanted[self.row]
+        remaining = np.zeros(self.rows, dtype=bool)
+        remaining[rows] = True
+        kept = remaining[self.row]
         return replace(self, row=self.row[kept], left=self.left[kept], right=self.right[kept], share=self.share[kept])
 
     def predict(self, left: Floats, right: Floats) -> Floats:
@@ -109,8 +109,8 @@ def _step(side: _FactorSide, own: Floats, others: Floats, target: Floats, free: 
     design = np.stack(columns, axis=1).astype(float)
     parts = design * own[side.own]
     rest: Floats = target - np.bincount(side.row, parts.sum(axis=1), minlength=len(target))
-    wanted: Floats = rest[side.row] + parts[:, free].sum(axis=1)
-    own[:, free] += (_solve(side.own, design[:, free], wanted, len(own), penalty) - own[:, free]) / side.most
+    remaining: Floats = rest[side.row] + parts[:, free].sum(axis=1)
+    own[:, free] += (_solve(side.own, design[:, free], remaining, len(own), penalty) - own[:, free]) / side.most
 
 
 def _solve(group: Ints, design: Floats, target: Floats, count: int, penalty: float) -> Floats:
@@ -363,8 +363,8 @@ def fit_factors(train: Examples, names: dict[str, int], target: Floats) -> tuple
     def loss(how: tuple[int, float]) -> float:
         off = 0.0
         for rows, left_out in folds:
-            told = entries.predict(*ridge_factors(entries.of_rows(rows), target / scale, len(names), *how))
-            off += np.abs(target / scale - told)[left_out].sum()
+            predicted = entries.predict(*ridge_factors(entries.of_rows(rows), target / scale, len(names), *how))
+            off += np.abs(target / scale - predicted)[left_out].sum()
         return off
 
     best = min(product(RANKS, PENALTIES), key=loss)

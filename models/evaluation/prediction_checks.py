@@ -266,9 +266,9 @@ class WindowFigures:
         return {**asdict(self), "bins": {str(at): count for at, count in self.bins.items()}}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> WindowFigures:
+    def from_json(cls, stored: Mapping[str, Any]) -> WindowFigures:
         """From what `as_json` gave."""
-        return cls(**{**told, "bins": {int(at): count for at, count in told["bins"].items()}})
+        return cls(**{**stored, "bins": {int(at): count for at, count in stored["bins"].items()}})
 
     def _halve(self) -> None:
         for name in ("rows", "scenes", "error", "absolute", "covered"):
@@ -329,7 +329,7 @@ def groups_of(version: str, known: Mapping[WindowKey, WindowFigures]) -> tuple[W
     """The groups of one model, those that matter first: contended before calm, forecasts before windows."""
     mine = [key for key in known if key.version == version and known[key].rows]
     mine.sort(key=lambda key: (not key.contended, key.question, key.platform, key.level))
-    return tuple(_told(key, known[key]) for key in mine)
+    return tuple(_window_group(key, known[key]) for key in mine)
 
 
 def calibrating(key: WindowKey) -> bool:
@@ -337,7 +337,7 @@ def calibrating(key: WindowKey) -> bool:
     return key.question == "forecast" and key.contended and key.level == ""
 
 
-def _told(key: WindowKey, one: WindowFigures) -> WindowGroup:
+def _window_group(key: WindowKey, one: WindowFigures) -> WindowGroup:
     low, high = coverage_bounds(one.coverage, round(one.scenes))
     return WindowGroup(
         platform=key.platform,

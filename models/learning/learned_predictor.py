@@ -163,12 +163,12 @@ class LearnedPredictor:
         there = ~np.isnan(scenes.cpu_demand[matrix.scene, matrix.slot, 0])
         if not there.any():
             return estimate
-        told = self._estimate(share, scenes, matrix, known, own, doubts)
-        part = np.where(there, told.support, 0.0)
+        of_shares = self._estimate(share, scenes, matrix, known, own, doubts)
+        part = np.where(there, of_shares.support, 0.0)
         base = {name: matrix.prior_of(name) for name in ("share", "throughput")}
 
         def mixed(edge: str) -> Floats:
-            of_share = getattr(told, edge) / base["share"] * base["throughput"]
+            of_share = getattr(of_shares, edge) / base["share"] * base["throughput"]
             return np.asarray(np.exp(part * np.log(of_share) + (1 - part) * np.log(getattr(estimate, edge))))
 
         expected = np.minimum(mixed("expected"), 1.0)
@@ -177,8 +177,8 @@ class LearnedPredictor:
             np.minimum(mixed("lower"), expected),
             np.maximum(mixed("upper"), expected),
             np.maximum(estimate.support, part),
-            np.maximum(np.where(part > 0, told.similar, 0.0), estimate.similar),
-            np.maximum(np.where(part > 0, told.machines, 0.0), estimate.machines),
+            np.maximum(np.where(part > 0, of_shares.similar, 0.0), estimate.similar),
+            np.maximum(np.where(part > 0, of_shares.machines, 0.0), estimate.machines),
             estimate.measured,
         )
 

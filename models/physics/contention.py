@@ -58,25 +58,25 @@ def cpu_contention_of(
     instance wants that much more than expected, as far as each one's mean is not known. `fluid`: by a scheduler that
     gives every burst its weighted part at every moment, on any CPU that idles, as simulations do.
     """
-    everybody = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
+    all_consumers = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)
     if scenes.own_cpus.any():
-        everybody = _beside_own_work(scenes, everybody, fluid)
-    there = everybody.size > 0
+        all_consumers = _beside_own_work(scenes, all_consumers, fluid)
+    there = all_consumers.size > 0
     flat = tuple(np.zeros(int(there.sum())) for _ in range(5))
     worst, crowded = np.ones(len(flat[0])), np.zeros(len(scenes))
     z, chance = moments()
     cpu_contention.fastest(
-        together(scenes), there.sum(axis=1), everybody.size[there], everybody.demand[there],
-        everybody.growth[there], everybody.day[there], everybody.most[there], everybody.loop[there],
-        everybody.weight[there], everybody.brief[there], everybody.astray, everybody.allowed[there],
-        everybody.places[there], z, chance, *flat, worst, crowded,
+        together(scenes), there.sum(axis=1), all_consumers.size[there], all_consumers.demand[there],
+        all_consumers.growth[there], all_consumers.day[there], all_consumers.most[there], all_consumers.loop[there],
+        all_consumers.weight[there], all_consumers.brief[there], all_consumers.astray, all_consumers.allowed[there],
+        all_consumers.places[there], z, chance, *flat, worst, crowded,
     )  # fmt: skip
     run, want, short, fair, asked = (_in_slots(there, one) for one in flat)
     share = np.divide(run, want, out=np.ones(there.shape), where=want > 1e-12)
     slots = scenes.slots
-    may_pile_up = everybody.loop == OPEN
+    may_pile_up = all_consumers.loop == OPEN
     unsaid = over_time(scenes) & np.isnan(open_loop(scenes))
-    may_pile_up[:, :slots] |= (everybody.loop[:, :slots] == CLOSED) & unsaid
+    may_pile_up[:, :slots] |= (all_consumers.loop[:, :slots] == CLOSED) & unsaid
     pressure = CpuPressure(
         share=np.clip(share[:, :slots], 1e-3, 1.0),
         worst=_in_slots(there, worst, 1.0)[:, :slots],
@@ -84,7 +84,7 @@ def cpu_contention_of(
         overloaded=(may_pile_up & (fair < SERVED * asked))[:, :slots],
         crowded=crowded,
     )
-    held = _within_pins(scenes, cpu, everybody, pressure)
+    held = _within_pins(scenes, cpu, all_consumers, pressure)
     return CpuContention(held, fair[:, :slots], fair[:, slots], run[:, slots])
 
 
@@ -94,17 +94,17 @@ def together(scenes: SceneBatch) -> Floats:
     return np.where(cap > 0, np.minimum(cap, scenes.pcpus), scenes.pcpus).astype(np.float64)
 
 
-def _within_pins(scenes: SceneBatch, cpu: Floats, everybody: _Consumers, pressure: CpuPressure) -> CpuPressure:
+def _within_pins(scenes: SceneBatch, cpu: Floats, all_consumers: _Consumers, pressure: CpuPressure) -> CpuPressure:
     """The pressure where pins leave an instance fewer pCPUs than its demand over time needs at some moments: its own
     vCPUs wait for each other there, as in run / (run + wait) of a host."""
     slots = scenes.slots
-    size = everybody.size[:, :slots]
+    size = all_consumers.size[:, :slots]
     whole = np.minimum(np.maximum(scenes.vcpus, np.ceil(cpu)), np.maximum(scenes.shared.sum(axis=1), 1)[:, None])
     rows = np.flatnonzero((scenes.present & over_time(scenes) & (size < whole)).any(axis=1))
     if not len(rows):
         return pressure
     z, chance = moments()
-    factor = np.exp(everybody.growth[rows, :slots, None] * z)
+    factor = np.exp(all_consumers.growth[rows, :slots, None] * z)
     asked = np.minimum(cpu[rows, :, None] * factor / (factor @ chance)[:, :, None], whole[rows, :, None])
     ran = np.minimum(asked, size[rows, :, None])
     late = np.cumsum(chance) > cpu_contention.LATE

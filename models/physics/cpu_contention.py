@@ -224,14 +224,14 @@ def steady_state(cpus: float, hogs: float, ready: Floats, up: Floats, down: Floa
     total = crowded = 0.0
     left, most = first, max(cpus, hogs)
     for point in range(last + 1):
-        here, wanted = math.exp(chance[point] - highest), start + stride * point
+        here, demanded = math.exp(chance[point] - highest), start + stride * point
         total += here
-        if wanted > most + 1e-9:
+        if demanded > most + 1e-9:
             crowded += here
-        while left < len(ready) - 2 and ready[left + 1] < wanted:
+        while left < len(ready) - 2 and ready[left + 1] < demanded:
             left += 1
         gap = ready[left + 1] - ready[left]
-        right = min(max((wanted - ready[left]) / gap, 0.0), 1.0) if gap > 1e-12 else 0.0
+        right = min(max((demanded - ready[left]) / gap, 0.0), 1.0) if gap > 1e-12 else 0.0
         part[left] += here * (1 - right)
         part[left + 1] += here * right
     for node in range(len(part)):
@@ -272,14 +272,14 @@ def bursts_meet(
         level = math.exp(high * (1 - along) + low * along)
         tilt = tilt_at_level(cpus, level, tilt, vcpus, demand, kind, weight)
         tilts[BELOW + step], levels[BELOW + step] = tilt, level
-    wanted, got, lacking = np.zeros((nodes, count)), np.zeros((nodes, count)), np.zeros((nodes, count))
+    demanded, got, lacking = np.zeros((nodes, count)), np.zeros((nodes, count)), np.zeros((nodes, count))
     ready, up, down = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
     for node in range(first, nodes):
         for at in range(count):
             wants, gets, rises, falls, lacks = state(
                 kind[at], vcpus[at], demand[at], weight[at], tilts[node], levels[node]
             )
-            wanted[node, at], got[node, at], lacking[node, at] = wants, gets, lacks
+            demanded[node, at], got[node, at], lacking[node, at] = wants, gets, lacks
             ready[node] += wants
             up[node] += rises
             down[node] += falls
@@ -288,7 +288,7 @@ def bursts_meet(
     part = np.zeros(nodes)
     over = steady_state(cpus, hogs, ready, up, down, first, part)
     average(part, got, run)
-    average(part, wanted, want)
+    average(part, demanded, want)
     average(part, lacking, short)
     left = conserve(cpus, vcpus, demand, kind, run, want)
     if hogs >= cpus:
@@ -518,17 +518,17 @@ def share_set(
             who[count] = at
             count += 1
     vcpus, demand, heavy, light = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
-    ran, wanted, lacked, owed = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
+    ran, demanded, lacked, owed = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
     loop = np.zeros(count, np.int64)
     for place in range(count):
         one = who[place]
         vcpus[place], demand[place], loop[place] = size[one], asks[one], kind[one]
         heavy[place], light[place] = weight[one], brief[one]
-    crowded = share_cpus(cpus, vcpus, demand, loop, heavy, light, astray, ran, wanted, lacked, owed)
+    crowded = share_cpus(cpus, vcpus, demand, loop, heavy, light, astray, ran, demanded, lacked, owed)
     for place in range(count):
         one = who[place]
-        if ran[place] * want[one] < run[one] * wanted[place]:
-            run[one], want[one] = ran[place], wanted[place]
+        if ran[place] * want[one] < run[one] * demanded[place]:
+            run[one], want[one] = ran[place], demanded[place]
         short[one] = max(short[one], lacked[place])
         fair[one] = min(fair[one], owed[place])
         asked = size[one] if kind[one] == HOG else asks[one]
@@ -631,7 +631,7 @@ def share_hosts(
         room, inside = sets_of(cpus[host], allowed[own], sizes[own])
         usual, highest = demand[own], most[own]
         factors = moment_factors(usual, growth[own], day[own], moments, chances)
-        now, ran, wanted = np.empty(count), np.empty(count), np.empty(count)
+        now, ran, demanded = np.empty(count), np.empty(count), np.empty(count)
         lacked, owed = np.empty(count), np.empty(count)
         late_run, late_want = np.zeros(count), np.zeros(count)
         steady, passed = len(factors) == 1, 0.0
@@ -641,19 +641,19 @@ def share_hosts(
             for at in range(count):
                 now[at] = min(usual[at] * factors[moment, at], highest[at])
             crowded[host] += part * share_host(
-                room, inside, vcpus[own], now, loop[own], weight[own], brief[own], astray[host], ran, wanted, lacked,
+                room, inside, vcpus[own], now, loop[own], weight[own], brief[own], astray[host], ran, demanded, lacked,
                 owed,
             )  # fmt: skip
             for at in range(count):
                 slot = own.start + at
                 run[slot] += part * ran[at]
-                want[slot] += part * wanted[at]
+                want[slot] += part * demanded[at]
                 short[slot] += part * lacked[at]
                 fair[slot] += part * owed[at]
                 asked[slot] += part * now[at]
                 if passed > LATE:
                     late_run[at] += part * ran[at]
-                    late_want[at] += part * wanted[at]
+                    late_want[at] += part * demanded[at]
         for at in range(count):
             if late_want[at] > 0:
                 worst[own.start + at] = late_run[at] / late_want[at]

@@ -196,10 +196,10 @@ def clock_speed(scenes: SceneBatch, cpu: Floats) -> Floats:
     lost = clock_lost(scenes)
     if not lost.any():
         return np.ones(cpu.shape)
-    wanted = np.where(scenes.present, cpu, 0.0)
+    demanded = np.where(scenes.present, cpu, 0.0)
     every, lost = cores(scenes)[:, None], lost[:, None]
-    together = clock(lost, wanted.sum(axis=1, keepdims=True) + scenes.own_cpus[:, None], every)
-    return np.where(scenes.present, together / clock(lost, wanted, every), 1.0)
+    together = clock(lost, demanded.sum(axis=1, keepdims=True) + scenes.own_cpus[:, None], every)
+    return np.where(scenes.present, together / clock(lost, demanded, every), 1.0)
 
 
 def clock_spread(scenes: SceneBatch, cpu: Floats) -> Floats:
@@ -256,19 +256,19 @@ def sibling_speed(scenes: SceneBatch, cpu: Floats) -> Floats:
     if not several.any():
         return speed
     lost = core_lost(scenes)[:, None]
-    wanted = np.where(scenes.present, cpu, 0.0)
-    busy = np.broadcast_to(wanted.sum(axis=1, keepdims=True) + scenes.own_cpus[:, None], wanted.shape).copy()
-    count = np.broadcast_to(cores(scenes)[:, None], wanted.shape).copy()
+    demanded = np.where(scenes.present, cpu, 0.0)
+    busy = np.broadcast_to(demanded.sum(axis=1, keepdims=True) + scenes.own_cpus[:, None], demanded.shape).copy()
+    count = np.broadcast_to(cores(scenes)[:, None], demanded.shape).copy()
     pinned = np.flatnonzero(several & _any_pinned(scenes))
     if len(pinned):
         some = scenes.take(pinned)
         on = pcpus_in(some.core, some.affinity)
         there = on > 0
         count[pinned] = np.maximum(there.sum(axis=2), 1)
-        busy[pinned] = (overlap_of(some, on) @ wanted[pinned][:, :, None])[:, :, 0]
+        busy[pinned] = (overlap_of(some, on) @ demanded[pinned][:, :, None])[:, :, 0]
         busy[pinned] += (there @ _own_work(some)[:, :, None])[:, :, 0]
     together = 1 - lost * shares_a_core(busy, count)
-    alone = 1 - lost * shares_a_core(wanted, np.broadcast_to(cores(scenes)[:, None], wanted.shape))
+    alone = 1 - lost * shares_a_core(demanded, np.broadcast_to(cores(scenes)[:, None], demanded.shape))
     return np.where(scenes.present & several[:, None], together / alone, speed)
 
 

@@ -88,14 +88,14 @@ def _occupied(demand: Floats, allowed: Bools, own: Bools, order: Ints) -> Floats
     occupied = np.empty(order.shape)
     for step in range(order.shape[1]):
         one = order[:, step]
-        wanted, may = demand[writers, one], allowed[writers, one]
-        here = wanted * (may & own).sum(axis=1) / np.maximum(may.sum(axis=1), 1)
+        demanded, may = demand[writers, one], allowed[writers, one]
+        here = demanded * (may & own).sum(axis=1) / np.maximum(may.sum(axis=1), 1)
         sure = np.floor(here)[:, None].astype(np.int64)
         chance = here[:, None] - sure
         fewer, more = (np.take_along_axis(at_least, np.maximum(count - sure - k, 0), axis=1) for k in (0, 1))
         at_least = (1 - chance) * fewer + chance * more
         there += here
-        most += may * wanted[:, None]
+        most += may * demanded[:, None]
         busiest = np.maximum(at_least[writers, places], np.clip(there - (places - 1), 0.0, 1.0))
         occupied[:, step] = np.minimum(busiest, np.where(own, most, 1.0).min(axis=1))
     return occupied
@@ -217,8 +217,8 @@ def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments
     apart = driver_apart(scenes)[:, None]
     size = np.maximum(scenes.driver_cpus.sum(axis=1), 1)[:, None].astype(float)
     servers = np.where(apart, np.minimum(trait(scenes.kind, "driver_servers")[:, None], size), 1.0)
-    everybody = np.broadcast_to(want.driver.sum(axis=1, keepdims=True), want.cpu.shape)
-    busy = np.where(apart & ~np.array(alone), everybody, want.driver) / servers
+    all_driver = np.broadcast_to(want.driver.sum(axis=1, keepdims=True), want.cpu.shape)
+    busy = np.where(apart & ~np.array(alone), all_driver, want.driver) / servers
     return first_come_first_served(busy, servers)
 
 

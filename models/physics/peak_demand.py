@@ -119,10 +119,10 @@ def _share(sums: Floats, room: Floats) -> Floats:
         parts = sums[full, FIGURES:]
         if not (np.ptp(parts, axis=1) > 1e-9 * mean[full]).any():
             parts = parts[:, :1]
-        wanted = parts[:, :, None] * factor[full, None]  # (F, D, M), as the next ones
+        demanded = parts[:, :, None] * factor[full, None]  # (F, D, M), as the next ones
         more, there = bursts[full, None, None] / mean[full, None, None], room[full, None, None]
-        deviation = np.sqrt(np.maximum(more * wanted, 1e-12))
-        over = (wanted - there) / deviation
-        lacking = deviation * np.exp(-(over**2) / 2) / np.sqrt(2 * np.pi) + (wanted - there) * below(over)
+        deviation = np.sqrt(np.maximum(more * demanded, 1e-12))
+        over = (demanded - there) / deviation
+        lacking = deviation * np.exp(-(over**2) / 2) / np.sqrt(2 * np.pi) + (demanded - there) * below(over)
         share[full] = 1 - (lacking @ chance).mean(axis=1) / mean[full]
     return np.asarray(np.clip(share, 1e-3, 1.0))

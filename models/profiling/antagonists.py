@@ -20,10 +20,10 @@ from models.arrays import Floats
 FALSE_DISCOVERIES = 0.05  # of the pairs that are named, at most so many are wrong, on average
 FEWEST = 36  # windows beyond what is taken out: three hours of them
 FEWEST_TOGETHER = 12  # windows in which a suspect was there too: an hour
-LEAST_WANTED = 1.0  # % of one CPU: the share of who wants less says how one burst met another
+LEAST_DEMAND = 1.0  # % of one CPU: the share of who wants less says how one burst met another
 _ALWAYS_READY = 0.8  # of the time of its vCPUs, in half of its windows
 _RIDGE = 1e-9  # so that two who always run together are no error
-_TOLD_APART = 1e-3  # of the variance of a suspect's use that no other one explains
+_DISTINCT = 1e-3  # of the variance of a suspect's use that no other one explains
 LEAST_LOSS = 0.01  # of the CPU time that the victim wants: less does not matter, however sure
 
 
@@ -63,18 +63,18 @@ def _of_victim(
 ) -> list[Antagonist]:
     """All who share a CPU with it and run at all, tested."""
     mine = measured[victim]
-    wanted = mine.cpu + mine.waiting
-    known = wanted >= LEAST_WANTED  # NaN is not
+    demand = mine.cpu + mine.waiting
+    known = demand >= LEAST_DEMAND  # NaN is not
     if not known.any():
         return []
     # who is always ready wants the same all the time, and what it ran is what it did not wait
-    own = [mine.cpu[known]] if np.median(wanted[known]) < _ALWAYS_READY * 100 * mine.vcpus else []
+    own = [mine.cpu[known]] if np.median(demand[known]) < _ALWAYS_READY * 100 * mine.vcpus else []
     there = [name for name in measured if np.count_nonzero(~np.isnan(measured[name].cpu[known])) >= FEWEST_TOGETHER]
     suspects = [name for name in there if name != victim and together(victim, name)]
     if not suspects or np.count_nonzero(known) < FEWEST:
         return []
     use = np.nan_to_num(np.stack([measured[name].cpu[known] for name in suspects]))  # who was not there did not run
-    lost = mine.waiting[known] / wanted[known]
+    lost = mine.waiting[known] / demand[known]
     moving = use.std(axis=1) > 1e-9
     use, suspects = use[moving], [name for name, moves in zip(suspects, moving, strict=True) if moves]
     if not suspects or lost.std() <= 1e-9 or lost.size < len(suspects) + FEWEST:
@@ -101,10 +101,10 @@ def _partials(causes: Floats, lost: Floats, suspects: int) -> list[tuple[float, 
     correlation = (own * left).sum(axis=1) / np.sqrt(np.maximum(squares * (left**2).sum(axis=1), 1e-30))
     loss = slopes[:suspects] * causes[:suspects].mean(axis=1)
     chance = _chance(correlation, effective_size(left, own) - len(rows) - 1)
-    apart = squares >= _TOLD_APART * (rows[:suspects] ** 2).sum(axis=1)
+    apart = squares >= _DISTINCT * (rows[:suspects] ** 2).sum(axis=1)
     return [
-        (float(lost), float(one), float(by)) if told else (0.0, 0.0, 1.0)
-        for told, lost, one, by in zip(apart, loss, correlation, chance, strict=True)
+        (float(lost), float(one), float(by)) if is_apart else (0.0, 0.0, 1.0)
+        for is_apart, lost, one, by in zip(apart, loss, correlation, chance, strict=True)
     ]
 
 

@@ -32,13 +32,13 @@ _MOST_LAG = 0.99  # above it a constant would look like a trend
 class Window:
     """The demand of one window: when it ended (s since the epoch), and CPUs or the resource's unit.
 
-    `everybody` is the mean of the cloud's other instances in the same window, each over its own mean; None = unknown.
-    `ran` are the CPUs that it used and `executions` how often in a second it was given one, 0 = not counted.
+    `others_in_step` is the mean of the cloud's other instances in the same window, each over its own mean; None =
+    unknown. `ran` are the CPUs that it used and `executions` how often in a second it was given one, 0 = not counted.
     """
 
     time_s: float
     demand: float
-    everybody: float | None = None
+    others_in_step: float | None = None
     ran: float = 0.0
     executions: float = 0.0
 
@@ -77,8 +77,8 @@ class Tally:
             raise ValueError(f"a window with a demand of {value} at {window.time_s} is none")
         if self.n and 0 < window.time_s - self.last_s < 1.5 * self.window_s:
             _co_moments(self.lagged, self.last, value)
-        if window.everybody is not None:
-            self.compare(value, window.everybody)
+        if window.others_in_step is not None:
+            self.compare(value, window.others_in_step)
         if window.executions > 0 and math.isfinite(window.ran):
             for at, rate in enumerate((window.ran, window.executions)):
                 self.bursts[at] += rate * self.window_s
@@ -98,10 +98,10 @@ class Tally:
         if self.n > MOST_WINDOWS:
             self._halve()
 
-    def compare(self, demand: float, everybody: float) -> None:
+    def compare(self, demand: float, others_in_step: float) -> None:
         """Note how busy the others were in a window, where that is known only after the window was added."""
-        if math.isfinite(everybody):
-            _co_moments(self.shared, demand, everybody)
+        if math.isfinite(others_in_step):
+            _co_moments(self.shared, demand, others_in_step)
 
     def _halve(self) -> None:
         """Let all that was seen count half; means, quantiles and correlations stay as they are."""
@@ -128,12 +128,12 @@ class Tally:
 
     def quantile(self, share: float) -> float:
         """The demand that this share of the windows stays below, linear within a bin; 0 without windows."""
-        wanted, before = share * self.n, 0.0
+        below, before = share * self.n, 0.0
         for at in sorted(self.bins):
             count = self.bins[at]
-            if before + count >= wanted:
+            if before + count >= below:
                 low, high = _border(at), _border(at + 1)
-                value = low + (high - low) * max(wanted - before, 0.0) / count
+                value = low + (high - low) * max(below - before, 0.0) / count
                 return min(max(value, self.least), self.most)
             before += count
         return self.most
@@ -147,7 +147,7 @@ def tally(windows: Iterable[Window], *, resource: Resource = "cpu", window_s: fl
     return found
 
 
-def wanted_cpus(run: float, wait: float, vcpus: float, threads: float | None = None) -> float:
+def demanded_cpus(run: float, wait: float, vcpus: float, threads: float | None = None) -> float:
     """CPUs that an instance would use if nothing held it back, from what it ran and waited; all in CPUs.
 
     Who had time to spare has done the work that came, and who was always ready would have run all the time; who thinks
@@ -233,7 +233,7 @@ def _other_bursts(before: float | None, now: float | None) -> bool:
     return not 1 / NEWS_OF_BURSTS < now / before < NEWS_OF_BURSTS
 
 
-def everybody(demands: Mapping[str, tuple[float, float]]) -> dict[str, float]:
+def others_in_step(demands: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Of one window, each instance's others: the mean of their demand over their own mean, at least two of them.
 
     `demands` are (demand, own mean) by instance; who has no mean yet tells nothing of the others.

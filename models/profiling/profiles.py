@@ -84,8 +84,8 @@ def use(level: DemandLevel, limits: InstanceLimits) -> dict[str, float]:
     cpu = level.metrics.get("cpu")
     if cpu is not None and limits.cpu_percent:
         # Who is runnable and not running wants more, except under a cap, which shows as waiting only on some hosts.
-        wanted = cpu if limits.is_cap else cpu + level.metrics.get("waiting", 0.0)
-        used["cpu"] = min(wanted / limits.cpu_percent, 1.0)
+        demanded = cpu if limits.is_cap else cpu + level.metrics.get("waiting", 0.0)
+        used["cpu"] = min(demanded / limits.cpu_percent, 1.0)
     for name, key, limit in (("net", "net_mbit", limits.net_mbit), ("disk", "disk_mb_s", limits.disk_mb_s)):
         value = level.metrics.get(key)
         if value is not None and limit:

@@ -120,8 +120,8 @@ def parse_io_max(text: str, where: str = "") -> dict[str, int]:
     for number, line in lines(text):
         device, *fields = line.split()
         values = dict(field.partition("=")[::2] for field in fields)
-        told = [values[key] for key in ("rbps", "wbps") if values.get(key, "max") != "max"]
-        counts = [count(limit, "io.max", where, number) for limit in told]
+        set_limits = [values[key] for key in ("rbps", "wbps") if values.get(key, "max") != "max"]
+        counts = [count(limit, "io.max", where, number) for limit in set_limits]
         limits = [limit for limit in counts if real_limit(limit, NO_DISK_LIMIT_BYTES) is not None]
         if len(limits) == 2:  # a limit of one way is none of the device: the other way is free
             by_device[device] = max(limits)

@@ -47,11 +47,11 @@ def made_up(seed: int, busy: float = 1.0) -> Inventory:
     rng = np.random.default_rng(seed)
     hosts = [Host(f"pve{at + 1:02}", "kvm", CPUS, MEMORY_MB, cpu_overcommit=OVERCOMMIT) for at in range(HOSTS)]
     free = np.tile(np.array([OVERCOMMIT * CPUS, MEMORY_MB], float), (HOSTS, 1))
-    wanted = rng.permutation(np.where(np.arange(HOSTS) < HOT, HOT_WEIGHT, 1.0))
+    weights = rng.permutation(np.where(np.arange(HOSTS) < HOT, HOT_WEIGHT, 1.0))
     instances = []
     for number in range(INSTANCES):
         vcpus, memory_mb = SHAPES[rng.choice(len(SHAPES), p=SHAPE_PARTS)]
-        chance = wanted * (free >= (vcpus, memory_mb)).all(axis=1)
+        chance = weights * (free >= (vcpus, memory_mb)).all(axis=1)
         host = int(rng.choice(HOSTS, p=chance / chance.sum()))
         free[host] -= (vcpus, memory_mb)
         mean = float(min(busy * rng.lognormal(UTILISATION, SIGMA), MOST_BUSY) * vcpus)
@@ -78,11 +78,11 @@ class SimulatedCluster:
         where an instance has no host or no mean demand for CPU time."""
         specs = []
         for one in inventory.instances:
-            told = one.demand.get("cpu")
-            if one.host is None or told is None:
+            predicted = one.demand.get("cpu")
+            if one.host is None or predicted is None:
                 raise ValueError(f"instance {one.id} needs a host and a mean demand for CPU time (cpu_percent)")
-            mean, common = max(told.mean, LEAST_CPUS), COMMON if told.common is None else told.common
-            of_mean, burst_ms = told.spread or spread * mean, told.burst_ms or BURST_MS
+            mean, common = max(predicted.mean, LEAST_CPUS), COMMON if predicted.common is None else predicted.common
+            of_mean, burst_ms = predicted.spread or spread * mean, predicted.burst_ms or BURST_MS
             specs.append(InstanceSpec(one.id, one.vcpus, mean, "open", burst_ms, of_mean, common))
         drawn = draw_windows(specs, WINDOWS + 1, np.random.default_rng(seed))
         most = MOST_CPUS * np.array([float(one.vcpus) for one in specs])
@@ -122,10 +122,10 @@ class SimulatedCluster:
         full = np.array([100 * used[host.id] / (host.pcpus, host.memory_mb) for host in self.inventory.hosts])
         outcomes = [one for host in self.simulated().values() for one in host.outcome.instances.values()]
         shares = np.array([one.share for one in outcomes])
-        told = CloudEvaluation.of(self.snapshot(), PriorPredictor()).ratios().values()
+        predicted = CloudEvaluation.of(self.snapshot(), PriorPredictor()).ratios().values()
         return {
             **dict(zip(("CPU spread", "memory spread"), np.ptp(full, axis=0).tolist(), strict=True)),
-            **{f"predicted below {limit}": float(sum(one.expected < limit for one in told)) for limit in LIMITS},
+            **{f"predicted below {limit}": float(sum(one.expected < limit for one in predicted)) for limit in LIMITS},
             **{f"simulated below {limit}": float((shares < limit).sum()) for limit in LIMITS},
             "simulated short, %": 100 * float(np.mean([one.short_95 for one in outcomes])),
         }
@@ -137,7 +137,7 @@ class SimulatedCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class NewcomerCluster:
+class NewVmCluster:
     """A made-up cluster with every instance's demand, the last of which come anew, in the order of coming.
 
     Of those that are there size and mean demand for CPU time are known, of a newcomer its size until it is there, and
@@ -145,31 +145,31 @@ class NewcomerCluster:
     """
 
     cluster: SimulatedCluster
-    newcomers: tuple[Instance, ...]
+    new_vms: tuple[Instance, ...]
     never_known: bool
     columns: ClassVar = Arriving.columns
 
     @classmethod
     def draw(
-        cls, seed: int, busy: float, newcomers: int, *, kinds: bool, never_known: bool, spread: float = SPREAD
-    ) -> NewcomerCluster:
+        cls, seed: int, busy: float, new_vms: int, *, kinds: bool, never_known: bool, spread: float = SPREAD
+    ) -> NewVmCluster:
         """Cloud number `seed`; with `kinds` a name says what a VM is, and VMs of a kind want alike."""
         inventory = made_up(seed, busy)
         if kinds:
             inventory = _of_kinds(inventory, seed, busy)
         cluster = SimulatedCluster.of(inventory, seed, spread)
-        return cls(cluster, inventory.instances[len(inventory.instances) - newcomers :], never_known)
+        return cls(cluster, inventory.instances[len(inventory.instances) - new_vms :], never_known)
 
     @property
     def residents(self) -> tuple[Instance, ...]:
         """Who is there at the beginning."""
         instances = self.cluster.inventory.instances
-        return instances[: len(instances) - len(self.newcomers)]
+        return instances[: len(instances) - len(self.new_vms)]
 
     def judged(self, placed: Sequence[int]) -> Mapping[str, float]:
         """The figures of the cluster with the newcomers on these hosts."""
         names = [host.id for host in self.cluster.inventory.hosts]
-        came: Places = {one.id: names[at] for one, at in zip(self.newcomers, placed, strict=True)}
+        came: Places = {one.id: names[at] for one, at in zip(self.new_vms, placed, strict=True)}
         return self.cluster.after({**self.cluster.places, **came}).judged()
 
     def arriving(self) -> Arriving:
@@ -182,12 +182,12 @@ class NewcomerCluster:
         return hosts
 
     def _coming(self, number: int) -> tuple[float, float, float]:
-        one = self.newcomers[number]
+        one = self.new_vms[number]
         return one.vcpus, one.memory_mb, self._usual(one) if self.never_known else one.demand["cpu"].mean
 
-    def _usual(self, newcomer: Instance) -> float:
-        alike = [one for one in self.residents if _kind(one) == _kind(newcomer)] or self.residents
-        return newcomer.vcpus * sum(one.demand["cpu"].mean for one in alike) / sum(one.vcpus for one in alike)
+    def _usual(self, new_vm: Instance) -> float:
+        alike = [one for one in self.residents if _kind(one) == _kind(new_vm)] or self.residents
+        return new_vm.vcpus * sum(one.demand["cpu"].mean for one in alike) / sum(one.vcpus for one in alike)
 
     def snapshot(self) -> ClusterSnapshot:
         """The cloud with its residents, as the advisor knows it."""
@@ -197,12 +197,12 @@ class NewcomerCluster:
 
     def asked(self, number: int) -> Instance:
         """A newcomer as the question has it."""
-        return replace(self.newcomers[number], host=None, demand={})
+        return replace(self.new_vms[number], host=None, demand={})
 
     def known(self, placed: Sequence[int]) -> Mapping[str, Instance]:
         """The last one that came, with its demand where that is learned."""
         number = len(placed) - 1
-        came = self.asked(number) if self.never_known else self.newcomers[number]
+        came = self.asked(number) if self.never_known else self.new_vms[number]
         return {came.id: replace(came, host=self.cluster.inventory.hosts[placed[-1]].id)}
 
 

@@ -36,7 +36,7 @@ class World(Protocol):
     """A cloud with newcomers, in the order of coming; `columns` is what rules may know of its hosts."""
 
     @property
-    def newcomers(self) -> Sequence[object]: ...
+    def new_vms(self) -> Sequence[object]: ...
 
     @property
     def columns(self) -> Collection[str]: ...
@@ -116,7 +116,7 @@ class ByRule:
 
     def __call__(self, world: World) -> Sequence[int]:
         cloud, placed = world.arriving(), []
-        for number in range(len(world.newcomers)):
+        for number in range(len(world.new_vms)):
             host = choose(self.rule, cloud.fits(number), lambda name, number=number: cloud.column(name, number))  # type: ignore[misc]
             if host is None:
                 raise ValueError(f"no host has room for newcomer {number}")
@@ -136,7 +136,7 @@ class Advised:
         snapshot = world.snapshot()
         position = {host.id: at for at, host in enumerate(snapshot.hosts)}
         context, placed = QuestionContext(ActivePredictor(self.predictor), NOW, math.inf), list[int]()
-        for number in range(len(world.newcomers)):
+        for number in range(len(world.new_vms)):
             if placed:
                 snapshot = snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=world.known(placed))
             request = PlacementRequest(

@@ -26,7 +26,7 @@ HOSTS = 10
 HOST_CPUS = 16
 VCPUS = 8  # of a container
 MOST = 8  # containers on a host, which may promise four vCPUs for each CPU, the default
-RESIDENTS, NEWCOMERS = 24, 30
+RESIDENTS, NEW_VMS = 24, 30
 LOAD = 0.52  # of all CPUs, over the day, with every instance there: what is expected of these kinds
 MEMORY_MB = 16_384.0  # of a host
 STEPS = 32  # of the day after, as `newcomer_runs` measures
@@ -73,15 +73,15 @@ class DailyContainer:
 class Evening:
     """Residents with the host of each, and newcomers in the order of coming.
 
-    `hours`: the advisor knows how demand varied over the hours; `newcomer_known`: and the demand of newcomers.
+    `hours`: the advisor knows how demand varied over the hours; `new_vm_known`: and the demand of newcomers.
     `foresight`: rules know what every container will ask for the next day.
     """
 
     residents: tuple[DailyContainer, ...]
     host_of: tuple[int, ...]
-    newcomers: tuple[DailyContainer, ...]
+    new_vms: tuple[DailyContainer, ...]
     hours: bool = True
-    newcomer_known: bool = False
+    new_vm_known: bool = False
     foresight: bool = False
     columns: ClassVar = (*Arriving.columns, "day", "day_after")
 
@@ -94,11 +94,11 @@ class Evening:
             of_kind.setdefault(one.kind, []).append(day)
         expected = [
             one.demand(begin_h, 24 / STEPS, STEPS) if self.foresight else np.asarray(np.mean(of_kind[one.kind], axis=0))
-            for one in self.newcomers
+            for one in self.new_vms
         ]
         hosts = EveningHosts(
-            lambda number: (VCPUS, self.newcomers[number].memory_mb, float(expected[number].mean())),
-            MOST * VCPUS, MEMORY_MB, HOST_CPUS, np.random.default_rng([one.seed for one in self.newcomers]),
+            lambda number: (VCPUS, self.new_vms[number].memory_mb, float(expected[number].mean())),
+            MOST * VCPUS, MEMORY_MB, HOST_CPUS, np.random.default_rng([one.seed for one in self.new_vms]),
             np.zeros((4, HOSTS)), day=np.zeros((HOSTS, STEPS)), expected=expected,
         )  # fmt: skip
         for one, host, day in zip(self.residents, self.host_of, days, strict=True):
@@ -108,13 +108,13 @@ class Evening:
 
     def judged(self, placed: Sequence[int]) -> Mapping[str, float]:
         """`short`: the part of the next day (%) in which an instance is on a host with work left over, mean of all."""
-        wanted = np.array([one.demand(48.0, 24 / STEPS, STEPS) for one in (*self.residents, *self.newcomers)])
+        demanded = np.array([one.demand(48.0, 24 / STEPS, STEPS) for one in (*self.residents, *self.new_vms)])
         host_of = np.array([*self.host_of, *placed])
         short = np.zeros(len(host_of))
         for host in range(HOSTS):
             there = host_of == host
             left, over = 0.0, []
-            for value in wanted[there].sum(axis=0).tolist():
+            for value in demanded[there].sum(axis=0).tolist():
                 left = max(0.0, left + value - HOST_CPUS)
                 over.append(left > 0)
             short[there] = np.mean(over)
@@ -132,14 +132,14 @@ class Evening:
 
     def asked(self, number: int) -> Instance:
         """A newcomer as the question has it."""
-        return self._instance(self.newcomers[number], known=self.newcomer_known)
+        return self._instance(self.new_vms[number], known=self.new_vm_known)
 
     def known(self, placed: Sequence[int]) -> Mapping[str, Instance]:
         """Those who came, one each WINDOWS_EACH windows, with what was measured of them since."""
         last = len(placed) - 1
-        found = {self.newcomers[last].name: replace(self.asked(last), host=f"h{placed[last]}")}
-        for at, (one, host) in enumerate(zip(self.newcomers, placed, strict=False)):
-            windows = 0 if self.newcomer_known else int(WINDOWS_EACH * (len(placed) - at))
+        found = {self.new_vms[last].name: replace(self.asked(last), host=f"h{placed[last]}")}
+        for at, (one, host) in enumerate(zip(self.new_vms, placed, strict=False)):
+            windows = 0 if self.new_vm_known else int(WINDOWS_EACH * (len(placed) - at))
             if windows:
                 demand = _as_measured(one.demand(24.0, 24 / WINDOWS, windows))
                 found[one.name] = replace(self.asked(at), host=f"h{host}", demand={"cpu": demand})
@@ -175,14 +175,14 @@ class EveningHosts(Arriving):
         self.day[host] += self.expected[number]
 
 
-def draw(world: int, newcomers: int) -> Evening:
-    """World number `world` with newcomers number `newcomers`."""
+def draw(world: int, new_vms: int) -> Evening:
+    """World number `world` with newcomers number `new_vms`."""
     rng = np.random.default_rng([31, world])
     residents = tuple(_container(rng, f"{kind}-{number}", kind) for number, kind in enumerate(_kinds(rng, RESIDENTS)))
     places = rng.permutation(np.repeat(np.arange(HOSTS), math.ceil(RESIDENTS / HOSTS) + 1))[:RESIDENTS]
-    fresh = np.random.default_rng([37, world, newcomers])
+    fresh = np.random.default_rng([37, world, new_vms])
     coming = tuple(
-        _container(fresh, f"{kind}-{RESIDENTS + number}", kind) for number, kind in enumerate(_kinds(fresh, NEWCOMERS))
+        _container(fresh, f"{kind}-{RESIDENTS + number}", kind) for number, kind in enumerate(_kinds(fresh, NEW_VMS))
     )
     return Evening(residents, tuple(places.tolist()), coming)
 
@@ -195,7 +195,7 @@ def _kinds(rng: np.random.Generator, count: int) -> list[str]:
 
 def _container(rng: np.random.Generator, name: str, kind: str) -> DailyContainer:
     expected = sum(odds * _LEVELS[each] for each, odds in zip(KINDS, _ODDS, strict=True))
-    each = LOAD * HOSTS * HOST_CPUS / (RESIDENTS + NEWCOMERS)
+    each = LOAD * HOSTS * HOST_CPUS / (RESIDENTS + NEW_VMS)
     level = each * _LEVELS[kind] / expected * float(rng.lognormal(-(_SPREAD**2) / 2, _SPREAD))
     shape = _shape(rng, kind)
     return DailyContainer(name, kind, level * shape / shape.mean(), int(rng.integers(1 << 31)))

@@ -96,9 +96,9 @@ class CotenantPolicy:
         few = self.objective != "pack" and len(instances) > 1 and sum(places) > 1
         if not few or not look_ahead.look_ahead_from(taken, np.repeat(parts, places.astype(int))):
             return np.zeros(len(situations))
-        nobody = _Said(look_ahead.REFUSED, 0.0, False, 0.0, 0.0, 0.0)  # where the two were never measured together
+        unmeasured = _Said(look_ahead.REFUSED, 0.0, False, 0.0, 0.0, 0.0)  # where the two were never measured together
         names = sorted(instances, key=lambda one: (-instances[one], one))[: look_ahead.MOST_CLASSES]
-        scores = np.array([[self._about(name).get(one, nobody).score for name in names] for one in situations])
+        scores = np.array([[self._about(name).get(one, unmeasured).score for name in names] for one in situations])
         number = np.array([float(instances[name]) for name in names])
         return look_ahead.kept_for_others(np.maximum(scores, look_ahead.REFUSED), places, number, taken, parts)
 
@@ -140,7 +140,7 @@ class CotenantPolicy:
         )
         snapshot = ClusterSnapshot.build(inventory, seen=dict.fromkeys(host_names, NOW), pending=(), taken_at=NOW)
         request = PlacementRequest(
-            _newcomer(world, workload),
+            _new_vm(world, workload),
             hosts=tuple(
                 name for name, there in zip(host_names, hosts, strict=True) if world.after(there, workload) is not None
             ),
@@ -162,7 +162,7 @@ def name_of(number: int) -> str:
     return f"h{number:06}"
 
 
-def _newcomer(world: MeasuredWorld, workload: str) -> Instance:
+def _new_vm(world: MeasuredWorld, workload: str) -> Instance:
     """Who comes, on the CPUs that were measured: where no instance was pinned, on all of them, so that none are
     chosen."""
     one = _instance(world, "new", workload, world.pins[-1])

@@ -67,7 +67,7 @@ def cloud(world: MeasuredWorld, hosts: int, there: Sequence[Situation] = ()) -> 
     return ClusterSnapshot.build(inventory, seen=dict.fromkeys(names, NOW), pending=(), taken_at=NOW)
 
 
-def newcomers(world: MeasuredWorld, workloads: Sequence[str]) -> tuple[Instance, ...]:
+def new_vms(world: MeasuredWorld, workloads: Sequence[str]) -> tuple[Instance, ...]:
     """Instances to be placed, in this order."""
     return tuple(world.seated(f"n{number:05}", workload) for number, workload in enumerate(workloads))
 

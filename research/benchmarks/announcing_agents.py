@@ -159,12 +159,12 @@ def measure(kind: str, *, agents: int, instances: int, window_s: float, minutes:
 def _all_at_once(parts: Sequence[Agents]) -> float:
     began = time.monotonic()
 
-    def everybody(part: Agents) -> None:
+    def all_of(part: Agents) -> None:
         for host in part._there:
             part.announce(host, began, changed=False)
         part.lags.clear()
 
-    together([partial(everybody, part) for part in parts])
+    together([partial(all_of, part) for part in parts])
     return time.monotonic() - began
 
 

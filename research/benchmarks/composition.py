@@ -107,11 +107,11 @@ def growth(known: Sequence[GroupAnswers]) -> float:
     where there are none."""
     if not known:
         return 1.0
-    told, reached = (
+    predicted, reached = (
         np.log(np.clip(np.concatenate([getattr(one, name) for one in known]), 1e-3, 1.0))
         for name in ("composed", "measured")
     )
-    return float((told * reached).sum() / max((told**2).sum(), 1e-12))
+    return float((predicted * reached).sum() / max((predicted**2).sum(), 1e-12))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -145,7 +145,7 @@ def _row(name: str, most: int, size: int, of: GroupAnswers, factor: float) -> li
     if len(of.size) < LEAST:
         return []
     grown = np.clip(of.composed, 1e-3, 1.0) ** factor
-    errors = [np.abs(told - of.measured) for told in (of.analytic, of.asked, of.composed, grown)]
+    errors = [np.abs(predicted - of.measured) for predicted in (of.analytic, of.asked, of.composed, grown)]
     groups = len(set(of.group.tolist()))
     return [
         name, str(most), str(size), f"{len(of.size)}, {groups}", *(f"{each.mean():.3f}" for each in errors),

@@ -47,7 +47,7 @@ SIZES, RESIDENTS, REPEATS, FEW = (100, 1000, 10_000), 8, 5, 5
 REPEATS_OF_MANY = 2  # of 10,000 hosts and more
 FLAVOURS = 40  # contents of hosts in the cloud of few flavours: 1,000 hosts have each of them 25 times
 CLOUDS = ("few flavours", "no two alike")
-NEWCOMERS: dict[str, dict[str, Any]] = {"works": {}, "answers": {"service": "latency", "max_latency_ratio": 3.0}}
+NEW_VMS: dict[str, dict[str, Any]] = {"works": {}, "answers": {"service": "latency", "max_latency_ratio": 3.0}}
 SHAPES: tuple[dict[str, Any], ...] = (  # of hosts with 16 pCPUs
     {"kind": "lxc"},
     {"kind": "lxc", "numa": (tuple(range(8)), tuple(range(8, 16)))},
@@ -89,16 +89,16 @@ def main() -> None:
     parser.add_argument("--one", nargs=3, metavar=("CLOUD", "SIZE", "NEWCOMER"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        cloud, size, newcomer = options.one
-        print(json.dumps(measured(options.model, cloud, int(size), newcomer)))
+        cloud, size, new_vm = options.one
+        print(json.dumps(measured(options.model, cloud, int(size), new_vm)))
         return
     with tempfile.TemporaryDirectory() as folder:
         model = options.model or train([Path(path) for path in DATASETS], Path(folder))
         rows = [
-            apart("decision", "--model", str(model), "--one", cloud, size, newcomer)
+            apart("decision", "--model", str(model), "--one", cloud, size, new_vm)
             for size in options.sizes.split(",")
             for cloud in CLOUDS
-            for newcomer in NEWCOMERS
+            for new_vm in NEW_VMS
         ]
     document = {**circumstances(), "residents": RESIDENTS, "changed": FEW, "rows": rows}
     if options.json:
@@ -107,7 +107,7 @@ def main() -> None:
         _show(document)
 
 
-def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any]:
+def measured(model: Path, cloud: str, size: int, new_vm: str) -> dict[str, Any]:
     """Times of one cloud in milliseconds, how much of it is distinct, and the peak memory in MB."""
     predictor = load(model)
     profiles = tuple(profile for path in DATASETS for profile in load_dataset(Path(path)).profiles if profile.platform)
@@ -115,7 +115,7 @@ def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any
     snapshot = made_cloud(cloud, size, profiles)
     built = time.process_time() - begin
     names = sorted({one.name for one in profiles})
-    instance = Instance("new", vcpus=2, memory_mb=4096, workload=names[0], **NEWCOMERS[newcomer])
+    instance = Instance("new", vcpus=2, memory_mb=4096, workload=names[0], **NEW_VMS[new_vm])
 
     def ask(
         there: ClusterSnapshot, remembered: PredictionCache | None, by: Predictor = predictor, who: Instance = instance
@@ -156,7 +156,7 @@ def measured(model: Path, cloud: str, size: int, newcomer: str) -> dict[str, Any
                 times[name].append(1000 * value)
     return {
         "cloud": cloud,
-        "newcomer": newcomer,
+        "newcomer": new_vm,
         "hosts": size,
         "choices": {str(count): int((choices == count).sum()) for count in np.unique(choices).tolist()},
         "repeats": repeats,
@@ -240,7 +240,7 @@ def _show(document: dict[str, Any]) -> None:
     for row in document["rows"]:
         cold, warm = TARGETS_MS.get(row["hosts"], (float("nan"), float("nan")))
         print(
-            f"\n{row['hosts']:6} hosts, {row['cloud']}, one that {row['newcomer']}: {row['situations']} situations, "
+            f"\n{row['hosts']:6} hosts, {row['cloud']}, one that {row['new_vm']}: {row['situations']} situations, "
             f"{row['scenes']} scenes and {row['rows']} rows asked, pinnings "
             f"{', '.join(f'{count} on {hosts}' for count, hosts in row['choices'].items())}, "
             f"peak {row['peak_mb']:.0f} MB, built in {row['build_ms']:.0f} ms\n"

@@ -47,7 +47,7 @@ from models.training import train
 from research.benchmarks.fastapi_baseline import ANSWER
 from research.benchmarks.measuring import ONE_THREAD, circumstances
 from research.benchmarks.open_loop import LoadResults, ask
-from research.benchmarks.unlike_hosts import made_inventory, newcomer, random_demand
+from research.benchmarks.unlike_hosts import made_inventory, new_vm, random_demand
 from tests.servers.service import Service
 
 DATASETS = ("datasets/lab-neighbours", "datasets/lab-colocations", "datasets/lab-findings")
@@ -121,7 +121,7 @@ class UnlikeCloud:
     def questions(self, *, keep: bool) -> list[bytes]:
         """Bodies in the order in which they are asked."""
         random = np.random.default_rng(1)
-        kinds = [newcomer(random) for _ in range(WORKLOADS)]
+        kinds = [new_vm(random) for _ in range(WORKLOADS)]
         return [
             json.dumps({"instance": _as_json(replace(kinds[which], id=f"new-{at}")), "dry_run": not keep}).encode()
             for at, which in enumerate(random.integers(0, WORKLOADS, QUESTIONS).tolist())
@@ -360,9 +360,9 @@ def _shown(document: dict[str, Any]) -> str:
         if "wrk" in row:
             fastest = ", ".join(f"{name} {rate:.0f}/s" for name, rate in row["wrk"].items())
             lines.append(f"  as fast as they answer: {fastest}")
-            told, predicted = row["answers"], row["lookups"]
+            sent, predicted = row["answers"], row["lookups"]
             lines.append(
-                f"  answers of {row['answer_bytes']} bytes, {told['hit']:.1%} remembered, {told['former']:.1%} of "
+                f"  answers of {row['answer_bytes']} bytes, {sent['hit']:.1%} remembered, {sent['former']:.1%} of "
                 f"a moment before; {predicted['hit']:.1%} of the predictions for the others were remembered"
             )
         lines.append(f"  memory of all workers: {row['rss_mb']} MB")

@@ -35,7 +35,7 @@ def policies() -> Mapping[str, EveningPolicy]:
     return {
         OURS: advised,
         "Cotenant without hours": lambda evening: advised(replace(evening, hours=False)),
-        "Cotenant, newcomer known": lambda evening: advised(replace(evening, newcomer_known=True)),
+        "Cotenant, newcomer known": lambda evening: advised(replace(evening, new_vm_known=True)),
         **rules(Evening.columns),
         **{name: ByRule(RULES[name]) for name in greedy},
     }

@@ -255,7 +255,7 @@ def busy(before: Sequence[Counters], now: Sequence[Counters]) -> dict[str, dict[
     return found
 
 
-def told(before: Sequence[Counters], now: Sequence[Counters]) -> Iterator[list[Mapping[str, Any]]]:
+def announced(before: Sequence[Counters], now: Sequence[Counters]) -> Iterator[list[Mapping[str, Any]]]:
     """The samples that the agent of each host pushes after two readings."""
     for first, second in zip(before, now, strict=True):
         batch = SampleBatch(second.host, _rfc3339(second.time_s), collect(first, second).rows)

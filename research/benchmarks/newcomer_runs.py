@@ -35,7 +35,7 @@ from lab.signals import stoppable
 from research import markdown
 from research.arena.contest import Arriving, interval
 from research.arena.evenings import HOST_CPUS, HOSTS, MEMORY_MB, MOST, VCPUS, Evening, draw
-from research.benchmarks.newcomer_hosts import LivingHosts, busy, told
+from research.benchmarks.newcomer_hosts import LivingHosts, announced, busy
 from research.benchmarks.newcomer_service import FastService
 from research.contention.container_groups import STATE, HostGroups
 from research.contention.container_runs import (
@@ -90,7 +90,7 @@ class Loads:
         return sum(statistics.fmean(self.used.get(name, [0.0])) for name in there)
 
 
-def choose(policy: str, hosts: LivingHosts, loads: Loads, newcomer_mb: float, rng: np.random.Generator) -> int:
+def choose(policy: str, hosts: LivingHosts, loads: Loads, new_vm_mb: float, rng: np.random.Generator) -> int:
     """The host that a rule names, of those that may take one more."""
     there = [hosts.there(host) for host in range(HOSTS)]
     held = np.array([
@@ -98,10 +98,10 @@ def choose(policy: str, hosts: LivingHosts, loads: Loads, newcomer_mb: float, rn
         for host, names in enumerate(there)
     ]).T  # fmt: skip
     now = np.array([loads.now(f"h{host}") for host in range(HOSTS)])
-    known = Arriving(lambda _: (VCPUS, newcomer_mb, 0.0), MOST * VCPUS, MEMORY_MB, HOST_CPUS, rng, held)
+    known = Arriving(lambda _: (VCPUS, new_vm_mb, 0.0), MOST * VCPUS, MEMORY_MB, HOST_CPUS, rng, held)
     found = choose_by(RULES[policy], known.fits(0), lambda name: now if name == "load_now" else known.column(name, 0))
     if found is None:
-        raise RunError(f"no host has room for {newcomer_mb:g} MB")
+        raise RunError(f"no host has room for {new_vm_mb:g} MB")
     return found
 
 
@@ -125,7 +125,7 @@ def watch(world: Evening, groups: HostGroups, program: Path, folder: Path, secon
 def _tell(service: FastService, hosts: LivingHosts, before: Any, now: Any) -> None:
     for announcement in hosts.announcements():
         service.announce(announcement)
-    service.push([sample for samples in told(before, now) for sample in samples])
+    service.push([sample for samples in announced(before, now) for sample in samples])
 
 
 def run(evening: EveningRun, groups: HostGroups, program: Path, folder: Path, known: Loads) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def run(evening: EveningRun, groups: HostGroups, program: Path, folder: Path, kn
     rng = np.random.default_rng([number_of_world, number_of_set])
     loads = Loads()
     loads.used = {name: list(values) for name, values in known.used.items()}
-    count = len(world.newcomers)
+    count = len(world.new_vms)
     evening_s = WARM_UP_S + round(count * GAP_S) + 2
     with ExitStack() as stack:
         service = stack.enter_context(FastService(folder, day_s=DAY_S, copy=True)) if policy == OURS else None
@@ -145,7 +145,7 @@ def run(evening: EveningRun, groups: HostGroups, program: Path, folder: Path, kn
         if time.monotonic() > start + WARM_UP_S - GAP_S:
             raise RunError("the agents were not ready in time")
         stack.enter_context(first_in_line())
-        for number, newcomer in enumerate(world.newcomers):
+        for number, new_vm in enumerate(world.new_vms):
             at = start + WARM_UP_S + number * GAP_S
             sleep_until(at - GAP_S + 0.05)
             now = hosts.read()
@@ -153,13 +153,13 @@ def run(evening: EveningRun, groups: HostGroups, program: Path, folder: Path, kn
             begin = time.monotonic()
             if service is not None:
                 _tell(service, hosts, before, now)
-                host = service.where(newcomer)
+                host = service.where(new_vm)
                 took_s.append(time.monotonic() - begin)
             else:
-                host = choose(policy, hosts, loads, newcomer.memory_mb, rng)
+                host = choose(policy, hosts, loads, new_vm.memory_mb, rng)
             before = now
             placed.append(host)
-            hosts.come(newcomer, host, at)
+            hosts.come(new_vm, host, at)
         if service is not None:
             service.pause()  # it is not part of the day that is measured
         record = _day_after(hosts, start + evening_s)

@@ -112,12 +112,12 @@ class FastService:
             if done["dropped"]:
                 raise RunError(f"the service drops samples: {done['reasons'][:2]}")
 
-    def where(self, newcomer: DailyContainer) -> int:
+    def where(self, new_vm: DailyContainer) -> int:
         """The number of the host that the service puts first for a newcomer of which only name and size are known."""
-        instance = {"id": newcomer.name, "vcpus": VCPUS, "memory_mb": newcomer.memory_mb}
+        instance = {"id": new_vm.name, "vcpus": VCPUS, "memory_mb": new_vm.memory_mb}
         answer = self._post("/v1/placements", json.dumps({"instance": instance, "limit": 1}).encode())
         if not answer["candidates"]:
-            raise RunError(f"no host has room for {newcomer.name}: {answer}"[:500])
+            raise RunError(f"no host has room for {new_vm.name}: {answer}"[:500])
         return int(answer["candidates"][0]["host"][1:])
 
     def _post(self, path: str, body: bytes) -> Any:

@@ -23,7 +23,7 @@ from advisor.prediction.active import load
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
 from research import markdown
-from research.arena.clusters import CPUS, HOSTS, SPREAD, NewcomerCluster
+from research.arena.clusters import CPUS, HOSTS, SPREAD, NewVmCluster
 from research.arena.contest import Advised, Found, Policy, differences, played, rules, with_interval
 
 OURS = "Cotenant"
@@ -35,7 +35,7 @@ def policies(predictor: Predictor) -> Mapping[str, Policy]:
     ours: dict[str, Policy] = {OURS: Advised(predictor), "Cotenant, total": Advised(predictor, "total")}
     if predictor.origin != "analytic":
         ours["Cotenant, analytic model"] = Advised(PriorPredictor())
-    return ours | rules(NewcomerCluster.columns)
+    return ours | rules(NewVmCluster.columns)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,11 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--seeds must be at least 2: one cloud tells nothing of chance")
     predictor = load(options.model) if options.model else PriorPredictor()
     known = {"kinds": options.kinds, "never_known": options.never_known, "spread": options.spread}
-    clouds = [
-        NewcomerCluster.draw(seed, options.busy, options.newcomers, **known) for seed in range(1, options.seeds + 1)
-    ]
-    wanted = [sum(one.demand["cpu"].mean for one in each.cluster.inventory.instances) for each in clouds]
-    sys.stdout.write(f"wanted: {np.mean(wanted) / (HOSTS * CPUS):.2f} of all CPUs\n\n")
+    clouds = [NewVmCluster.draw(seed, options.busy, options.new_vms, **known) for seed in range(1, options.seeds + 1)]
+    demanded = [sum(one.demand["cpu"].mean for one in each.cluster.inventory.instances) for each in clouds]
+    sys.stdout.write(f"wanted: {np.mean(demanded) / (HOSTS * CPUS):.2f} of all CPUs\n\n")
     sys.stdout.write(table(played(clouds, policies(predictor))))
     return 0
 

@@ -5,7 +5,7 @@
 
 Five parts: regret to the oracle of the worst-off of each host, of all instances, and of these with no instance counted
 as faster than alone, and violations, all in clouds of measured hosts; and the part of its time in which an instance is
-short on simulated evenings (see `newcomer_choices`), where no pair was measured and so no model can be trained.
+short on simulated evenings (see `new_vm_choices`), where no pair was measured and so no model can be trained.
 
 A cloud is made of hosts whose outcomes are known: a host has as many seats as instances were measured together, and its
 outcome is the measured mean T/B of that very set. The product is asked for what a figure is about: with the objective
@@ -47,7 +47,7 @@ from research.arena.measured_policies import oracles
 from research.arena.measured_policies import rules as measured_rules
 from research.benchmarks.newcomer_choices import ORACLE as GREEDY_ORACLE
 from research.benchmarks.newcomer_choices import EveningPolicy
-from research.benchmarks.unseen_newcomer import newcomer_models
+from research.benchmarks.unseen_newcomer import new_vm_models
 
 WORLDS = tuple(  # of which `make run` learns from all but the last, which is hidden
     Path("datasets") / name
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             pictures.check_target(options.chart)
         shared = None
         if options.together or not options.datasets:
-            shared = newcomer_models([path for path in named if not status_of(path).hidden], say=_say)
+            shared = new_vm_models([path for path in named if not status_of(path).hidden], say=_say)
         for path in named:
             rows += of_dataset(path, options.hosts, seeds, shared)
         for path in public:
@@ -138,7 +138,7 @@ def of_dataset(
     except NoWorldError as error:
         _say(str(error))
         return []
-    models = newcomer_models([path], say=_say) if learned is None else learned
+    models = new_vm_models([path], say=_say) if learned is None else learned
     rows = []
     for world in found:
         _say(f"{dataset.name}: {world.name}")

@@ -117,7 +117,7 @@ def small(world: MeasuredWorld, dataset: str, most: int, tried: int) -> Row:
         for size in range(2, min(most, hosts * world.seats) + 1):
             everything = list(combinations_with_replacement(world.workloads, size))
             for workloads in everything[:: -(-len(everything) // tried)]:
-                goal = Goal("admit", measured_plans.newcomers(world, workloads), objective="total", keep_ratio=KEEP)
+                goal = Goal("admit", measured_plans.new_vms(world, workloads), objective="total", keep_ratio=KEEP)
                 found = measured_plans.planned(world, measured_plans.cloud(world, hosts), goal)
                 count, value = measured_plans.total(world, measured_plans.situations(found.after))
                 best_count, best = measured_plans.best_of_all(world, workloads, hosts)
@@ -140,7 +140,7 @@ def against_first_fit(world: MeasuredWorld, dataset: str, count: int) -> Row:
         workloads = arrivals(world.workloads, count, seed)
         fitted = measured_plans.first_fit(world, workloads, SLO)
         goal = Goal(
-            "admit", measured_plans.newcomers(world, workloads), objective="pack", keep_ratio=SLO, time_limit_s=60.0
+            "admit", measured_plans.new_vms(world, workloads), objective="pack", keep_ratio=SLO, time_limit_s=60.0
         )
         found = measured_plans.planned(world, measured_plans.cloud(world, count), goal)
         there = [situation for situation in measured_plans.situations(found.after) if situation]
@@ -198,11 +198,11 @@ def growth(count: int, hosts: int, flavours: str, limit: PlanDeadline, questions
 def _in_turn(empty: ClusterSnapshot, chosen: ActivePredictor, goal: Goal) -> Row:
     """How long placing one after another takes, of large clouds by a sample, and how many that places where it was all
     of them."""
-    count = len(goal.newcomers)
-    sample = goal if count <= SIZES[0][0] else replace(goal, newcomers=goal.newcomers[:: count // SAMPLE])
+    count = len(goal.new_vms)
+    sample = goal if count <= SIZES[0][0] else replace(goal, new_vms=goal.new_vms[:: count // SAMPLE])
     first = time.perf_counter()
     turns, _ = place_in_turn(empty, chosen, sample, now=NOW, fresh_s=math.inf, clock=SearchClock.of(math.inf))
-    took = (time.perf_counter() - first) * count / len(sample.newcomers)
+    took = (time.perf_counter() - first) * count / len(sample.new_vms)
     return {"in_turn_seconds": took} | ({"in_turn_placed": len(turns)} if sample is goal else {})
 
 

@@ -74,8 +74,8 @@ def campaign_of(dataset: Dataset) -> PostedCampaign:
     scenes = build_batch(list(zip(hosts, there, strict=True)), table)
     # A generator uses CPUs and is no instance's neighbour: a service's users would not post it.
     whole = [(host, [*some, *one.generators]) for host, some, (one, _) in zip(hosts, there, used, strict=True)]
-    told = PriorPredictor().predict(build_batch(whole, table), ("throughput",)).throughput
-    band = BandArrays(*(edge[:, : scenes.slots] for edge in (told.expected, told.lower, told.upper)))
+    analytic = PriorPredictor().predict(build_batch(whole, table), ("throughput",)).throughput
+    band = BandArrays(*(edge[:, : scenes.slots] for edge in (analytic.expected, analytic.lower, analytic.upper)))
     rows, scene, slot = [], [], []
     for at, (_, ratio) in enumerate(used):
         for place, instance in enumerate(there[at]):

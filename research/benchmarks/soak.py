@@ -188,8 +188,8 @@ class Traffic:
         return "POST", path, {"host": first["host"], "throughput_ratios": kept}
 
     def _plans(self, turn: int) -> Request:
-        newcomers = [{"id": f"planned-{turn}-{at}", "vcpus": 2, "workload": self.cloud.names[at]} for at in range(3)]
-        return "POST", "/v1/plans", {"instances": newcomers, "time_limit_s": 1}
+        new_vms = [{"id": f"planned-{turn}-{at}", "vcpus": 2, "workload": self.cloud.names[at]} for at in range(3)]
+        return "POST", "/v1/plans", {"instances": new_vms, "time_limit_s": 1}
 
 
 @contextmanager

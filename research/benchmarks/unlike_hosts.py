@@ -164,7 +164,7 @@ def made_cloud(size: int, seed: int = 0, cloud: str = CLOUDS[0]) -> ClusterSnaps
     return ClusterSnapshot.build(inventory, seen=seen, pending=(), taken_at=NOW)
 
 
-def newcomer(random: np.random.Generator, name: str = "new", cloud: str = CLOUDS[0], **more: Any) -> Instance:
+def new_vm(random: np.random.Generator, name: str = "new", cloud: str = CLOUDS[0], **more: Any) -> Instance:
     """An instance to place, with a demand of its own."""
     vcpus = int(random.choice(VCPUS))
     return Instance(
@@ -203,7 +203,7 @@ def ask(
 
 
 @contextlib.contextmanager
-def everybody_predicted() -> Iterator[None]:
+def all_predicted() -> Iterator[None]:
     """Within it no host is left out by a cheap estimate, and no pinning of a learned model."""
     with patch.object(decision, "SCREENED_FROM", sys.maxsize), patch.object(host_classes, "MOST_PINNED", sys.maxsize):
         yield
@@ -220,9 +220,9 @@ def missed(cloud: str, questions: int, by: Predictor) -> dict[str, Any]:
             remembered, of_all = PredictionCache(), PredictionCache()
         more: dict[str, Any] = {"service": "latency"} if turn % 3 == 2 else {}
         more |= {"min_throughput_ratio": 0.9} if turn % 4 == 3 else {}
-        who, objective = newcomer(random, f"new-{turn}", cloud, **more), OBJECTIVES[turn % 2]
+        who, objective = new_vm(random, f"new-{turn}", cloud, **more), OBJECTIVES[turn % 2]
         found = ask(snapshot, who, remembered, by=by, objective=objective)
-        with everybody_predicted():
+        with all_predicted():
             full = ask(snapshot, who, of_all, by=by, objective=objective)
         names, wanted = ([one.host for one in answer.candidates] for answer in (found, full))
         refused += found.rejected != full.rejected
@@ -250,13 +250,13 @@ def compared(size: int, model: Predictor) -> dict[str, Any]:
     """CPU times in milliseconds of cold questions to the prior and to a model in turns, for one size of cloud."""
     random = np.random.default_rng(size)
     snapshot, listening = made_cloud(size), Listening(model)
-    ask(snapshot, newcomer(random), by=PRIOR)  # compiles
-    ask(snapshot, newcomer(random), by=listening)  # prepares what the table of profiles needs
+    ask(snapshot, new_vm(random), by=PRIOR)  # compiles
+    ask(snapshot, new_vm(random), by=listening)  # prepares what the table of profiles needs
     scenes = sum(len(asked) for asked, _ in listening.asked)
     before_mb = _resident_mb()
     spent: list[tuple[float, float]] = []
     for turn in range(COMPARED):
-        instance = newcomer(random, f"new-{turn}")
+        instance = new_vm(random, f"new-{turn}")
         took = []
         both: tuple[Predictor, Predictor] = (PRIOR, model)
         for by in both:
@@ -289,9 +289,9 @@ def measured(size: int) -> dict[str, Any]:
     begin = _now()
     snapshot = made_cloud(size)
     built = _since(begin)
-    instance = newcomer(random)
+    instance = new_vm(random)
     listening = Listening(PRIOR)
-    with everybody_predicted():  # which compiles, too
+    with all_predicted():  # which compiles, too
         ask(snapshot, instance, by=listening)
     remembered = PredictionCache()
     ask(snapshot, instance, remembered)
@@ -304,7 +304,7 @@ def measured(size: int) -> dict[str, Any]:
         asked: dict[str, tuple[ClusterSnapshot, Instance, PredictionCache | None]] = {
             "cold": (snapshot, instance, None),
             "warm": (news, instance, remembered),
-            "another": (news, newcomer(random, f"other-{turn}"), remembered),
+            "another": (news, new_vm(random, f"other-{turn}"), remembered),
         }
         for name, arguments in asked.items():
             begin = _now()

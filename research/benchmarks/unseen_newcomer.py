@@ -23,15 +23,15 @@ from profiler.observed import Colocation
 
 MOST_MODELS = 20  # of more workloads several are left out together
 
-NewcomerModels = dict[str, LearnedPredictor]  # by workload the one that did not see it
+NewVmModels = dict[str, LearnedPredictor]  # by workload the one that did not see it
 
 
-def newcomer_models(paths: Sequence[Path], *, say: Callable[[str], None] = lambda _: None) -> NewcomerModels:
+def new_vm_models(paths: Sequence[Path], *, say: Callable[[str], None] = lambda _: None) -> NewVmModels:
     """Train on datasets together, once without each of their workloads, or without each group of them."""
     datasets = [load_dataset(path) for path in paths]
     check_learnable(datasets)
     groups = groups_of({name for one in datasets for run in one.colocations for name in workloads_of(run)})
-    found: NewcomerModels = {}
+    found: NewVmModels = {}
     with executor() as run:
         models = each(
             run,

@@ -57,13 +57,13 @@ def windows(count: int, hosts: int, pcpus: int, seed: int, seen: int = 1) -> Ite
             ends_s = 1.8e9 + DAYS * 86_400 * number / demands
             day = 1 + 0.35 * np.sin(2 * np.pi * (ends_s % 86_400) / 86_400)
             busy = usual[host] * day * random.lognormal(0, 0.35)
-            wanted = means[host] * random.gamma(4.0, 0.25, vms)
-            wanted = np.minimum(wanted * busy * pcpus / wanted.sum(), 0.98 * sizes[host])
+            demanded = means[host] * random.gamma(4.0, 0.25, vms)
+            demanded = np.minimum(demanded * busy * pcpus / demanded.sum(), 0.98 * sizes[host])
             there = tuple(
                 Instance(
                     f"h{seed}-{host}-vm{at}",
                     vcpus=int(sizes[host, at]),
-                    demand={"cpu": Demand(float(wanted[at]), common=0.0, windows=1.0, origin="measured")},
+                    demand={"cpu": Demand(float(demanded[at]), common=0.0, windows=1.0, origin="measured")},
                 )
                 for at in range(vms)
             )
@@ -93,9 +93,9 @@ def errors(found: Sequence[tuple[SharedWindow, Floats]], predictor: object) -> t
     measured = np.array([list(one.shares.values()) for one, _ in found])
     truth = np.array([true for _, true in found])
     analytic = PriorPredictor().predict(batch, ("throughput",)).throughput.expected
-    told = predictor.predict(batch, ("throughput",)).throughput.expected  # type: ignore[attr-defined]
+    learned = predictor.predict(batch, ("throughput",)).throughput.expected  # type: ignore[attr-defined]
     short = np.minimum(measured, analytic) < CALM
-    return tuple(np.abs(measured - one)[short] for one in (told, analytic, truth))
+    return tuple(np.abs(measured - one)[short] for one in (learned, analytic, truth))
 
 
 def main() -> None:
@@ -140,10 +140,10 @@ def main() -> None:
     verdict = gate(model.share.held_out, None)
     print("passed" if verdict.passed else "refused", *verdict.reasons, sep="\n  ", flush=True)
     for pcpus in (64, 16, 48, 96):
-        told, analytic, truth = errors(list(windows(OF_A_TEST, 8, pcpus, 1)), model)
-        gained = (analytic.mean() - told.mean()) / (analytic.mean() - truth.mean())
+        learned, analytic, truth = errors(list(windows(OF_A_TEST, 8, pcpus, 1)), model)
+        gained = (analytic.mean() - learned.mean()) / (analytic.mean() - truth.mean())
         print(
-            f"| {pcpus} | {len(told)} | {analytic.mean():.4f} | {told.mean():.4f} | {truth.mean():.4f} "
+            f"| {pcpus} | {len(learned)} | {analytic.mean():.4f} | {learned.mean():.4f} | {truth.mean():.4f} "
             f"| {gained:.0%} |",
             flush=True,
         )

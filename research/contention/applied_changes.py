@@ -101,7 +101,7 @@ def containers(name: str, random: np.random.Generator, seconds: int) -> tuple[Pl
     return tuple(found)
 
 
-def wanted(instances: Sequence[Instance], random: np.random.Generator) -> tuple[str, IsolationSettings]:
+def changed_settings(instances: Sequence[Instance], random: np.random.Generator) -> tuple[str, IsolationSettings]:
     """A change as an operator or a tuning would make it: a victim's weight or pin, an antagonist's weight or cap."""
     victim, hog = instances[int(random.integers(len(instances) - 1))], instances[-1]
     match str(random.choice(["weigh", "lighten", "cap", "pin"])):
@@ -159,7 +159,7 @@ def run_scene(
                 each.open_tasks()
             run = _Run(running, {})
             for number in range(CHANGES_A_SCENE):
-                changed, then = wanted(instances, random)
+                changed, then = changed_settings(instances, random)
                 plan = planned(host, instances, changed, then, number)
                 yield _carried_out(advisor, plan, run, [place.path for place in made], groups.mounts, windows)
     finally:

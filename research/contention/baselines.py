@@ -31,10 +31,10 @@ def _fluid(host: HostSpec) -> HostOutcome:
         np.minimum(demand, arrays.limit), arrays.weight, arrays.group, arrays.member, arrays.member_cpus, rate
     )
     outcomes = {}
-    for one, wanted, got in zip(host.instances, demand, rate, strict=True):
-        share = min(float(got / wanted), 1.0) if wanted > 0 else 1.0
+    for one, demanded, got in zip(host.instances, demand, rate, strict=True):
+        share = min(float(got / demanded), 1.0) if demanded > 0 else 1.0
         short, short_95 = float(share < 1.0 - 1e-6), float(share < 0.95)
-        outcomes[one.id] = InstanceOutcome(share, short, short_95, float(got), float(wanted - got))
+        outcomes[one.id] = InstanceOutcome(share, short, short_95, float(got), float(demanded - got))
     return HostOutcome(outcomes, float(demand.sum() > host.cpus))
 
 

@@ -175,8 +175,8 @@ def demand(one: DayContainer, cycles: int) -> Floats:
     for cycle in range(1, cycles):
         noise[cycle] = 0.7 * noise[cycle - 1] + math.sqrt(1 - 0.7**2) * rng.normal()
     shape = shape / shape[:CYCLES_A_DAY].mean()
-    wanted: Floats = np.minimum(one.mean * shape * np.exp(0.2 * noise - 0.02), 0.9 * one.vcpus)
-    return wanted
+    demanded: Floats = np.minimum(one.mean * shape * np.exp(0.2 * noise - 0.02), 0.9 * one.vcpus)
+    return demanded
 
 
 def jobs(one: DayContainer, stay: ContainerStay, cycles: int, again: int = 0) -> Floats:

@@ -58,8 +58,8 @@ def best_runs(runs: Iterable[Run]) -> dict[str, Run]:
 
 def shares(run: Run) -> dict[str, float]:
     """Share by container, without those that asked for nothing."""
-    told = ((each["spec"]["id"], each["outcome"]["share"]) for host in run["hosts"] for each in host["containers"])
-    return {name: share for name, share in told if share is not None}
+    by_name = ((each["spec"]["id"], each["outcome"]["share"]) for host in run["hosts"] for each in host["containers"])
+    return {name: share for name, share in by_name if share is not None}
 
 
 def host_shares(run: Run) -> list[float]:

@@ -330,9 +330,9 @@ def read_totals() -> Totals:
     ticks = [int(value) for value in Path("/proc/stat").read_text("ascii").split("\n", 1)[0].split()[1:9]]
     busy = sum(ticks[:3]) + sum(ticks[5:7])
     own = resource.getrusage(resource.RUSAGE_SELF)
-    everybody = int(Path(mounts["cpuacct"], "cpuacct.usage").read_text("ascii"))
+    machine = int(Path(mounts["cpuacct"], "cpuacct.usage").read_text("ascii"))
     return Totals(
-        time.monotonic(), everybody / 1e9, _idle_class_s(), own.ru_utime + own.ru_stime, busy * _TICK_S,
+        time.monotonic(), machine / 1e9, _idle_class_s(), own.ru_utime + own.ru_stime, busy * _TICK_S,
         ticks[7] * _TICK_S,
     )  # fmt: skip
 

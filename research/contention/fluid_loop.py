@@ -54,7 +54,7 @@ def draw_burst(rng: Any, mean_s: float, law: int, cv2: float) -> float:
 
 
 @compiled
-def level(wanted: Floats, weight: Floats, some: Ints, count: int, cpus: float, guess: float) -> float:
+def level(demanded: Floats, weight: Floats, some: Ints, count: int, cpus: float, guess: float) -> float:
     """The level at which min(wanted, weight * level) of the first `count` VMs in `some` add up to `cpus`.
 
     They want more than that together. Newton's method on a concave, piecewise linear function: after its first step it
@@ -69,8 +69,8 @@ def level(wanted: Floats, weight: Floats, some: Ints, count: int, cpus: float, g
         full, limited = 0.0, 0.0
         for k in range(count):
             i = some[k]
-            if weight[i] * current >= wanted[i]:
-                full += wanted[i]
+            if weight[i] * current >= demanded[i]:
+                full += demanded[i]
             else:
                 limited += weight[i]
         following = max((cpus - full) / limited if limited > 0.0 else lowest, lowest)
@@ -82,7 +82,7 @@ def level(wanted: Floats, weight: Floats, some: Ints, count: int, cpus: float, g
 
 @compiled
 def share_by_sets(  # noqa: PLR0912
-    wanted: Floats, weight: Floats, group: Ints, member: Bools, cpus: Floats, rate: Floats
+    demanded: Floats, weight: Floats, group: Ints, member: Bools, cpus: Floats, rate: Floats
 ) -> None:
     """Weighted max-min rates where VMs of group g may use the CPUs of their set only; written to `rate`.
 
@@ -92,10 +92,10 @@ def share_by_sets(  # noqa: PLR0912
     groups = member.shape[1]
     fixed = np.zeros(groups, np.bool_)
     demand, taken = np.zeros(groups), np.zeros(groups)
-    free, chosen, left = np.zeros(wanted.size, np.int64), np.zeros(wanted.size, np.int64), 0
-    for i in range(wanted.size):
-        rate[i] = wanted[i]
-        if wanted[i] > 0.0:
+    free, chosen, left = np.zeros(demanded.size, np.int64), np.zeros(demanded.size, np.int64), 0
+    for i in range(demanded.size):
+        rate[i] = demanded[i]
+        if demanded[i] > 0.0:
             free[left] = i
             left += 1
     for _ in range(groups):
@@ -104,7 +104,7 @@ def share_by_sets(  # noqa: PLR0912
             demand[:] = taken
             for k in range(left):
                 i = free[k]
-                demand[group[i]] += min(wanted[i], weight[i] * current)
+                demand[group[i]] += min(demanded[i], weight[i] * current)
             worst, excess = -1, SLACK
             for f in range(member.shape[0]):
                 used = 0.0
@@ -123,7 +123,7 @@ def share_by_sets(  # noqa: PLR0912
                 if member[worst, group[free[k]]]:
                     chosen[count] = free[k]
                     count += 1
-            current = level(wanted, weight, chosen, count, max(room, 0.0), current)
+            current = level(demanded, weight, chosen, count, max(room, 0.0), current)
         if binding < 0:
             return
         before, left = left, 0
@@ -132,7 +132,7 @@ def share_by_sets(  # noqa: PLR0912
         for k in range(before):
             i = free[k]
             if fixed[group[i]]:
-                rate[i] = min(wanted[i], weight[i] * current)
+                rate[i] = min(demanded[i], weight[i] * current)
                 taken[group[i]] += rate[i]
             else:
                 free[left] = i
@@ -172,7 +172,7 @@ def run_windows(  # noqa: PLR0912, PLR0915
     collected = np.zeros((windows, 4, n))
     crowded = np.zeros(windows)
     pinned = member.shape[0] > 1 or member_cpus[0] < cpus
-    wanted, rate, since = np.zeros(n), np.zeros(n), np.full(n, start_s)
+    demanded, rate, since = np.zeros(n), np.zeros(n), np.full(n, start_s)
     earliest, done = np.full(n, math.inf), np.full(n, math.inf)
     fresh, arrivals, size_s, think_s = np.zeros(n), np.zeros(n), burst_s.copy(), np.zeros(n)
     now, current, contended, events = start_s, 0.0, True, 0
@@ -186,7 +186,7 @@ def run_windows(  # noqa: PLR0912, PLR0915
             active[count], place[i] = i, count
             count += 1
         running += busy[i]
-        wanted[i] = min(float(busy[i]), limit[i])
+        demanded[i] = min(float(busy[i]), limit[i])
         for k in range(busy[i]):
             earliest[i] = min(earliest[i], tag[i, k])
     changed = -1  # -1: every instance
@@ -209,23 +209,23 @@ def run_windows(  # noqa: PLR0912, PLR0915
             if changed >= -1:
                 total = 0.0
                 for a in range(count):
-                    total += wanted[active[a]]
+                    total += demanded[active[a]]
                 was, contended = contended, total > cpus + SLACK or pinned
-                everybody = contended or was or changed < 0
+                all_change = contended or was or changed < 0
                 if pinned:
-                    share_by_sets(wanted, weight, group, member, member_cpus, fresh)
+                    share_by_sets(demanded, weight, group, member, member_cpus, fresh)
                 elif contended:
-                    current = level(wanted, weight, active, count, cpus, current)
+                    current = level(demanded, weight, active, count, cpus, current)
                 if changed >= 0 and busy[changed] == 0:
                     rate[changed], done[changed] = 0.0, math.inf
-                for a in range(count if everybody else 1):
-                    i = active[a] if everybody else changed
+                for a in range(count if all_change else 1):
+                    i = active[a] if all_change else changed
                     if pinned:
                         speed = fresh[i]
                     elif contended:
-                        speed = min(wanted[i], weight[i] * current)
+                        speed = min(demanded[i], weight[i] * current)
                     else:
-                        speed = wanted[i]
+                        speed = demanded[i]
                     if speed == rate[i] and i != changed:
                         continue
                     if i != changed:
@@ -302,7 +302,7 @@ def run_windows(  # noqa: PLR0912, PLR0915
                 moved = active[count]
                 active[place[changed]], place[moved] = moved, place[changed]
                 place[changed] = -1
-            wanted[changed] = min(float(busy[changed]), limit[changed])
+            demanded[changed] = min(float(busy[changed]), limit[changed])
             earliest[changed] = math.inf
             for k in range(busy[changed]):
                 earliest[changed] = min(earliest[changed], tag[changed, k])

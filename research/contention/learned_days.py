@@ -25,7 +25,7 @@ import numpy as np
 
 from advisor import offline
 from advisor.domain import Host, Instance, Inventory, IsolationSettings
-from advisor.lifecycle.window_checks import LEAST_WANTED
+from advisor.lifecycle.window_checks import LEAST_DEMAND
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import held
@@ -108,7 +108,7 @@ class RecordedDays:
         for there in self.windows[window].values():
             for name, parts in there.items():
                 run, wait = (sum(part[at] for part in parts) / 1e9 for at in (0, 1))
-                if run + wait >= LEAST_WANTED * self.window_s:
+                if run + wait >= LEAST_DEMAND * self.window_s:
                     found[name] = run / (run + wait)
         return found
 
@@ -130,7 +130,7 @@ def _joined(some: Sequence[Readings]) -> Readings:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldShares:
+class ScoredShares:
     """What was predicted before windows beside what was measured in them; all (R,). `widening` is what the service
     widened intervals by just then, nan = nothing, for they were not calibrated; `learned` is 1 of a model that was
     learned from windows, 0 of the prior."""
@@ -151,8 +151,8 @@ class ToldShares:
         edges = np.array([[widen(said, edge, by) for edge in (low, high)] for said, low, high, by in rows])
         return np.asarray((self.observed >= edges[:, 0]) & (self.observed <= edges[:, 1]))
 
-    def take(self, rows: Bools) -> ToldShares:
-        return ToldShares(*(getattr(self, name)[rows] for name in self.__slots__))
+    def take(self, rows: Bools) -> ScoredShares:
+        return ScoredShares(*(getattr(self, name)[rows] for name in self.__slots__))
 
 
 class DaysReplay:
@@ -170,14 +170,14 @@ class DaysReplay:
         self.advisor = Advisor(self._settings, clock=lambda: self._clock)
         self._rows: list[tuple[float, ...]] = []
 
-    def run(self, learn_at: int | None = None) -> ToldShares:
+    def run(self, learn_at: int | None = None) -> ScoredShares:
         """Live through all windows, and return what was predicted before them. Before the window `learn_at` a model is
         learned from those before, and answers from then on if the gate lets it pass."""
         for window in range(len(self._days.windows)):
             if window == learn_at:
                 self._learn()
             self._live(window)
-        return ToldShares(*np.array(self._rows).reshape(-1, 8).T)
+        return ScoredShares(*np.array(self._rows).reshape(-1, 8).T)
 
     def _learn(self) -> None:
         artifact = offline.train([self.advisor.window_dataset(30 * DAY_S)], settings=self._settings)
@@ -191,13 +191,13 @@ class DaysReplay:
         self.advisor.inventory.put(self._days.there(window), mode="replace", generation=None)
         self._turn_to(begin_s - 30)
         self.advisor.hold_windows()
-        told, groups = self._told(begin_s + WINDOW_S)
+        predicted, groups = self._predictions(begin_s + WINDOW_S)
         self._turn_to(begin_s + WINDOW_S + 1)
         self.advisor.telemetry.ingest(list(self._days.samples(window)))
         self._turn_to(begin_s + WINDOW_S + 200)
         self.advisor.hold_windows()
         shares = self._days.shares(window)
-        for host, one in told.items():
+        for host, one in predicted.items():
             scene = 1000 * window + int(host[1:])
             for version, said in one["said"].items():
                 known = groups.get(WindowKey(version, "lxc", "", "forecast", contended=True))
@@ -210,11 +210,11 @@ class DaysReplay:
     def _turn_to(self, time_s: float) -> None:
         self._clock = datetime.fromtimestamp(time_s, UTC)
 
-    def _told(self, ends_s: float) -> tuple[Mapping[str, Mapping[str, Any]], Mapping[WindowKey, WindowFigures]]:
+    def _predictions(self, ends_s: float) -> tuple[Mapping[str, Mapping[str, Any]], Mapping[WindowKey, WindowFigures]]:
         """What was predicted of each host before the window that ends then, and how all before it held."""
         with self.advisor._transactions.read() as connection:
             due = held.due(connection, ends_s, 10_000)
-            return {one.host: one.told for one in due if one.ends_s == ends_s}, held.load(connection)
+            return {one.host: one.predicted for one in due if one.ends_s == ends_s}, held.load(connection)
 
 
 def without_bursts(examples: Examples) -> Examples:
@@ -234,12 +234,12 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _coverage(told: ToldShares, windows_a_day: int) -> None:
+def _coverage(predicted: ScoredShares, windows_a_day: int) -> None:
     """Print how forecasts of contended windows held, by day and by which model predicted them."""
-    both = np.minimum(told.expected, told.observed) < CONTENDED
-    for day in range(int(told.window.max()) // windows_a_day + 1):
+    both = np.minimum(predicted.expected, predicted.observed) < CONTENDED
+    for day in range(int(predicted.window.max()) // windows_a_day + 1):
         for who, name in enumerate(("prior", "learned")):
-            some = told.take(both & (told.window // windows_a_day == day) & (told.learned == who))
+            some = predicted.take(both & (predicted.window // windows_a_day == day) & (predicted.learned == who))
             if len(some.window):
                 off = some.observed - some.expected
                 _say(
@@ -250,9 +250,9 @@ def _coverage(told: ToldShares, windows_a_day: int) -> None:
                 )
 
 
-def _gained(told: ToldShares, hosts: int) -> None:
+def _gained(predicted: ScoredShares, hosts: int) -> None:
     """Print by how much a learned model's forecasts err less than the prior's of the same instances and windows."""
-    rows = {who: told.take(told.learned == who) for who in (0, 1)}
+    rows = {who: predicted.take(predicted.learned == who) for who in (0, 1)}
     same = np.isin(rows[0].scene, rows[1].scene)
     one, other = rows[1], rows[0].take(same)
     if not len(one.scene):
@@ -262,7 +262,7 @@ def _gained(told: ToldShares, hosts: int) -> None:
     _say(f"forecasts of {hosts} hosts, learned less prior: {_with_interval(means, 0, '+.4f')}")
 
 
-def _bounded(some: ToldShares, values: Floats | Bools) -> str:
+def _bounded(some: ScoredShares, values: Floats | Bools) -> str:
     """A mean with a 95 % interval over windows."""
     means = means_of(np.asarray(values, dtype=float)[:, None], [str(one) for one in some.scene])
     return _with_interval(means, 0, ".3f")
@@ -314,9 +314,9 @@ def larger(examples: Examples) -> None:
         if len(fewer) < LEAST_LARGER or len(beyond) < LEAST_LARGER:
             continue
         there = examples.take(beyond)
-        told = fit_target(examples.take(fewer), "share").ask(there)
-        prior, learned = (np.abs(one - there.ratio) for one in (np.minimum(there.base, 1.0), told.expected))
-        held = (there.ratio >= told.lower) & (there.ratio <= told.upper)
+        predicted = fit_target(examples.take(fewer), "share").ask(there)
+        prior, learned = (np.abs(one - there.ratio) for one in (np.minimum(there.base, 1.0), predicted.expected))
+        held = (there.ratio >= predicted.lower) & (there.ratio <= predicted.upper)
         means = means_of(np.stack([prior, learned, learned - prior, held], axis=1), there.run)
         _say(
             f"learned up to {most} instances: {len(beyond)} shares beside more, prior {means.mean[0]:.4f}, learned "
@@ -345,9 +345,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         replay = DaysReplay(days, Path(folder))
         with replay.advisor as advisor:
-            told = replay.run(learn_at=len(days.windows) * 5 // 6)
-            _coverage(told, days.windows_a_day)
-            _gained(told, len(days.plan["cpus"]))
+            predicted = replay.run(learn_at=len(days.windows) * 5 // 6)
+            _coverage(predicted, days.windows_a_day)
+            _gained(predicted, len(days.plan["cpus"]))
             dataset = load_dataset(advisor.window_dataset(30 * DAY_S))
     examples = build_examples([dataset], (), target="share")
     judge(examples)

@@ -87,7 +87,7 @@ def random_host(
     style = style or random_style(rng)
     drawn: list[tuple[InstanceSpec, Bursts]] = []
     hogs = 0
-    while len(drawn) < MOST_INSTANCES and (len(drawn) < 2 or _wanted(drawn) < load * cpus):
+    while len(drawn) < MOST_INSTANCES and (len(drawn) < 2 or _demanded(drawn) < load * cpus):
         one = _instance(f"vm-{len(drawn)}", rng, cpus, style)
         if one[0].loop == "hog":
             if hogs + one[0].vcpus > 0.4 * load * cpus:
@@ -143,12 +143,12 @@ def _loop(rng: np.random.Generator, style: Style) -> Loop:
     return "closed" if rng.random() < style.closed else "open"
 
 
-def _wanted(drawn: list[tuple[InstanceSpec, Bursts]]) -> float:
+def _demanded(drawn: list[tuple[InstanceSpec, Bursts]]) -> float:
     return sum(spec.demand_cpus for spec, _ in drawn)
 
 
-def _scaled(specs: list[InstanceSpec], wanted: float) -> list[InstanceSpec]:
-    """The same instances, wanting `wanted` CPUs together as far as their sizes allow."""
+def _scaled(specs: list[InstanceSpec], demanded: float) -> list[InstanceSpec]:
+    """The same instances, wanting `demanded` CPUs together as far as their sizes allow."""
     fixed = sum(spec.demand_cpus for spec in specs if spec.loop == "hog")
     flexible = {spec.id: spec.demand_cpus for spec in specs if spec.loop != "hog"}
     most = {spec.id: HIGHEST_UTILISATION * spec.vcpus for spec in specs}
@@ -156,7 +156,7 @@ def _scaled(specs: list[InstanceSpec], wanted: float) -> list[InstanceSpec]:
         total = sum(flexible.values())
         if total <= 0:
             break
-        factor = max(wanted - fixed, 0.05 * wanted) / total
+        factor = max(demanded - fixed, 0.05 * demanded) / total
         flexible = {name: min(demand * factor, most[name]) for name, demand in flexible.items()}
     return [
         spec

@@ -266,12 +266,12 @@ def _strata(rng: np.random.Generator, windows: int, n: int) -> Floats:
 def _errors(parts: Sequence[Batch]) -> Floats:
     """(n,) standard error of each share: a ratio of sums over batches, linearised."""
     run = np.array([part.collected[:, 0].sum(axis=0) for part in parts])
-    wanted = run + np.array([part.collected[:, 1].sum(axis=0) for part in parts])
-    total = wanted.sum(axis=0)
+    demanded = run + np.array([part.collected[:, 1].sum(axis=0) for part in parts])
+    total = demanded.sum(axis=0)
     share = np.divide(run.sum(axis=0), total, out=np.ones_like(total), where=total > 0)
     if len(parts) < 2:
         return np.zeros_like(share)
-    deviation = (run - share * wanted).std(axis=0, ddof=1) * math.sqrt(len(parts))
+    deviation = (run - share * demanded).std(axis=0, ddof=1) * math.sqrt(len(parts))
     return np.asarray(np.divide(deviation, total, out=np.zeros_like(total), where=total > 0), dtype=np.float64)
 
 

@@ -59,7 +59,7 @@ class PriorConstants:
     def applied(self) -> Iterator[None]:
         """The prior with these constants. They are no arguments of it, because no other caller needs others."""
 
-        def wanted(scenes: SceneBatch) -> Demands:
+        def demanded(scenes: SceneBatch) -> Demands:
             own = demands(scenes)
             return replace(own, keen=self.keen * own.keen)
 
@@ -67,7 +67,7 @@ class PriorConstants:
         with (
             patch("models.physics.demands.TRAITS", {**TRAITS, "xen": xen}),
             patch("models.physics.demands.EVENT_SHARE", self.event_share),
-            patch("models.physics.prior.demands", wanted),
+            patch("models.physics.prior.demands", demanded),
         ):
             yield
 

@@ -213,13 +213,13 @@ def test_the_description_of_a_plan_takes_what_the_service_takes(
 
 
 SAMPLE = {"host": "h", "metric": "cpu", "value": 1}
-NEWCOMER = {"id": "a", "workload": "w"}
+NEW_VM = {"id": "a", "workload": "w"}
 
 
 @pytest.mark.parametrize(
     ("schema", "taken", "refused"),
     [
-        ("NewInstance", [NEWCOMER, {**NEWCOMER, "profile": None}], [{**NEWCOMER, "profile": {"cpu": 1.0}}]),
+        ("NewInstance", [NEW_VM, {**NEW_VM, "profile": None}], [{**NEW_VM, "profile": {"cpu": 1.0}}]),
         ("Network", [{}, {"mode": "none"}], [{"mode": "shared"}, {"mode": "dedicated", "rate_mbit": None}]),
         (
             "SampleBody",

@@ -114,9 +114,9 @@ def test_hosts_that_are_rejected_for_one_reason_are_told_together_and_keep_their
 def test_of_hosts_that_are_tied_ten_are_named_and_what_is_not_finite_is_null() -> None:
     whole = sample_answer.answer(ASKED)
     best = whole.candidates[0]
-    newcomer = replace(best.new_vm, throughput_ratio=Band(0.123456, float("-inf"), float("inf")))
+    new_vm = replace(best.new_vm, throughput_ratio=Band(0.123456, float("-inf"), float("inf")))
     tied, left = tuple(f"t{number}" for number in range(30)), Headroom(0.51249, -0.25, 1.0)
-    odd = replace(best, tied_with=tied, new_vm=newcomer, headroom=left)
+    odd = replace(best, tied_with=tied, new_vm=new_vm, headroom=left)
     (short,) = short_of(replace(whole, candidates=(odd,)))["candidates"]
     assert short["tied_with"] == list(tied[:10])
     assert short["throughput_ratio"] == {"expected": 0.1235, "lower": None, "upper": None}

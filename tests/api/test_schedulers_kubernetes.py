@@ -349,8 +349,8 @@ def test_only_victims_whose_leaving_helps_are_evicted(equal: Advisor, client: Cl
         for number in (1, 2):
             equal.inventory.put_instance(Instance(f"{name}-{number}", vcpus=1, host=name, workload="busy"))
     equal.inventory.put_instance(Instance("vm", vcpus=1, host="n02", workload="busy", labels={"pod": "launcher"}))
-    newcomer = pod("high", workload="busy", min_throughput_ratio="0.9")
-    fit = client.ask("POST", "/kubernetes/filter", json={"Pod": newcomer, "NodeNames": ["n00", "n01", "n02"]}).json()
+    new_vm = pod("high", workload="busy", min_throughput_ratio="0.9")
+    fit = client.ask("POST", "/kubernetes/filter", json={"Pod": new_vm, "NodeNames": ["n00", "n01", "n02"]}).json()
     assert fit["NodeNames"] == []
     assert set(fit["FailedNodes"]) == {"n00", "n01", "n02"}
     victims = {
@@ -359,7 +359,7 @@ def test_only_victims_whose_leaving_helps_are_evicted(equal: Advisor, client: Cl
         "n02": {"Pods": [{"UID": "launcher"}], "NumPDBViolations": 0},
         "unknown": {"Pods": None, "NumPDBViolations": 0},
     }
-    said = client.ask("POST", "/kubernetes/preempt", json={"Pod": newcomer, "NodeNameToMetaVictims": victims}).json()
+    said = client.ask("POST", "/kubernetes/preempt", json={"Pod": new_vm, "NodeNameToMetaVictims": victims}).json()
     assert said == {"NodeNameToMetaVictims": {name: victims[name] for name in ("n01", "n02", "unknown")}}
     says_nothing = {"Pod": {"metadata": {"uid": "u"}}, "NodeNameToMetaVictims": victims}
     assert client.ask("POST", "/kubernetes/preempt", json=says_nothing).json() == {"NodeNameToMetaVictims": victims}

@@ -193,8 +193,8 @@ def test_a_crowded_host_shows_who_loses_most_and_no_score_below_0(advisor: Advis
         for number in range(count)
     ]
     advisor.inventory.put(Inventory(hosts, tuple(there)), mode="replace", generation=None)
-    newcomer = Instance("new", vcpus=2, memory_mb=512, demand={"cpu": busy})
-    found = advisor.placements.place(PlacementRequest(newcomer, limit=10, dry_run=True)).recommendation
+    new_vm = Instance("new", vcpus=2, memory_mb=512, demand={"cpu": busy})
+    found = advisor.placements.place(PlacementRequest(new_vm, limit=10, dry_run=True)).recommendation
     assert found.candidates[-1].score < 0
     _, page = ask(client, f"2 vCPUs, 1 GB, like {there[0].id}")
     assert "Score" not in page.text

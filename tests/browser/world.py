@@ -129,8 +129,8 @@ def _crowd(advisor: Advisor) -> None:
         for n in range(12)
     )
     _put(advisor, Inventory(made, there, tuple(kinds)))
-    newcomer = Instance(_long("newcomer"), vcpus=4, memory_mb=2048, workload=kinds[0].name, min_throughput_ratio=0.9)
-    advisor.placements.place(PlacementRequest(newcomer, commands=True, dry_run=True))
+    new_vm = Instance(_long("newcomer"), vcpus=4, memory_mb=2048, workload=kinds[0].name, min_throughput_ratio=0.9)
+    advisor.placements.place(PlacementRequest(new_vm, commands=True, dry_run=True))
     advisor.plans.make(PlanRequest("rebalance", keep_ratio=0.9, commands=True, time_limit_s=3.0))
     advisor.inventory.put_host(replace(made[1], labels={}))
 

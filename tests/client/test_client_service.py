@@ -50,11 +50,11 @@ def test_listings_are_filtered_by_the_service(service: Service, kind: str) -> No
 
 
 def test_a_placement_that_holds_a_host_is_found_again_and_told_how_it_went(service: Service, kind: str) -> None:
-    newcomer = {**SHOP, "id": f"shop-{kind}"}
-    answer = by(kind, service.url, lambda client: client.place(instance=newcomer, limit=2))
+    new_vm = {**SHOP, "id": f"shop-{kind}"}
+    answer = by(kind, service.url, lambda client: client.place(instance=new_vm, limit=2))
     best = answer["candidates"][0]["host"]
     assert by(kind, service.url, lambda client: client.placement(answer["id"])) == answer
-    measured = {newcomer["id"]: 0.9}
+    measured = {new_vm["id"]: 0.9}
     report = by(kind, service.url, lambda client: client.outcome(answer["id"], host=best, throughput_ratios=measured))
     assert report is None
 

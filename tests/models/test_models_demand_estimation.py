@@ -18,13 +18,13 @@ from models.profiling.demand_estimation import (
     Tally,
     Window,
     as_json,
+    demanded_cpus,
     estimated,
-    everybody,
     from_json,
     from_trace,
     is_news,
+    others_in_step,
     tally,
-    wanted_cpus,
 )
 from profiler.demand import Demand
 from tests.examples import examples
@@ -165,7 +165,7 @@ def test_a_given_p95_below_what_the_class_says_of_p50_still_gives_ordered_quanti
     completed(Demand(mean, p95=p95), 1)  # Demand refuses quantiles that do not grow
 
 
-def test_everybodys_share_of_the_variance_is_found() -> None:
+def test_others_in_steps_share_of_the_variance_is_found() -> None:
     rng = np.random.default_rng(3)
     common, own = rng.normal(size=2_000), rng.normal(size=2_000)
     demands = 10 + math.sqrt(0.4) * common + math.sqrt(0.6) * own
@@ -175,10 +175,10 @@ def test_everybodys_share_of_the_variance_is_found() -> None:
     assert estimated(alone).common == pytest.approx(0.0, abs=0.01)
 
 
-def test_everybody_is_without_the_instance_itself_and_without_who_has_no_mean() -> None:
-    found = everybody({"a": (2.0, 1.0), "b": (1.0, 1.0), "c": (3.0, 1.0), "new": (5.0, 0.0)})
+def test_others_in_step_is_without_the_instance_itself_and_without_who_has_no_mean() -> None:
+    found = others_in_step({"a": (2.0, 1.0), "b": (1.0, 1.0), "c": (3.0, 1.0), "new": (5.0, 0.0)})
     assert found == {"a": 2.0, "b": 2.5, "c": 1.5, "new": 2.0}
-    assert everybody({"a": (2.0, 1.0), "b": (1.0, 1.0)}) == {}
+    assert others_in_step({"a": (2.0, 1.0), "b": (1.0, 1.0)}) == {}
 
 
 def test_the_autocorrelation_time_of_a_first_order_process_is_found() -> None:
@@ -244,29 +244,29 @@ def test_what_is_wanted_is_what_ran_or_more_and_at_most_run_and_wait_or_the_vcpu
     run: float, wait: float, vcpus: int
 ) -> None:
     run, wait = min(run, vcpus), min(wait, vcpus - min(run, vcpus))
-    wanted = wanted_cpus(run, wait, vcpus)
+    wanted = demanded_cpus(run, wait, vcpus)
     assert run - 1e-9 <= wanted <= min(run + wait, vcpus) + 1e-9
 
 
 def test_who_is_always_ready_wants_all_and_who_has_time_to_spare_little_more_than_it_ran() -> None:
-    assert wanted_cpus(0.3, 0.7, 1) == 1.0
-    assert wanted_cpus(1.0, 5.0, 2) == 2.0  # threads of the emulator wait, too
-    assert wanted_cpus(0.2, 0.1, 1) == pytest.approx(0.2, rel=0.05)
-    assert wanted_cpus(0.4, 0.0, 1) == 0.4
+    assert demanded_cpus(0.3, 0.7, 1) == 1.0
+    assert demanded_cpus(1.0, 5.0, 2) == 2.0  # threads of the emulator wait, too
+    assert demanded_cpus(0.2, 0.1, 1) == pytest.approx(0.2, rel=0.05)
+    assert demanded_cpus(0.4, 0.0, 1) == 0.4
 
 
 @pytest.mark.parametrize("vcpus", [1, 2, 8, 64])
 def test_one_thread_that_is_always_ready_wants_one_cpu_on_any_number_of_them(vcpus: int) -> None:
-    assert wanted_cpus(0.33, 0.67, vcpus, 1.0) == pytest.approx(1.0, rel=0.01)
-    assert wanted_cpus(0.2, 0.1, vcpus, 1.0) == pytest.approx(wanted_cpus(0.2, 0.1, 1))
+    assert demanded_cpus(0.33, 0.67, vcpus, 1.0) == pytest.approx(1.0, rel=0.01)
+    assert demanded_cpus(0.2, 0.1, vcpus, 1.0) == pytest.approx(demanded_cpus(0.2, 0.1, 1))
 
 
 @pytest.mark.parametrize(("run", "wait"), [(0.6, 0.4), (1.5, 2.5), (0.05, 0.9)])
 def test_a_pool_of_threads_that_are_rarely_ready_wants_no_more_than_without_their_number(
     run: float, wait: float
 ) -> None:
-    assert wanted_cpus(run, wait, 2, 40.0) == wanted_cpus(run, wait, 2)
-    assert wanted_cpus(run, wait, 64, 40.0) < run * 1.1
+    assert demanded_cpus(run, wait, 2, 40.0) == demanded_cpus(run, wait, 2)
+    assert demanded_cpus(run, wait, 64, 40.0) < run * 1.1
 
 
 @given(st.floats(0, 8), st.floats(0, 64), st.integers(1, 8), st.floats(1, 100))
@@ -274,7 +274,7 @@ def test_demand_by_threads_is_between_what_ran_and_run_plus_wait(
     run: float, wait: float, vcpus: int, threads: float
 ) -> None:
     run = min(run, vcpus)
-    wanted = wanted_cpus(run, wait, vcpus, threads)
+    wanted = demanded_cpus(run, wait, vcpus, threads)
     assert run - 1e-9 <= wanted <= min(run + wait, vcpus) + 1e-9
 
 

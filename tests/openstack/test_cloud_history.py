@@ -138,10 +138,10 @@ def history(folder: Path, *words: str, env: Mapping[str, str]) -> dict[str, Any]
 
 def where(folder: Path, flavor: str, project: str) -> Recommendation:
     """The answer about a newcomer of which only flavor and project are told."""
-    newcomer = Instance("newcomer", 2, 2048.0, labels={"flavor_name": flavor, "project": project})
+    new_vm = Instance("newcomer", 2, 2048.0, labels={"flavor_name": flavor, "project": project})
     settings = Settings(database=f"sqlite:///{folder}/var/cotenant.sqlite3", state_dir=folder)
     with Advisor(settings) as advisor:
-        return advisor.placements.place(PlacementRequest(newcomer, dry_run=True)).recommendation
+        return advisor.placements.place(PlacementRequest(new_vm, dry_run=True)).recommendation
 
 
 def check(folder: Path, told: Mapping[str, Any], servers: Servers) -> None:

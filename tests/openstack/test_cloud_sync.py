@@ -106,9 +106,9 @@ def test_members_of_a_server_group_are_labelled_and_placements_keep_others_away(
     read = {name: service.get(f"/v1/instances/{name}") for name in (*members, beside)}
     assert [read[name]["labels"].get("anti_affinity") for name in members] == [group.id] * 2
     assert "anti_affinity" not in read[beside]["labels"]
-    newcomer = {"id": "apart-2", "vcpus": 1, "labels": {"anti_affinity": group.id}}
+    new_vm = {"id": "apart-2", "vcpus": 1, "labels": {"anti_affinity": group.id}}
     hosts = [read[name]["host"] for name in members]
-    asked = {"instance": newcomer, "hosts": hosts, "dry_run": True}
+    asked = {"instance": new_vm, "hosts": hosts, "dry_run": True}
     answer = service.http.post("/v1/placements", json=asked)
     assert {one["code"] for one in answer.json()["rejected"]} == {"constraint.anti_affinity"}
 

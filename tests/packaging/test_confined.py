@@ -117,10 +117,10 @@ class Done:
 def done(state: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("done")
     dataset, report = World(workloads=4, repeats=1).write(folder / "world"), folder / "plan.html"
-    newcomers = CLOUD.with_name("newcomers.yaml")
+    new_vms = CLOUD.with_name("newcomers.yaml")
     commands = (
         ("train", "--dataset", dataset, "--json"),
-        ("plan", CLOUD, "--add", newcomers, "--json", "--report", report),
+        ("plan", CLOUD, "--add", new_vms, "--json", "--report", report),
     )
     words = json.dumps(commands, default=str)
     argv = confined(SERVICE, sys.executable, "-c", COMMANDS, words)

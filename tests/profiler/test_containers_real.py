@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from lab.processes import call, wait_until
-from models.profiling.demand_estimation import wanted_cpus
+from models.profiling.demand_estimation import demanded_cpus
 from profiler.backends import Counters, LxcBackend
 from profiler.backends.lxc.control_groups import find_mounts
 from profiler.backends.netlink import namespace_id, veths_by_namespace
@@ -289,4 +289,4 @@ def test_one_busy_thread_wants_one_cpu_whatever_it_gets_of_two(containers: RealC
     run, wait, vcpus = values["cpu"] / 100, values["waiting"] / 100, float(os.cpu_count() or 1)
     assert run < 0.9, "the others were to take CPU time from it"
     assert values["ready_threads"] == pytest.approx(1.0, abs=0.1)
-    assert wanted_cpus(run, wait, vcpus, values["ready_threads"]) == pytest.approx(1.0, abs=0.1)
+    assert demanded_cpus(run, wait, vcpus, values["ready_threads"]) == pytest.approx(1.0, abs=0.1)

@@ -16,7 +16,7 @@ from profiler.cli import check as command
 from profiler.cli import main
 from profiler.collectors import collect
 from profiler.definitions import DEFINITIONS
-from profiler.metric_availability import NOBODY, Availability, availability, unavailable
+from profiler.metric_availability import NO_INSTANCE, Availability, availability, unavailable
 from profiler.metrics import EIGHT
 from tests.profiler.contract import MAKERS, Case
 from tests.profiler.fake_host import FakeHost
@@ -95,7 +95,7 @@ def test_without_an_instance_only_host_and_driver_domain_can_be_told() -> None:
     metrics = _after_a_second(_host())
     assert (metrics["event"].state, metrics["switch"].state) == ("given", "given")
     for name in OF_INSTANCES:
-        assert (metrics[name].state, metrics[name].reason) == ("unknown", NOBODY)
+        assert (metrics[name].state, metrics[name].reason) == ("unknown", NO_INSTANCE)
     assert metrics["cpu"].driver_state == "given"
 
 

@@ -246,19 +246,19 @@ def test_a_question_is_answered_by_the_model_of_its_newcomer_about_every_host() 
     asked: dict[str, list[str]] = {}
 
     class Noting(PriorPredictor):
-        def __init__(self, newcomer: str) -> None:
-            self.newcomer = newcomer
+        def __init__(self, new_vm: str) -> None:
+            self.new_vm = new_vm
 
         def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
             there = scenes.profile[:, -1][scenes.present.all(axis=1)]
-            asked.setdefault(self.newcomer, []).extend(scenes.table.names[row] for row in there)
+            asked.setdefault(self.new_vm, []).extend(scenes.table.names[row] for row in there)
             return super().predict(scenes, targets)
 
     w = world()
     policy = CotenantPolicy(w, {name: Noting(name) for name in w.workloads}, "worst")
     fill(w, 7, arrivals(w.workloads, 14, 0), policy, 0)
     assert set(asked) == set(w.workloads)
-    assert all(set(newcomers) == {name} for name, newcomers in asked.items())
+    assert all(set(new_vms) == {name} for name, new_vms in asked.items())
 
 
 def test_the_interval_of_a_mean_holds_it_and_one_value_has_none() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from advisor.scheduling.rules import RULES
 from models.physics.prior import PriorPredictor
 from research.arena.contest import Advised, ByRule, Policy, rules
-from research.arena.evenings import HOSTS, MOST, NEWCOMERS, DailyContainer, Evening, draw
+from research.arena.evenings import HOSTS, MOST, NEW_VMS, DailyContainer, Evening, draw
 
 DAY = np.where((np.arange(144) >= 54) & (np.arange(144) < 102), 7.2, 0.16)
 NIGHT = np.where((np.arange(144) >= 54) & (np.arange(144) < 102), 0.16, 7.2)
@@ -53,7 +53,7 @@ def test_everybody_finds_a_host_that_has_room() -> None:
     policies: list[Policy] = [*rules(Evening.columns).values(), Advised(PriorPredictor())]
     for policy in policies:
         placed = policy(draw(0, 0))
-        assert len(placed) == NEWCOMERS
+        assert len(placed) == NEW_VMS
         assert np.bincount([*draw(0, 0).host_of, *placed], minlength=HOSTS).max() <= MOST
 
 

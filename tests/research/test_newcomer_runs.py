@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from research.arena.evenings import HOSTS, KINDS, MOST, NEWCOMERS, RESIDENTS, VCPUS, draw
+from research.arena.evenings import HOSTS, KINDS, MOST, NEW_VMS, RESIDENTS, VCPUS, draw
 from research.benchmarks.newcomer_runs import FURTHER, OURS, POLICIES, Loads, choose, figures, plan, table
 
 
@@ -33,13 +33,13 @@ def chosen(policy: str, hosts: Placed, loads: Loads) -> int:
 
 def test_a_world_has_every_kind_and_is_the_same_each_time() -> None:
     one, again, other = draw(0, 0), draw(0, 0), draw(0, 1)
-    assert {each.kind for each in one.residents} == {each.kind for each in one.newcomers} == set(KINDS)
-    assert (len(one.residents), len(one.newcomers), len(one.host_of)) == (RESIDENTS, NEWCOMERS, RESIDENTS)
+    assert {each.kind for each in one.residents} == {each.kind for each in one.new_vms} == set(KINDS)
+    assert (len(one.residents), len(one.new_vms), len(one.host_of)) == (RESIDENTS, NEW_VMS, RESIDENTS)
     assert max(np.bincount(one.host_of)) < MOST
-    for mine, same in zip(one.newcomers, again.newcomers, strict=True):
+    for mine, same in zip(one.new_vms, again.new_vms, strict=True):
         assert np.array_equal(mine.demand(24.0, 0.5, 48), same.demand(24.0, 0.5, 48))
     assert [each.name for each in one.residents] == [each.name for each in other.residents]
-    assert [each.curve.mean() for each in one.newcomers] != [each.curve.mean() for each in other.newcomers]
+    assert [each.curve.mean() for each in one.new_vms] != [each.curve.mean() for each in other.new_vms]
 
 
 def test_days_of_a_container_are_alike_and_not_equal() -> None:

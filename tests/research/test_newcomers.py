@@ -9,31 +9,31 @@ from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from research.arena import contest
-from research.arena.clusters import CPUS, MEMORY_MB, OVERCOMMIT, NewcomerCluster
+from research.arena.clusters import CPUS, MEMORY_MB, OVERCOMMIT, NewVmCluster
 from research.arena.contest import Advised, rules
 from research.benchmarks.newcomers import FIGURES, policies, table
 
-RULES = rules(NewcomerCluster.columns)
+RULES = rules(NewVmCluster.columns)
 
 
 @pytest.fixture(scope="module")
-def few() -> NewcomerCluster:
+def few() -> NewVmCluster:
     """The last five of 150 VMs come anew."""
-    return NewcomerCluster.draw(1, 1.0, 5, kinds=True, never_known=False)
+    return NewVmCluster.draw(1, 1.0, 5, kinds=True, never_known=False)
 
 
-def test_newcomers_are_the_last_of_the_cloud_and_names_of_kinds_change_nobody_s_size(few: NewcomerCluster) -> None:
-    plain = NewcomerCluster.draw(1, 1.0, 5, kinds=False, never_known=False)
+def test_newcomers_are_the_last_of_the_cloud_and_names_of_kinds_change_nobody_s_size(few: NewVmCluster) -> None:
+    plain = NewVmCluster.draw(1, 1.0, 5, kinds=False, never_known=False)
     everybody = few.cluster.inventory.instances
 
-    assert (*few.residents, *few.newcomers) == everybody
+    assert (*few.residents, *few.new_vms) == everybody
     assert [one.vcpus for one in everybody] == [one.vcpus for one in plain.cluster.inventory.instances]
     assert len({one.id.partition("-")[0] for one in everybody}) > 3
     assert all(one.demand["cpu"].mean <= one.vcpus for one in everybody)
 
 
 @pytest.mark.parametrize("name", [name for name in RULES if name != "random"])
-def test_rules_of_thumb_go_by_what_is_known_of_each_host(few: NewcomerCluster, name: str) -> None:
+def test_rules_of_thumb_go_by_what_is_known_of_each_host(few: NewVmCluster, name: str) -> None:
     chosen = RULES[name](few)
 
     hosts = [host.id for host in few.cluster.inventory.hosts]
@@ -44,7 +44,7 @@ def test_rules_of_thumb_go_by_what_is_known_of_each_host(few: NewcomerCluster, n
         promised[at] += one.vcpus
         memory[at] += one.memory_mb
         count[at] += 1
-    first = few.newcomers[0]
+    first = few.new_vms[0]
     fits = np.flatnonzero((promised + first.vcpus <= OVERCOMMIT * CPUS) & (memory + first.memory_mb <= MEMORY_MB))
     free = sum((one[fits].max() - one[fits]) / np.ptp(one[fits]) for one in (promised, memory))
     best = {
@@ -63,7 +63,7 @@ def test_rules_of_thumb_go_by_what_is_known_of_each_host(few: NewcomerCluster, n
 def test_the_product_is_told_of_newcomers_when_they_are_there_or_never(
     monkeypatch: pytest.MonkeyPatch, never_known: bool
 ) -> None:
-    arrivals = NewcomerCluster.draw(1, 1.0, 5, kinds=True, never_known=never_known)
+    arrivals = NewVmCluster.draw(1, 1.0, 5, kinds=True, never_known=never_known)
     asked, there = [], []
 
     def listening(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
@@ -74,13 +74,13 @@ def test_the_product_is_told_of_newcomers_when_they_are_there_or_never(
     monkeypatch.setattr(contest, "recommend", listening)
     Advised(PriorPredictor())(arrivals)
 
-    assert [one.id for one in asked] == [one.id for one in arrivals.newcomers]
+    assert [one.id for one in asked] == [one.id for one in arrivals.new_vms]
     assert not any(one.demand or one.host for one in asked)
-    for one in arrivals.newcomers[:-1]:  # where it is not known, demand is that of others alike
+    for one in arrivals.new_vms[:-1]:  # where it is not known, demand is that of others alike
         assert (there[-1][one.id].demand["cpu"].mean == one.demand["cpu"].mean) != never_known
 
 
-def test_the_table_has_every_policy_and_how_much_less_the_first_has(few: NewcomerCluster) -> None:
+def test_the_table_has_every_policy_and_how_much_less_the_first_has(few: NewVmCluster) -> None:
     row = {
         name: [dict.fromkeys(FIGURES, 10.0 * at), dict.fromkeys(FIGURES, 10.0 * at)]
         for at, name in enumerate(policies(PriorPredictor()))

@@ -119,7 +119,7 @@ class KubernetesApi:
             raise CallError(f"{path}: no answer: {first_cause(error)}"[:200]) from None
         with answer:
             if not 200 <= answer.status_code < 300:
-                raise CallError(f"{path}: HTTP {answer.status_code} {_told(answer)}"[:300], answer.status_code)
+                raise CallError(f"{path}: HTTP {answer.status_code} {_message(answer)}"[:300], answer.status_code)
             yield answer
 
 
@@ -142,7 +142,7 @@ def _json(path: str, body: bytes) -> Mapping[str, Any]:
     return document
 
 
-def _told(answer: requests.Response) -> str:
+def _message(answer: requests.Response) -> str:
     """The message of a Status, else the reason."""
     try:
         text = str(json.loads(answer.content[: 1 << 16])["message"])

@@ -55,7 +55,7 @@ class WatchedCluster:
     _sentences: dict[tuple[Kind, str], tuple[str, ...]] = field(default_factory=dict)
     _members: dict[str, set[str]] = field(default_factory=dict)  # uids of pods by group
     _on: dict[str, set[str]] = field(default_factory=dict)  # uids of pods by node
-    _told: dict[str, frozenset[str]] = field(default_factory=dict)
+    _reported: dict[str, frozenset[str]] = field(default_factory=dict)
     _new_nodes: set[str] = field(default_factory=set)
     _left_nodes: set[str] = field(default_factory=set)
     _groups: set[str] = field(default_factory=set)
@@ -116,7 +116,7 @@ class WatchedCluster:
         """Everything; the next news are those after it. What was not read is not gone."""
         every = {part.name for part in parts if part.state == "read"}
         self._groups, self._new_nodes, self._ended = set(), set(), set()
-        self._told = {group: ids for group in self._members if (ids := frozenset(_ids(self._instances(group))))}
+        self._reported = {group: ids for group in self._members if (ids := frozenset(_ids(self._instances(group))))}
         return Reading(
             source=NAME,
             parts=parts,
@@ -136,11 +136,11 @@ class WatchedCluster:
         for group in self._groups:
             rows = self._instances(group)
             ids = frozenset(_ids(rows))
-            gone |= self._told.pop(group, frozenset()) - ids
+            gone |= self._reported.pop(group, frozenset()) - ids
             if ids:
-                self._told[group] = ids
+                self._reported[group] = ids
             instances += rows
-        gone |= {name for name in self._ended if name not in self._told.get(name, ())}
+        gone |= {name for name in self._ended if name not in self._reported.get(name, ())}
         empty = frozenset(name for name in self._left_nodes if not self._on.get(name))
         reading = Reading(
             source=NAME,

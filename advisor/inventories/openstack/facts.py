@@ -51,9 +51,9 @@ def zones_of(zones: Sequence[Row] | None, aggregates: Sequence[Row]) -> dict[str
     return {host: str(aggregate["availability_zone"]) for aggregate in named for host in _names(aggregate.get("hosts"))}
 
 
-def _names(told: object) -> list[str]:
+def _names(listed: object) -> list[str]:
     """The texts of a list or the keys of an object; none of anything else."""
-    return [name for name in told if isinstance(name, str)] if isinstance(told, list | dict) else []
+    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list | dict) else []
 
 
 def group_labels(groups: Sequence[Row]) -> dict[str, dict[str, str]]:
@@ -224,12 +224,12 @@ def _cpus(row: Row, inventories: Mapping[str, Row] | None) -> dict[str, Any]:
     """
     shared, topology = int(row["vcpus"]), _topology(row.get("cpu_info"))
     threads = topology.get("threads", 0)
-    told = {"threads_per_core": threads} if 1 <= threads <= 16 else {}
+    known = {"threads_per_core": threads} if 1 <= threads <= 16 else {}
     promises = inventories or {}
     totals = {name: int(promises[name]["total"]) for name in ("PCPU", "VCPU") if name in promises}
     dedicated = totals.get("PCPU", 0)
     if shared > 0 and not dedicated:
-        return {"pcpus": shared, **told, **({} if inventories is None else {"dedicated_cpus": ()})}
+        return {"pcpus": shared, **known, **({} if inventories is None else {"dedicated_cpus": ()})}
     parts = ("cells", "sockets", "cores", "threads")
     whole = math.prod(topology.get(name, 1) for name in parts) if "cores" in topology else 0
     pcpus = max(whole, sum(totals.values()), shared)
@@ -237,11 +237,11 @@ def _cpus(row: Row, inventories: Mapping[str, Row] | None) -> dict[str, Any]:
         raise ValueError("it has no shared CPUs, and neither its topology nor Placement shows dedicated ones")
     usable = dedicated - int(promises["PCPU"]["reserved"]) if dedicated else pcpus - shared
     kept = max(pcpus - usable - totals.get("VCPU", shared), 0)  # for the host itself, or reserved
-    cores = pcpus // threads if told and pcpus % threads == 0 else pcpus
+    cores = pcpus // threads if known and pcpus % threads == 0 else pcpus
     in_order = sorted(range(pcpus), key=lambda cpu: (cpu % cores, cpu))
     return {
         "pcpus": pcpus,
-        **told,
+        **known,
         "isolated_cpus": tuple(sorted(in_order[:kept])),
         "dedicated_cpus": tuple(sorted(in_order[pcpus - usable :])),
     }

@@ -47,7 +47,7 @@ def place_in_turn(
     )
     advised_by_id: dict[str, Instance] = {}
     context = QuestionContext(chosen, now, fresh_s)
-    for instance in goal.newcomers:
+    for instance in goal.new_vms:
         if clock.left_s < keep_s:
             return advised_by_id, False
         request = replace(request_of(_limited(instance, hosts, snapshot, goal), goal, None), limit=1)

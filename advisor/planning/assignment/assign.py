@@ -76,18 +76,18 @@ class _AssignmentSearch:
         if not self.snapshot.hosts:
             return self._without_hosts(notes)
         self._say("looking at the cloud", 0.0)
-        already_placed = [instance.id for instance in goal.newcomers if instance.id in self.snapshot.names.placed]
+        already_placed = [instance.id for instance in goal.new_vms if instance.id in self.snapshot.names.placed]
         base = self.snapshot.without(already_placed) if already_placed else self.snapshot
-        goal = replace(goal, newcomers=tuple(replace(instance, host=None) for instance in goal.newcomers))
+        goal = replace(goal, new_vms=tuple(replace(instance, host=None) for instance in goal.new_vms))
         self._say("searching", 0.1)
         result = self._search(base, goal, clock)
-        if goal.aim == "admit" and len(self.snapshot.hosts) * len(goal.newcomers) <= FEW_PLACEMENTS:
+        if goal.aim == "admit" and len(self.snapshot.hosts) * len(goal.new_vms) <= FEW_PLACEMENTS:
             self._say("placing one after another", 0.6)
             advised_by_id, all_tried = place_in_turn(
                 base, ActivePredictor(self.predictor), goal, now=self.now, fresh_s=self.fresh_s, clock=clock
             )
-            advised_newcomers = tuple(advised_by_id.get(instance.id, instance) for instance in goal.newcomers)
-            advised_result = self._search(base, replace(goal, newcomers=advised_newcomers), clock)
+            advised_new_vms = tuple(advised_by_id.get(instance.id, instance) for instance in goal.new_vms)
+            advised_result = self._search(base, replace(goal, new_vms=advised_new_vms), clock)
             result = advised_result if lexicographically_less(advised_result.values, result.values) else result
             if not all_tried and result.search.ended == "search":
                 result = replace(result, search=replace(result.search, ended="time"))
@@ -104,7 +104,7 @@ class _AssignmentSearch:
         where, _ = solution.final_hosts(result.state)
         residents = (one for there in base.residents for one in there)
         homeless = {name for name, host in where.items() if host is None}
-        soft = sorted(one.id for one in (*goal.newcomers, *residents) if one.id in homeless and has_soft(one))
+        soft = sorted(one.id for one in (*goal.new_vms, *residents) if one.id in homeless and has_soft(one))
         if not soft or clock.over:
             return result, ()
         other = self._search(base, replace(result.goal, soft_off=frozenset(soft)), clock)
@@ -124,9 +124,9 @@ class _AssignmentSearch:
     def _assignment(self, base: ClusterSnapshot, result: SearchResult, notes: Sequence[str]) -> Assignment:
         state = result.state
         where, moves = solution.final_hosts(state)
-        everybody = (*self.goal.newcomers, *(instance for residents in base.residents for instance in residents))
-        before = {instance.id: instance for instance in everybody}
-        planned = {**before, **{instance.id: instance for instance in result.goal.newcomers}}
+        all_instances = (*self.goal.new_vms, *(instance for residents in base.residents for instance in residents))
+        before = {instance.id: instance for instance in all_instances}
+        planned = {**before, **{instance.id: instance for instance in result.goal.new_vms}}
         if self.goal.aim == "evacuate":
             planned |= {name: unpinned(before[name]) for name, host in where.items() if host is not None}
         after = solution.apply_assignment(base, planned, where)
@@ -145,11 +145,11 @@ class _AssignmentSearch:
         )
 
     def _without_hosts(self, notes: Sequence[str]) -> Assignment:
-        wanted = self.goal.newcomers
-        ended: PlanEnd = "in the way" if wanted else "already fine"
+        waiting = self.goal.new_vms
+        ended: PlanEnd = "in the way" if waiting else "already fine"
         return Assignment(
-            where=dict.fromkeys((instance.id for instance in wanted), None),
-            refused={instance.id: () for instance in wanted},
+            where=dict.fromkeys((instance.id for instance in waiting), None),
+            refused={instance.id: () for instance in waiting},
             gains={},
             settings={},
             after=self.snapshot,

@@ -26,10 +26,10 @@ def relaxation_bound(level: Level, state: SearchState, unplaced: int) -> float:
         without_host = sum(max(0, many - problem.hosts) for many in _incompatible(state, Counter(problem.waiting)))
         return float(max(_without_room(state), without_host))
     if level == "used":
-        everybody = Counter(kind for there in (problem.waiting, *problem.initial) for kind in there)
+        all_kinds = Counter(kind for there in (problem.waiting, *problem.initial) for kind in there)
         if unplaced:
             return float(_fewest_hosts(state))
-        return float(max([_fewest_hosts(state), *_incompatible(state, everybody)]))
+        return float(max([_fewest_hosts(state), *_incompatible(state, all_kinds)]))
     if level in {"below", "moves"}:
         return 0.0
     kinds = sorted({*problem.waiting, *(kind for there in problem.initial for kind in there)})

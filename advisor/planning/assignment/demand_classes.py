@@ -39,9 +39,9 @@ def class_key(instance: Instance) -> tuple[object, ...]:
     )
 
 
-def demand_classes(problem: PackingProblem, everybody: Counter[int]) -> list[DemandClass]:
+def demand_classes(problem: PackingProblem, counts: Counter[int]) -> list[DemandClass]:
     """Group the instances by demand class."""
     kinds_by_key: dict[tuple[object, ...], list[int]] = {}
-    for kind in sorted(everybody, key=lambda kind: (problem.kinds[kind].load, kind)):
+    for kind in sorted(counts, key=lambda kind: (problem.kinds[kind].load, kind)):
         kinds_by_key.setdefault(class_key(problem.kinds[kind]), []).append(kind)
-    return [DemandClass(tuple(kinds), tuple(everybody[kind] for kind in kinds)) for kinds in kinds_by_key.values()]
+    return [DemandClass(tuple(kinds), tuple(counts[kind] for kind in kinds)) for kinds in kinds_by_key.values()]

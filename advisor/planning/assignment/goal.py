@@ -17,7 +17,7 @@ Aim = Literal["admit", "rebalance", "evacuate", "consolidate"]
 class Goal:
     """What an assignment should achieve for the whole cloud.
 
-    `newcomers` are to be placed (admit). `movable` are ids of residents that may move, None = all whose pinning was not
+    `new_vms` are to be placed (admit). `movable` are ids of residents that may move, None = all whose pinning was not
     given by the caller. `targets` are the hosts that may be used, None = all, and `targets_of` those of single movers
     by id; `emptied` are those to be emptied (evacuate). `resting` are ids of residents that stay after a move;
     `leaving` of those that must leave their host (evacuate), and `soft_off` of those whose soft rules do not count.
@@ -28,7 +28,7 @@ class Goal:
     """
 
     aim: Aim
-    newcomers: tuple[Instance, ...] = ()
+    new_vms: tuple[Instance, ...] = ()
     movable: frozenset[str] | None = None
     targets: frozenset[str] | None = None
     targets_of: Mapping[str, frozenset[str]] = field(default_factory=dict)

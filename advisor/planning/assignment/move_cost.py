@@ -60,11 +60,11 @@ class MoveCosts:
 
         What copying takes of busy CPUs is missing from all that want them, in proportion to what each wants.
         """
-        wanted = [float(self.problem.cpus[kind, self.problem.class_of_host[host]]) for kind in residents]
+        demands = [float(self.problem.cpus[kind, self.problem.class_of_host[host]]) for kind in residents]
         takes, pcpus = copying_cpus(mbit), self.problem.snapshot.hosts[host].pcpus
-        asked = sum(wanted) + takes
+        asked = sum(demands) + takes
         missing = min(max(asked - pcpus, 0.0), takes)
-        others = sum(cpus > 0 for cpus in wanted) - (mover in residents)
+        others = sum(cpus > 0 for cpus in demands) - (mover in residents)
         return max(others, 0) * missing / asked
 
 

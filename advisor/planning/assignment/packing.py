@@ -40,8 +40,8 @@ def pack(state: SearchState, waiting: Sequence[int], clock: SearchClock) -> list
     the next instances as its limits allow. Instances of similar load thus share a host, because the heaviest on a host
     is the first to fall below its limit.
     """
-    everybody, unplaced = Counter(waiting), list[int]()
-    classes = demand_classes(state.problem, everybody)
+    counts, unplaced = Counter(waiting), list[int]()
+    classes = demand_classes(state.problem, counts)
     host_needs = []
     for demand_class in classes:
         if clock.over:
@@ -49,7 +49,7 @@ def pack(state: SearchState, waiting: Sequence[int], clock: SearchClock) -> list
         host_needs.append(_need(state, demand_class))
     for number in sorted(range(len(classes)), key=lambda number: (-host_needs[number], number)):
         unplaced += _seated(
-            state, [kind for kind in reversed(classes[number].kinds) for _ in range(everybody[kind])], clock
+            state, [kind for kind in reversed(classes[number].kinds) for _ in range(counts[kind])], clock
         )
     return unplaced
 

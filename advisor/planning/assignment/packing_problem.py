@@ -98,36 +98,36 @@ class PackingProblem:
                 came.append(kind)
         if not came:
             return True
-        everybody = (*self.fixed[host], *movers)
-        if self.anti_affinity and self._group_shared(everybody, came):
+        all_kinds = (*self.fixed[host], *movers)
+        if self.anti_affinity and self._group_shared(all_kinds, came):
             return False
-        if self.counted_needs and not self.has_counted(host, everybody, came):
+        if self.counted_needs and not self.has_counted(host, all_kinds, came):
             return False
         if not all(self.allowed[kind, host] for kind in came):
             return False
-        if len(everybody) > 1 and not self.exclusive_kinds.isdisjoint(everybody):
+        if len(all_kinds) > 1 and not self.exclusive_kinds.isdisjoint(all_kinds):
             return False
         needs = self.needs_by_class[self.class_of_host[host]]
-        used = tuple(map(sum, zip(*(needs[kind] for kind in everybody), strict=True)))
+        used = tuple(map(sum, zip(*(needs[kind] for kind in all_kinds), strict=True)))
         room = self.room_with_slack[host]
         if used[MEMORY] > room[MEMORY] or used[DISK] > room[DISK]:
             return False
         return not any(used[one] > room[one] and any(needs[kind][one] > 0 for kind in came) for one in ASKED)
 
-    def _group_shared(self, everybody: Kinds, came: Sequence[int]) -> bool:
+    def _group_shared(self, all_kinds: Kinds, came: Sequence[int]) -> bool:
         """Whether one of who came is beside another one of its anti-affinity group."""
-        found = [entry for kind in everybody for entry in self.anti_affinity.get(kind, ())]
+        found = [entry for kind in all_kinds for entry in self.anti_affinity.get(kind, ())]
         members = Counter(group for group, _ in found)
         most = {group: min(some for other, some in found if other == group) for group in members}
         groups = {group for kind in came for group, _ in self.anti_affinity.get(kind, ())}
         return any(members[group] > most[group] for group in groups)
 
-    def has_counted(self, host: int, everybody: Iterable[int], came: Iterable[int]) -> bool:
+    def has_counted(self, host: int, all_kinds: Iterable[int], came: Iterable[int]) -> bool:
         """Whether a host has what all these need of the counted things that those who came need."""
         names = {name for kind in came for name in self.counted_needs.get(kind, ())}
         if not names:
             return True
-        needs = [self.counted_needs[kind] for kind in everybody if kind in self.counted_needs]
+        needs = [self.counted_needs[kind] for kind in all_kinds if kind in self.counted_needs]
         room = self.counted_room[host]
         return all(sum(each.get(name, 0.0) for each in needs) <= with_slack(room.get(name, 0.0)) for name in names)
 
@@ -170,7 +170,7 @@ def build_problem(snapshot: ClusterSnapshot, goal: Goal, fresh_s: float) -> Pack
     initial: list[list[int]] = [[] for _ in snapshot.hosts]
     current_host: dict[str, str | None] = {}
     waiting = []
-    for instance in (*goal.newcomers, *movers):
+    for instance in (*goal.new_vms, *movers):
         kind_number = kind(instance, True, instance.id in moving)
         members[kind_number].append(instance.id)
         stays = instance.host not in goal.emptied and instance.id not in goal.leaving

@@ -71,9 +71,9 @@ class PatternEvaluator:
         """The key of a host with these movers beside its fixed instances."""
         return int(self.problem.class_of_host[host]), tuple(sorted((*self.problem.fixed[host], *movers)))
 
-    def evaluate(self, wanted: Iterable[tuple[int, Kinds]]) -> None:
+    def evaluate(self, asked: Iterable[tuple[int, Kinds]]) -> None:
         """Predict hosts with these movers in one batch; known patterns are skipped."""
-        self.evaluate_keys(self.key(host, movers) for host, movers in wanted)
+        self.evaluate_keys(self.key(host, movers) for host, movers in asked)
 
     def pairs(self, workload_of: Ints, workloads: int) -> Floats:
         """The loss of each pair of workloads on the most common class of hosts, (F, F).
@@ -106,8 +106,8 @@ class PatternEvaluator:
         for first in range(0, len(by_size), AT_ONCE):
             self._predict(by_size[first : first + AT_ONCE])
 
-    def _predict(self, wanted: Sequence[PatternKey]) -> None:
-        scenes, kind, of_class = self._laid_out(wanted)
+    def _predict(self, asked: Sequence[PatternKey]) -> None:
+        scenes, kind, of_class = self._laid_out(asked)
         problem, present = self.problem, scenes.present
         latency_limited = np.isfinite(problem.max_latency[kind]) & present
         prediction = self.predictor.predict(
@@ -127,7 +127,7 @@ class PatternEvaluator:
         upper = np.where(present, prediction.throughput.upper, 1.0)
         edges = [np.minimum(edge, 1.0) for edge in (expected, upper, expected - half)]
         each = np.stack([losses(edge, np.zeros(edge.shape), more_short=short) for edge in edges], axis=2)
-        for row, key in enumerate(wanted):
+        for row, key in enumerate(asked):
             count = len(key[1])
             under = np.flatnonzero(below[row, :count]) if below[row].any() else ()
             self._known[key] = Pattern(
@@ -140,16 +140,16 @@ class PatternEvaluator:
                 losses=tuple(map(tuple, each[row, :count].tolist())),
             )
 
-    def _laid_out(self, wanted: Sequence[PatternKey]) -> tuple[SceneBatch, Ints, Ints]:
+    def _laid_out(self, asked: Sequence[PatternKey]) -> tuple[SceneBatch, Ints, Ints]:
         """Scenes of these patterns, the kind in each slot (-1 = empty), and the class of each pattern's host."""
         empty, slots, places = self._scenes
         problem = self.problem
-        width = max(len(kinds) for _, kinds in wanted)
-        kind = np.array([(*kinds, *(-1,) * (width - len(kinds))) for _, kinds in wanted], dtype=np.int64)
-        of_class = np.array([number for number, _ in wanted], dtype=np.int64)
+        width = max(len(kinds) for _, kinds in asked)
+        kind = np.array([(*kinds, *(-1,) * (width - len(kinds))) for _, kinds in asked], dtype=np.int64)
+        of_class = np.array([number for number, _ in asked], dtype=np.int64)
         place = np.array([places[host.cpu_key, host.platform] for host in problem.classes], dtype=np.int64)
-        nobody = len(slots) - 2
-        scene = np.where(kind >= 0, place[of_class][:, None] * len(problem.kinds) + kind, nobody)
+        empty_slot = len(slots) - 2
+        scene = np.where(kind >= 0, place[of_class][:, None] * len(problem.kinds) + kind, empty_slot)
         return (
             SceneBatch(
                 table=problem.table,

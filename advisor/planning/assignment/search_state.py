@@ -52,12 +52,12 @@ class SearchState:
             [names.setdefault(instance.workload or "", len(names)) for instance in problem.kinds], dtype=np.int64
         )
         workload_counts = np.zeros((problem.hosts, max(len(names), 1)))
-        everybody = [(*problem.fixed[host], *problem.initial[host]) for host in hosts]
-        for host, kinds in enumerate(everybody):
+        all_kinds = [(*problem.fixed[host], *problem.initial[host]) for host in hosts]
+        for host, kinds in enumerate(all_kinds):
             np.add.at(workload_counts[host], workload_of[list(kinds)], 1)
-        used = np.array([problem.used(host, kinds) for host, kinds in enumerate(everybody)]).reshape(-1, 5)
+        used = np.array([problem.used(host, kinds) for host, kinds in enumerate(all_kinds)]).reshape(-1, 5)
         pair_loss = evaluator.pairs(workload_of, len(names)) if len(names) <= MAX_WORKLOADS else np.ones((1, 1))
-        holds_exclusive = np.array([not problem.exclusive_kinds.isdisjoint(kinds) for kinds in everybody], dtype=bool)
+        holds_exclusive = np.array([not problem.exclusive_kinds.isdisjoint(kinds) for kinds in all_kinds], dtype=bool)
         return cls(
             evaluator,
             objective,
@@ -146,11 +146,11 @@ class SearchState:
     def place(self, host: int, movers: Kinds) -> None:
         """Replace the movers of a host."""
         self.movers[host] = movers
-        everybody = (*self.problem.fixed[host], *movers)
-        self.used[host] = self.problem.used(host, everybody)
+        all_kinds = (*self.problem.fixed[host], *movers)
+        self.used[host] = self.problem.used(host, all_kinds)
         self.workload_counts[host] = 0
-        np.add.at(self.workload_counts[host], self.workload_of[list(everybody)], 1)
-        self.holds_exclusive[host] = not self.problem.exclusive_kinds.isdisjoint(everybody)
+        np.add.at(self.workload_counts[host], self.workload_of[list(all_kinds)], 1)
+        self.holds_exclusive[host] = not self.problem.exclusive_kinds.isdisjoint(all_kinds)
 
     def place_all(self, movers: Sequence[Kinds]) -> None:
         """Replace the movers of all hosts, one entry per host."""

@@ -156,12 +156,12 @@ def overcommitted(state: SearchState) -> tuple[str, ...]:
     """
     problem, texts = state.problem, []
     for host, movers in enumerate(state.movers):
-        name, everybody = problem.snapshot.hosts[host].id, (*problem.fixed[host], *movers)
+        name, all_kinds = problem.snapshot.hosts[host].id, (*problem.fixed[host], *movers)
         for what, used, room in zip(("vCPUs", "MB of memory", "GB of disk", "dedicated CPUs"),
                                     state.used[host, SIZES], problem.room[host, SIZES], strict=True):  # fmt: skip
             if used > with_slack(room):
                 texts.append(f"{name} promises {used:,.0f} of {room:,.0f} {what}")
-        if state.holds_exclusive[host] and len(everybody) > 1:
+        if state.holds_exclusive[host] and len(all_kinds) > 1:
             texts.append(f"{name} hosts an instance that requires the host for itself, and others")
         texts += [
             f"{name} hosts {count} instances of the anti-affinity group {group}"

@@ -58,7 +58,7 @@ def _placed(state: SearchState, goal: Goal, random: np.random.Generator, clock: 
     if problem.hosts * len(problem.waiting) <= FEW_PLACEMENTS:
         orders.append(tuple(sorted(problem.waiting, key=lambda kind: (-dominant_share(state, kind), kind))))
     starts = [(order, problem.initial) for order in orders]
-    advised = any(attempt.host for attempt in goal.newcomers)
+    advised = any(attempt.host for attempt in goal.new_vms)
     if advised:
         starts = [_seated(state, goal)]
     attempts = []
@@ -89,7 +89,7 @@ def _seated(state: SearchState, goal: Goal) -> tuple[tuple[int, ...], tuple[Kind
     problem = state.problem
     movers = list(problem.initial)
     unplaced: list[int] = []
-    for instance, kind in zip(goal.newcomers, problem.waiting, strict=True):
+    for instance, kind in zip(goal.new_vms, problem.waiting, strict=True):
         host = problem.snapshot.index(instance.host) if instance.host else None
         if host is None:
             unplaced.append(kind)

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 from api.schemas.base import WHOLE, AnswerBody, Flag, Number
 from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
 
-MOST_TOLD = 256  # placements that one question may report
+MOST_REPORTED = 256  # placements that one question may report
 Texts = dict[str, str] | None
 Quantities = dict[str, str | Number] | None
 
@@ -226,10 +226,10 @@ class AdviceArgs(Incoming):
     without: Annotated[list[HostName], Field(max_length=MOST_HOSTS)] = Field(
         default=[], alias="Without", description="UIDs of pods that count as gone: those that preemption would evict"
     )
-    placed: Annotated[list[PlacedPod], Field(max_length=MOST_TOLD)] = Field(
+    placed: Annotated[list[PlacedPod], Field(max_length=MOST_REPORTED)] = Field(
         default=[], alias="Placed", description="pods that count on their nodes from now on, in their order"
     )
-    released: Annotated[list[Pod], Field(max_length=MOST_TOLD)] = Field(
+    released: Annotated[list[Pod], Field(max_length=MOST_REPORTED)] = Field(
         default=[], alias="Released", description="pods that were placed and then were not bound"
     )
     hold: Flag = Field(

@@ -30,17 +30,17 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
             f"give {change.instance.id} a service offering with {offered} "
             "(cmk create serviceoffering, then cmk scale virtualmachine); its undo is to scale back to the one it has",
         )
-    for what, wanted, now in (
-        ("a pinning", change.wanted.pinning, change.current.pinning),
-        ("a weight of its own (it follows from cpunumber and cpuspeed)", change.wanted.weight, change.current.weight),
+    for what, desired, now in (
+        ("a pinning", change.desired.pinning, change.current.pinning),
+        ("a weight of its own (it follows from cpunumber and cpuspeed)", change.desired.weight, change.current.weight),
     ):
-        if wanted not in (None, now):
+        if desired not in (None, now):
             yield only_said(TOOL, f"a service offering cannot give {change.instance.id} {what}")
     if whole.cap_percent is not None and change.host.cpu_mhz is None:
         yield only_said(
             TOOL, f"a cap is a part of the clock rate, and that of host {change.host.id} (cpu_mhz) is not known"
         )
-    network = change.wanted.network
+    network = change.desired.network
     if network is not None and network.mode == "shared" and network != change.current.network:
         yield only_said(TOOL, f"networkrate is a limit: it keeps no rate free for {change.instance.id}")
 
@@ -67,8 +67,8 @@ def set_vcpus(host: Host, former: Instance, then: Instance) -> Command:
 
 def _complete(change: SettingsChange) -> IsolationSettings:
     """What holds afterwards: an offering is whole or not at all."""
-    wanted = {f.name: value for f in fields(change.wanted) if (value := getattr(change.wanted, f.name)) is not None}
-    return replace(change.current, **wanted)
+    desired = {f.name: value for f in fields(change.desired) if (value := getattr(change.desired, f.name)) is not None}
+    return replace(change.current, **desired)
 
 
 def _fields(change: SettingsChange, settings: IsolationSettings) -> dict[str, str]:

@@ -50,14 +50,14 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
             *weights,
             lambda units: (*sets, "--cpuunits", str(units)),
             loosens=weights[1] > weights[0],
-            note=weight_note(change.wanted.weight, options),
+            note=weight_note(change.desired.weight, options),
         )
-    now, then = change.current.cap_percent, change.wanted.cap_percent
+    now, then = change.current.cap_percent, change.desired.cap_percent
     if then is not None:
         yield from replaced(
             TOOL, now or 0.0, then, lambda cap: (*sets, "--cpulimit", f"{cap / 100:g}"), loosens=more(now, then)
         )
-    limit = bytes_per_second(change.wanted.disk_limit_mb_s)
+    limit = bytes_per_second(change.desired.disk_limit_mb_s)
     if limit is not None and change.differs("disk_limit_mb_s"):
         text = f"the disks of {change.instance.id} get mbps_rd and mbps_wr that are together {limit / 1e6:g}"
         yield only_said(TOOL, f"{text}; the lines of its disks, in which they stand, are not known here")
@@ -65,7 +65,7 @@ def steps(change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
 
 def network(change: SettingsChange) -> Iterator[Step]:
     """The rate of its NICs, said: it stands in a line with their addresses, which is not known."""
-    limit = policed(change.wanted.network)
+    limit = policed(change.desired.network)
     if limit is not None and change.differs("network"):
         text = f"the NICs of {change.instance.id} get rates that are together {limit.kbyte_s / 1000:.3g} (MB/s)"
         yield only_said(TOOL, f"{text}; the lines of its NICs, in which they stand, are not known here")
@@ -115,10 +115,10 @@ def _node(host: Host) -> str:
 
 
 def _pin(change: SettingsChange, guest: str, sets: tuple[str, ...]) -> Iterator[Step]:
-    wanted = change.wanted.pinning
-    if wanted is None:
+    desired = change.desired.pinning
+    if desired is None:
         return
-    now, then = (_cpus(change, pinning) for pinning in (change.current.pinning, wanted))
+    now, then = (_cpus(change, pinning) for pinning in (change.current.pinning, desired))
     if now == then:
         return
     if not guest.startswith("qemu/"):
@@ -130,7 +130,7 @@ def _pin(change: SettingsChange, guest: str, sets: tuple[str, ...]) -> Iterator[
         else (*sets, "--affinity", change.cpu_list(cpus, ""))
         for cpus in (then, now)
     )
-    apart = len(set(wanted.cpus)) > 1
+    apart = len(set(desired.cpus)) > 1
     note = f"one list for all of its vCPUs; {_FROM_ITS_START}" if apart else _FROM_ITS_START
     yield Step(Phase.PIN, Command(TOOL, argv, undo, note))
 

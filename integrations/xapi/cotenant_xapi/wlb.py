@@ -92,13 +92,13 @@ def _host_get_recommendations(call: Call, cloud: CloudService, placements: Place
     pool = _Pool.of(cloud.inventory(), call)
     host = pool.named(_needed(call, "HostUuid"))
     moves = placements.evacuation(host, [name for name in pool.hosts if name != host])
-    everybody = str(all(move.target for move in moves)).lower()
+    all_placed = str(all(move.target for move in moves)).lower()
     rows = [
         {"HostUuid": pool.hosts[move.target], "RecommendationId": str(number), "VmUuid": pool.uuid_of(move.instance)}
         for number, move in enumerate(moves, 1)
         if move.target
     ]
-    return soap.answer(call.method, {"CanPlaceAllVMs": everybody}, {"Recommendations": rows} if rows else None)
+    return soap.answer(call.method, {"CanPlaceAllVMs": all_placed}, {"Recommendations": rows} if rows else None)
 
 
 def _get_optimization_recommendations(call: Call, cloud: CloudService, placements: PlacementService) -> bytes:

@@ -40,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found of every cluster")
     options = parser.parse_args(arguments)
     try:
-        told = load_inventory(options.inventory) if options.inventory else None
+        given = load_inventory(options.inventory) if options.inventory else None
         seeds = range(1, options.seeds + 1)
-        clusters = [SimulatedCluster.of(told or made_up(seed, options.busy), seed) for seed in seeds]
+        clusters = [SimulatedCluster.of(given or made_up(seed, options.busy), seed) for seed in seeds]
         found = compared(clusters, options.proxlb_python, options.runs, options.at_once)
     except (InvalidInput, ValueError, ProxlbError, OSError) as error:
         sys.stderr.write(f"{error}\n")

@@ -28,7 +28,7 @@ MODES: Mapping[str, Mapping[str, Any]] = {
     "psi": {"method": "cpu", "mode": "psi", "psi": PSI},
 }
 LONGEST_S = 1_800.0
-MOST_TOLD = 400  # characters of what a failed run printed last
+MOST_PRINTED = 400  # characters of what a failed run printed last
 
 
 class ProxlbError(Exception):
@@ -78,7 +78,7 @@ def _dry_run(cluster: SimulatedCluster, mode: str, python: Path) -> tuple[str, f
         seconds = time.perf_counter() - first
         text = printed.read_text(encoding="utf-8", errors="replace")
     if child.returncode != 0:
-        raise ProxlbError(f"proxlb ended with {child.returncode}: {text.strip()[-MOST_TOLD:]}")
+        raise ProxlbError(f"proxlb ended with {child.returncode}: {text.strip()[-MOST_PRINTED:]}")
     return text, seconds, usage.ru_utime + usage.ru_stime
 
 
@@ -100,4 +100,4 @@ def read_places(printed: str) -> Places:
         found = json.JSONDecoder().raw_decode(printed, begin)[0]
         return {str(name): str(guest["node_target"]) for name, guest in found["guests"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ProxlbError(f"proxlb printed no guests with their node_target: {printed[-MOST_TOLD:]}") from None
+        raise ProxlbError(f"proxlb printed no guests with their node_target: {printed[-MOST_PRINTED:]}") from None

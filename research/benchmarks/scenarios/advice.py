@@ -66,16 +66,16 @@ def ask(
         disk_mb_s=disk_mb_s,
         labels={"uplink": UPLINK, "kernel": os.uname().release},
     )
-    resident, newcomer = (_instance(stage, party) for party in scene.parties)
+    resident, new_vm = (_instance(stage, party) for party in scene.parties)
     resident = replace(resident, host=host.id)
     workloads = tuple(_profile(party, [one[party.name] for one in alone]) for party in scene.parties)
-    request = PlacementRequest(newcomer, limit=1, explain=False)
+    request = PlacementRequest(new_vm, limit=1, explain=False)
     answer = offline.where(Inventory((host,), (resident,), workloads), request, model=model, settings=settings)
     if not answer.candidates:
         tried = [rung.text for one in answer.rejected for rung in one.mitigation]
         raise NoAdviceError(" ".join([*(one.reason for one in answer.rejected), *tried]))
     best = answer.candidates[0]
-    commands = render.plan(host, newcomer, best.isolation, (resident,), best.changes, cgroup=stage.version)
+    commands = render.plan(host, new_vm, best.isolation, (resident,), best.changes, cgroup=stage.version)
     if not stage.has_fq_codel():
         commands = tuple(replace(command, argv=_plain(command.argv), undo=_plain(command.undo)) for command in commands)
     return Advice(best, commands, {one.instance: one for one in (best.new_vm, *best.neighbours)})

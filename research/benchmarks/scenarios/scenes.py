@@ -24,21 +24,21 @@ class ScenePart:
 
 @dataclass(frozen=True, slots=True)
 class PairScene:
-    """Two instances on a host with the first `pcpus` CPUs of this machine; `resident` is there when `newcomer` comes.
+    """Two instances on a host with the first `pcpus` CPUs of this machine; `resident` is there when `new_vm` comes.
 
     `clients` are the CPUs of their load generators, `line_mbit` the rate of the line behind the uplink, None = no line.
     """
 
     name: str
     resident: ScenePart
-    newcomer: ScenePart
+    new_vm: ScenePart
     pcpus: int
     clients: tuple[int, ...]
     line_mbit: float | None = None
 
     @property
     def parties(self) -> tuple[ScenePart, ScenePart]:
-        return self.resident, self.newcomer
+        return self.resident, self.new_vm
 
     @property
     def sufferer(self) -> ScenePart:

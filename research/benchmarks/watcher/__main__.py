@@ -76,8 +76,8 @@ def paired(found: Found) -> str:
     """Cotenant less Watcher on the same clusters: points of instance-time that is short, and hosts."""
     lines = []
     for mine, other in PAIRS:
-        told = [f"{column} {cell(differences(found, mine, other, column))}" for column in (SHORT, "hosts")]
-        lines.append(f"{mine} less {other}: {'; '.join(told)}\n")
+        differing = [f"{column} {cell(differences(found, mine, other, column))}" for column in (SHORT, "hosts")]
+        lines.append(f"{mine} less {other}: {'; '.join(differing)}\n")
     return "".join(lines)
 
 

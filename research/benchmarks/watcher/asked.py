@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from research.arena.clusters import SimulatedCluster
 from research.arena.rebalances import Rebalanced
-from research.benchmarks.proxlb.asked import MOST_TOLD
+from research.benchmarks.proxlb.asked import MOST_PRINTED
 
 INSIDE = Path(__file__).parent / "inside.py"
 LONGEST_S = 1_800.0
@@ -41,15 +41,15 @@ def by_watcher(cluster: SimulatedCluster, audit: WatcherAudit, python: Path) -> 
     done = Rebalanced(cluster)
     for number in range(audit.most):
         first = time.perf_counter()
-        told = _run(question(done.cluster, audit, number), python)
-        moved = {str(one["resource_name"]): str(one["destination_node"]) for one in _migrations(told)}
+        found = _run(question(done.cluster, audit, number), python)
+        moved = {str(one["resource_name"]): str(one["destination_node"]) for one in _migrations(found)}
         if not moved:
             break
         done = Rebalanced(
             done.cluster.after({**done.cluster.places, **moved}),
-            done.moves + len(_migrations(told)),
+            done.moves + len(_migrations(found)),
             done.seconds + time.perf_counter() - first,
-            done.cpu_seconds + told["cpu_seconds"],
+            done.cpu_seconds + found["cpu_seconds"],
         )
     return done
 
@@ -91,8 +91,8 @@ def readings(cluster: SimulatedCluster) -> dict[str, dict[str, float]]:
     instances = cluster.inventory.instances
     for host in cluster.inventory.hosts:
         mine = [one for one in instances if one.host == host.id]
-        wanted = sum(one.demand["cpu"].mean for one in mine)
-        values["host_cpu_usage"][identity(host.id)] = min(100 * wanted / host.pcpus, 100.0)
+        demanded = sum(one.demand["cpu"].mean for one in mine)
+        values["host_cpu_usage"][identity(host.id)] = min(100 * demanded / host.pcpus, 100.0)
         values["host_ram_usage"][identity(host.id)] = KB * sum(one.memory_mb for one in mine)
     memory = {identity(one.id): one.memory_mb for one in instances}
     return {
@@ -109,8 +109,8 @@ def identity(name: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
 
 
-def _migrations(told: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [one["input_parameters"] for one in told["actions"] if one["action_type"] == "migrate"]
+def _migrations(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [one["input_parameters"] for one in found["actions"] if one["action_type"] == "migrate"]
 
 
 def _run(asked: Mapping[str, Any], python: Path) -> Any:
@@ -125,6 +125,6 @@ def _run(asked: Mapping[str, Any], python: Path) -> Any:
         check=False,
     )
     if ended.returncode != 0:
-        said = (ended.stderr or ended.stdout).strip()[-MOST_TOLD:]
+        said = (ended.stderr or ended.stdout).strip()[-MOST_PRINTED:]
         raise WatcherError(f"{asked['strategy']} ended with {ended.returncode}: {said}")
     return json.loads(ended.stdout)

@@ -21,7 +21,7 @@ from watcher.decision_engine.loading import default as loading
 from watcher.decision_engine.model.model_root import ModelRoot
 
 
-class ToldReadings(base.DataSourceBase):
+class GivenReadings(base.DataSourceBase):
     """A datasource that tells the readings of the question, whatever the period and the aggregate."""
 
     NAME = "told"
@@ -39,7 +39,7 @@ def _getter(metric: str) -> Callable[..., float]:
 
 
 for name in base.DataSourceBase.METRIC_MAP:
-    setattr(ToldReadings, f"get_{name}", _getter(name))
+    setattr(GivenReadings, f"get_{name}", _getter(name))
 
 
 def main() -> None:
@@ -51,14 +51,14 @@ def main() -> None:
     random.seed(question["seed"])
     strategy = loading.DefaultStrategyLoader().load(question["strategy"], osc=None)
     strategy._compute_model = ModelRoot.from_xml(question["model"])
-    strategy._datasource_backend = ToldReadings(question["readings"])
+    strategy._datasource_backend = GivenReadings(question["readings"])
     parameters = question["parameters"]
     utils.StrictDefaultValidatingDraft4Validator(strategy.get_schema()).validate(parameters)
     strategy.input_parameters = utils.Struct(parameters)
     first = time.process_time()
     solution = strategy.execute()
-    told = {"actions": solution.actions, "cpu_seconds": time.process_time() - first}
-    json.dump(told, sys.stdout)
+    found = {"actions": solution.actions, "cpu_seconds": time.process_time() - first}
+    json.dump(found, sys.stdout)
 
 
 main()

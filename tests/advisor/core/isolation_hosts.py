@@ -34,13 +34,13 @@ class Shared:
 
     host: Host
     residents: Sequence[Instance]
-    newcomer: Instance
+    new_vm: Instance
 
     def escalate(self, predictor: Predictor | None = None, others: Sequence[str] = ()) -> tuple[MitigationStep, ...]:
         return mitigation.escalate(
             self.host,
             self.residents,
-            self.newcomer,
+            self.new_vm,
             table=TABLE,
             row=None,
             predictor=predictor or PriorPredictor(),
@@ -49,14 +49,14 @@ class Shared:
 
     @property
     def everybody(self) -> tuple[Instance, ...]:
-        return (*self.residents, self.newcomer)
+        return (*self.residents, self.new_vm)
 
     def kept(
-        self, rung: MitigationStep | None = None, *, newcomer: bool = True, host: Host | None = None
+        self, rung: MitigationStep | None = None, *, new_vm: bool = True, host: Host | None = None
     ) -> dict[str, Any]:
         """T/B, latency ratio and time short of everybody by id, asked of the prior anew under a rung's settings."""
         changes = rung.changes if rung else {}
-        there = self.everybody if newcomer else self.residents
+        there = self.everybody if new_vm else self.residents
         if not there:
             return {}
         asked = [replace(one, settings=changes.get(one.id, one.settings)) for one in there]
@@ -97,12 +97,12 @@ def crowded_hosts(draw: st.DrawFn) -> Shared:
     )
     count = draw(st.integers(1, 4))
     residents = [draw(_instance(f"r{at}", pcpus)) for at in range(count)]
-    newcomer = replace(
+    new_vm = replace(
         draw(_instance("n", pcpus)),
         min_throughput_ratio=draw(st.sampled_from([0.4, 0.55, 0.7, 0.9])),
         settings=IsolationSettings(pinning=Pinning.parse(draw(st.sampled_from(["", "0:0"])))),
     )
-    return Shared(where, residents, newcomer)
+    return Shared(where, residents, new_vm)
 
 
 @st.composite

@@ -70,7 +70,7 @@ def _visible(victim: int, others: tuple[int, ...]) -> float:
     return WORLD.ratio(victim, others)
 
 
-def made_cloud(seed: int, hosts: int = 5, newcomers: int = 3) -> ClusterSnapshot:
+def made_cloud(seed: int, hosts: int = 5, new_vms: int = 3) -> ClusterSnapshot:
     """Hosts with one or two residents each, and instances that are on none, of six workloads."""
     draw = np.random.default_rng(seed)
     there = [
@@ -80,7 +80,7 @@ def made_cloud(seed: int, hosts: int = 5, newcomers: int = 3) -> ClusterSnapshot
     ]
     return cloud(
         [host(f"h{number}", **ONE_CPU) for number in range(hosts)],
-        [*there, *(vm(f"n{number}", f"w{draw.integers(WORKLOADS)}") for number in range(newcomers))],
+        [*there, *(vm(f"n{number}", f"w{draw.integers(WORKLOADS)}") for number in range(new_vms))],
         workloads=[WorkloadProfile(f"w{number}", {"cpu": 50.0 + number}) for number in range(WORKLOADS)],
     )
 

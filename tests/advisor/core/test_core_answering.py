@@ -15,7 +15,7 @@ from pydantic_core import from_json
 
 from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile, codec
 from advisor.lifecycle.interval_inflation import HowItHeld
-from advisor.placement.request_normalization import NEWCOMER
+from advisor.placement.request_normalization import NEW_VM
 from advisor.serving import recommendations
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
@@ -49,7 +49,7 @@ class Asking:
         anew = replace(ask(self.snapshot, question), id=found.head.id)
         assert found.recommendation == anew
         assert from_json(found.as_json()) == codec.answer_values(anew)
-        assert NEWCOMER.encode() not in found.as_json() + found.stored
+        assert NEW_VM.encode() not in found.as_json() + found.stored
         return found.source == "hit"
 
 

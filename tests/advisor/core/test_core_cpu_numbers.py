@@ -52,14 +52,14 @@ def clouds(draw: st.DrawFn) -> tuple[list[Host], list[Instance], Instance]:
         for at in range(draw(st.integers(0, 3))):
             pins = draw(st.sampled_from(["", f"0:{at}", f"0:{pcpus - 1}", f"0:0,{pcpus - 1}"]))
             residents.append(vm(f"{name}{at}", draw(st.sampled_from(["spin", "web"])), on=name, pins=pins))
-    newcomer = vm(
+    new_vm = vm(
         "new",
         draw(st.sampled_from(["spin", "web"])),
         vcpus=draw(st.integers(1, 3)),
         service=draw(st.sampled_from(["latency", "throughput"])),
         max_time_short=draw(st.sampled_from([None, 0.05])),
     )
-    return hosts, residents, newcomer
+    return hosts, residents, new_vm
 
 
 @given(clouds())
@@ -67,10 +67,10 @@ def clouds(draw: st.DrawFn) -> tuple[list[Host], list[Instance], Instance]:
 def test_the_numbers_of_cpus_change_no_answer_but_the_numbers_in_it(
     drawn: tuple[list[Host], list[Instance], Instance],
 ) -> None:
-    hosts, residents, newcomer = drawn
+    hosts, residents, new_vm = drawn
     numbers = {one.id: NUMBERS[one.pcpus] for one in hosts}
-    plain = ask(cloud(hosts, residents), request(newcomer))
-    gapped = ask(cloud([_gapped(one) for one in hosts], [_moved(one, numbers) for one in residents]), request(newcomer))
+    plain = ask(cloud(hosts, residents), request(new_vm))
+    gapped = ask(cloud([_gapped(one) for one in hosts], [_moved(one, numbers) for one in residents]), request(new_vm))
     assert [(one.host, one.code) for one in gapped.rejected] == [(one.host, one.code) for one in plain.rejected]
 
     def shown(one: Candidate, known: tuple[int, ...] | None) -> tuple[object, ...]:

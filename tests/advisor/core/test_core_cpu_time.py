@@ -44,12 +44,12 @@ def cpu_of(effect: Effect) -> CpuTime:
 
 
 def test_each_instance_has_the_figures_of_the_physics_and_each_host_how_crowded_it_is() -> None:
-    there, newcomer = residents("a", 39), bursty("n")
-    answer = ask(cloud([large("a")], there), request(newcomer))
+    there, new_vm = residents("a", 39), bursty("n")
+    answer = ask(cloud([large("a")], there), request(new_vm))
     best = answer.candidates[0]
     before, after = (
         PriorPredictor().predict(build_batch([(large("a"), crowd)], ProfileTable.build(()))).pressure
-        for crowd in (there, [*there, newcomer])
+        for crowd in (there, [*there, new_vm])
     )
     assert before and after
     mine, other = cpu_of(best.new_vm), cpu_of(best.neighbours[0])
@@ -93,9 +93,9 @@ def test_an_overloaded_instance_has_no_latency() -> None:
     words = "i0 is overloaded at busy times: more work arrives then than it is served."
     assert short_of_cpu("i0", cpu_of(effects[0])) == words
     answer = ask(cloud([large("a", pcpus=4)], residents("a", 3)), request(bursty("n")))
-    newcomer = codec.answer_values(answer)["candidates"][0]["new_vm"]
-    assert newcomer["cpu"]["overloaded"]
-    assert newcomer["latency_ratio"]["expected"] is newcomer["jitter_ratio"]["upper"] is None
+    new_vm = codec.answer_values(answer)["candidates"][0]["new_vm"]
+    assert new_vm["cpu"]["overloaded"]
+    assert new_vm["latency_ratio"]["expected"] is new_vm["jitter_ratio"]["upper"] is None
     reason = answer.candidates[0].reasons[0].text
     assert "overloaded" in reason and "times as long" not in reason
 

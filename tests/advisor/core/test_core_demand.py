@@ -67,9 +67,9 @@ def test_two_hosts_that_differ_only_in_what_residents_want_are_two_classes_with_
 def test_an_answer_is_not_remembered_for_other_demands_of_newcomer_or_residents() -> None:
     remembered = PredictionCache()
 
-    def kept(resident: Mapping[Resource, Demand], newcomer: Mapping[Resource, Demand]) -> float:
+    def kept(resident: Mapping[Resource, Demand], new_vm: Mapping[Resource, Demand]) -> float:
         there = [vm(f"r{at}", None, on="h1", vcpus=2, demand=resident) for at in range(3)]
-        question = request(vm("n", None, vcpus=2, demand=newcomer))
+        question = request(vm("n", None, vcpus=2, demand=new_vm))
         answer = recommend(cloud([host()], there), context(remembered=remembered), question)
         return only(answer).new_vm.throughput_ratio.expected
 

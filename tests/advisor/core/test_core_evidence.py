@@ -58,9 +58,9 @@ def test_a_newcomer_of_which_nothing_is_known_is_taken_to_be_like_those_of_its_n
 
 
 def test_a_resident_of_which_nothing_is_known_counts_as_those_of_its_kind_do() -> None:
-    newcomer = Instance("x", 4, demand={"cpu": Demand(3.0)})
-    crowded = ask(cloud(*(Instance(f"web-{at}", 4, host="h1") for at in range(50, 54))), newcomer)
-    quiet = ask(cloud(*(Instance(f"idle-{at}", 4, host="h1") for at in range(50, 54))), newcomer)
+    new_vm = Instance("x", 4, demand={"cpu": Demand(3.0)})
+    crowded = ask(cloud(*(Instance(f"web-{at}", 4, host="h1") for at in range(50, 54))), new_vm)
+    quiet = ask(cloud(*(Instance(f"idle-{at}", 4, host="h1") for at in range(50, 54))), new_vm)
     assert share_of(crowded, "h1") < share_of(quiet, "h1") - 0.02
 
 

@@ -23,13 +23,13 @@ from tests.advisor.core.core_clouds import WORKLOADS, Slower, ask, cloud, host, 
 from tests.examples import examples
 
 
-def reasons(*residents: Instance, newcomer: Instance, **of_host: Any) -> tuple[Reason, ...]:
+def reasons(*residents: Instance, new_vm: Instance, **of_host: Any) -> tuple[Reason, ...]:
     """Why the only host of a cloud stands where it stands."""
-    return only(ask(cloud([host(**of_host)], residents), request(newcomer))).reasons
+    return only(ask(cloud([host(**of_host)], residents), request(new_vm))).reasons
 
 
-def losses(*residents: Instance, newcomer: Instance, **of_host: Any) -> list[Reason]:
-    return [one for one in reasons(*residents, newcomer=newcomer, **of_host) if one.kind == "loss"]
+def losses(*residents: Instance, new_vm: Instance, **of_host: Any) -> list[Reason]:
+    return [one for one in reasons(*residents, new_vm=new_vm, **of_host) if one.kind == "loss"]
 
 
 def told(
@@ -76,7 +76,7 @@ def test_a_loss_of_cpu_is_for_its_time_its_siblings_or_the_clock(
     of_host: dict[str, Any], pins: tuple[str, str], how: str
 ) -> None:
     one, other = pins
-    (found,) = losses(vm("r", on="h1", pins=other), newcomer=vm(pins=one), **of_host)
+    (found,) = losses(vm("r", on="h1", pins=other), new_vm=vm(pins=one), **of_host)
     assert (found.resource, found.neighbour) == ("cpu", "r")
     assert how in found.text
 
@@ -99,12 +99,12 @@ def test_a_loss_of_cpu_is_for_its_time_its_siblings_or_the_clock(
     ids=["alone", "nobody wants the same", "unknown", "demand known", "slow before"],
 )
 def test_where_nobody_loses_nobody_is_named(residents: list[Instance], text: str) -> None:
-    (found,) = losses(*residents, newcomer=vm())
+    (found,) = losses(*residents, new_vm=vm())
     assert (found.resource, found.share, found.neighbour, found.text) == ("none", 0.0, None, text)
 
 
 def test_of_two_that_want_as_much_the_newcomer_is_named_for_it_is_what_changes() -> None:
-    lost = losses(vm("a", on="h1"), vm("b", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
+    lost = losses(vm("a", on="h1"), vm("b", on="h1"), new_vm=vm("n", weight=1024), pcpus=1)
     assert lost[0].text.startswith("a runs at ")
     assert lost[0].neighbour == "n"
 
@@ -125,13 +125,13 @@ def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() ->
 
 
 def test_a_wait_is_told_beside_a_loss() -> None:
-    lost = losses(vm("r", "web", on="h1", service="latency", pins="0:0"), newcomer=vm(pins="0:0"), pcpus=2)
+    lost = losses(vm("r", "web", on="h1", service="latency", pins="0:0"), new_vm=vm(pins="0:0"), pcpus=2)
     assert "of its uncontended speed" in lost[0].text
     assert re.search(r"\. r takes \d+\.\d\d times as long to answer as alone \(\d", lost[0].text)
 
 
 def test_the_neighbour_that_wants_the_same_cpus_most_is_named() -> None:
-    lost = losses(vm("r1", "calm", on="h1"), vm("r2", on="h1"), vm("r3", "web", on="h1"), newcomer=vm(), pcpus=1)
+    lost = losses(vm("r1", "calm", on="h1"), vm("r2", on="h1"), vm("r3", "web", on="h1"), new_vm=vm(), pcpus=1)
     assert lost[0].resource == "cpu"
     assert lost[0].neighbour == "r2"
     assert "r2 asks for 1.00 CPUs of it" in lost[0].text
@@ -141,13 +141,13 @@ def test_a_neighbour_on_other_cpus_is_not_named_for_the_cpu() -> None:
     lost = losses(
         vm("far", on="h1", vcpus=3, pins="0:1|1:2|2:3", workload=None),
         vm("near", on="h1", pins="0:0"),
-        newcomer=vm(pins="0:0"),
+        new_vm=vm(pins="0:0"),
     )
     assert [(one.resource, one.neighbour) for one in lost] == [("cpu", "near")]
 
 
 @pytest.mark.parametrize(
-    ("resource", "there", "newcomer", "neighbour", "finding"),
+    ("resource", "there", "new_vm", "neighbour", "finding"),
     [
         ("nic", ("bulk", "calm"), vm("n", "bulk"), "r0", "N6"),
         ("nic", ("bulk", "calm"), vm("n", "bulk", service="latency"), "r0", "L9"),
@@ -156,9 +156,9 @@ def test_a_neighbour_on_other_cpus_is_not_named_for_the_cpu() -> None:
     ],
 )
 def test_link_disk_and_memory_are_named_with_who_fills_them(
-    resource: str, there: Sequence[str], newcomer: Instance, neighbour: str, finding: str
+    resource: str, there: Sequence[str], new_vm: Instance, neighbour: str, finding: str
 ) -> None:
-    lost = losses(*[vm(f"r{at}", one, on="h1") for at, one in enumerate(there)], newcomer=newcomer)
+    lost = losses(*[vm(f"r{at}", one, on="h1") for at, one in enumerate(there)], new_vm=new_vm)
     assert [(one.resource, one.neighbour, one.finding) for one in lost] == [(resource, neighbour, finding)]
     assert f"({finding})" in lost[0].text or not finding
 
@@ -167,7 +167,7 @@ def test_link_disk_and_memory_are_named_with_who_fills_them(
 def test_the_driver_domain_is_named_where_it_is_what_is_shared(kind: str, finding: str) -> None:
     lost = losses(
         *[vm(f"r{at}", "web", on="h1", pins=f"0:{at}") for at in (1, 2)],
-        newcomer=vm("n", "web", pins="0:3"),
+        new_vm=vm("n", "web", pins="0:3"),
         driver_cpus=(0,),
         kind=kind,
     )
@@ -177,7 +177,7 @@ def test_the_driver_domain_is_named_where_it_is_what_is_shared(kind: str, findin
 
 def test_two_that_exchange_pages_on_one_cpu_are_the_papers_cpu_bound_pair() -> None:
     one_cpu = vm("r", "web", on="h1", pins="0:0")
-    lost = losses(one_cpu, newcomer=vm("n", "web", pins="0:0"), pcpus=2, driver_cpus=(1,))
+    lost = losses(one_cpu, new_vm=vm("n", "web", pins="0:0"), pcpus=2, driver_cpus=(1,))
     assert (lost[0].resource, lost[0].finding) == ("cpu", "N5")
 
 
@@ -190,13 +190,13 @@ def test_a_packet_now_and_then_is_not_the_papers_cpu_bound_pair() -> None:
 
 
 def test_a_resident_that_loses_most_is_the_one_spoken_of() -> None:
-    lost = losses(vm("r", "calm", on="h1", weight=1), vm("s", on="h1"), newcomer=vm("n", weight=1024), pcpus=1)
+    lost = losses(vm("r", "calm", on="h1", weight=1), vm("s", on="h1"), new_vm=vm("n", weight=1024), pcpus=1)
     assert lost[0].neighbour == "n"
     assert re.match(r"r runs at \d+ % of its uncontended speed \(\d+ % without n\)", lost[0].text)
 
 
 def test_a_loss_without_neighbours_names_nobody() -> None:
-    (reason,) = reasons(newcomer=vm(cap_percent=50.0))
+    (reason,) = reasons(new_vm=vm(cap_percent=50.0))
     assert (reason.resource, reason.share, reason.neighbour) == ("cpu", 1.0, None)
     assert reason.text == "n runs at 50 % of its uncontended speed, limited by the CPU: no neighbour competes for it."
 
@@ -270,13 +270,13 @@ def test_who_waits_too_long_in_any_case_speaks_against_no_counterfactual_and_who
 
 
 def test_the_uncertainty_of_the_prior_names_what_would_be_measured() -> None:
-    found = reasons(vm("r", "web", on="h1"), newcomer=vm(), pcpus=1)
+    found = reasons(vm("r", "web", on="h1"), new_vm=vm(), pcpus=1)
     assert found[-1].kind == "uncertainty"
     assert re.search(r"predicts \d+-\d+ % of its uncontended speed for n; measuring spin beside web ", found[-1].text)
 
 
 def test_an_unknown_workload_is_said_to_be_unknown() -> None:
-    found = reasons(vm("r", on="h1"), newcomer=vm("n", None), pcpus=1)
+    found = reasons(vm("r", on="h1"), new_vm=vm("n", None), pcpus=1)
     assert found[-1].text.startswith("No profile describes what n runs")
 
 
@@ -324,9 +324,9 @@ def laid_out(drawn: list[Any]) -> tuple[list[Host], list[Instance]]:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(CLOUDS, NAMES, st.sampled_from(["worst", "total", "pack"]))
-def test_reasons_are_few_and_their_numbers_are_the_answers(drawn: list[Any], newcomer: str | None, aim: Any) -> None:
+def test_reasons_are_few_and_their_numbers_are_the_answers(drawn: list[Any], new_vm: str | None, aim: Any) -> None:
     hosts, there = laid_out(drawn)
-    for candidate in ask(cloud(hosts, there), request(vm("n", newcomer), objective=aim)).candidates:
+    for candidate in ask(cloud(hosts, there), request(vm("n", new_vm), objective=aim)).candidates:
         why = candidate.reasons
         effects = {one.instance: one for one in (candidate.new_vm, *candidate.neighbours)}
         assert 1 <= len(why) <= 5
@@ -365,10 +365,10 @@ CROWDED = st.lists(
 @settings(max_examples=examples(60), deadline=None)
 @given(CROWDED, NAMES, st.sampled_from(["worst", "total", "pack"]))
 def test_a_counterfactual_that_is_carried_out_gives_the_order_it_says(
-    drawn: list[Any], newcomer: str | None, aim: Any
+    drawn: list[Any], new_vm: str | None, aim: Any
 ) -> None:
     hosts, there = laid_out(drawn)
-    question = request(vm("n", newcomer), objective=aim)
+    question = request(vm("n", new_vm), objective=aim)
     first, *later = ask(cloud(hosts, there), question).candidates
     found = [
         (candidate.host, one)

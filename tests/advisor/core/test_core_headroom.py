@@ -69,9 +69,9 @@ def test_memory_and_network_decide_where_they_are_scarcer_than_cpus() -> None:
 def test_a_host_where_the_newcomer_fits_into_one_numa_node_comes_first() -> None:
     halves = (tuple(range(32)), tuple(range(32, 64)))
     eighths = tuple(tuple(range(at, at + 8)) for at in range(0, 64, 8))
-    newcomer = vm("n", None, vcpus=16, demand={"cpu": Demand(4.0, windows=1000.0)})
+    new_vm = vm("n", None, vcpus=16, demand={"cpu": Demand(4.0, windows=1000.0)})
     hosts = [large("a", numa=eighths), large("b", numa=halves)]
-    answer = ask(cloud(hosts, many("b", 10)), request(newcomer))
+    answer = ask(cloud(hosts, many("b", 10)), request(new_vm))
     assert hosts_of(answer) == ["b", "a"]
     assert comparison(answer).endswith("n fits into one NUMA node of b, and of a not.")
 

@@ -128,8 +128,8 @@ def test_the_cap_is_the_mildest_step_that_satisfies(limit: float) -> None:
 def test_a_cap_is_found_to_a_step_on_a_very_large_culprit_in_two_calls() -> None:
     counting = Counting()
     busy = {"cpu": Demand(32.0, doubt=1e-9)}  # always on all of its vCPUs
-    culprit, newcomer = (vm(name, None, vcpus=32, demand=busy) for name in ("b", "n"))
-    crowded = Shared(host(pcpus=32), [culprit], replace(newcomer, min_throughput_ratio=0.901))
+    culprit, new_vm = (vm(name, None, vcpus=32, demand=busy) for name in ("b", "n"))
+    crowded = Shared(host(pcpus=32), [culprit], replace(new_vm, min_throughput_ratio=0.901))
     cap = crowded.escalate(counting)[-1]
     assert (cap.action, cap.satisfies) == ("cap", True)
     assert cap.changes["b"].cap_percent == 315.0  # of 3200, so that more than 600 steps lie above it
@@ -185,10 +185,10 @@ def test_a_cap_brings_latency_back_as_the_stall_model_says() -> None:
 
 
 def test_a_culprits_own_latency_limit_is_not_broken_by_its_cap() -> None:
-    newcomer = vm("n", "spin", min_throughput_ratio=0.8)
-    free = Shared(host(kind="xen", pcpus=1), [vm("r", "steady")], newcomer)
+    new_vm = vm("n", "spin", min_throughput_ratio=0.8)
+    free = Shared(host(kind="xen", pcpus=1), [vm("r", "steady")], new_vm)
     latency = free.kept(mended(free, "cap"))["r"][1]
-    careful = Shared(free.host, [vm("r", "steady", max_latency_ratio=latency * 0.9)], newcomer)
+    careful = Shared(free.host, [vm("r", "steady", max_latency_ratio=latency * 0.9)], new_vm)
     assert not broken(careful, careful.kept()) - {("n", "throughput")}
     assert not any(rung.satisfies for rung in careful.escalate())
 
@@ -271,7 +271,7 @@ def test_vhost_threads_are_hinted_at_and_never_said_to_satisfy() -> None:
     (hint,) = (rung for rung in crowded.escalate() if rung.action == "hint")
     assert "C4" in hint.text and "2 queues" in hint.text
     assert (dict(hint.changes), hint.effects, hint.satisfies) == ({}, (), False)
-    on_xen = Shared(host(kind="xen", pcpus=4), crowded.residents, crowded.newcomer)
+    on_xen = Shared(host(kind="xen", pcpus=4), crowded.residents, crowded.new_vm)
     assert "hint" not in actions(on_xen.escalate())
 
 
@@ -318,8 +318,8 @@ def test_the_newcomers_own_profile_is_used_where_it_brings_one() -> None:
     table = TABLE.with_profile(WorkloadProfile("shop", {"cpu": 5.0, "block": 90.0}))
 
     def rungs(row: int | None) -> tuple[MitigationStep, ...]:
-        newcomer = vm("shop", "spin", min_throughput_ratio=0.9)
-        return mitigation.escalate(host(pcpus=1), [vm("r")], newcomer, table=table, row=row, predictor=PriorPredictor())
+        new_vm = vm("shop", "spin", min_throughput_ratio=0.9)
+        return mitigation.escalate(host(pcpus=1), [vm("r")], new_vm, table=table, row=row, predictor=PriorPredictor())
 
     assert rungs(None)  # the workload that it names wants a whole CPU
     assert rungs(len(table.values) - 1) == ()
@@ -343,7 +343,7 @@ def test_a_whole_ladder_asks_the_predictor_at_most_ten_times() -> None:
 @given(crowded_hosts())
 @settings(max_examples=examples(40), deadline=None)
 def test_a_rung_that_satisfies_does_so_when_it_is_asked_again(crowded: Shared) -> None:
-    before = broken(crowded, crowded.kept(newcomer=False))
+    before = broken(crowded, crowded.kept(new_vm=False))
     kept = crowded.kept()
     placed = broken(crowded, kept) - before
     rungs = crowded.escalate()

@@ -47,8 +47,8 @@ def asked(*full: tuple[str, str], empty: int = 0, workload: str | None = "web") 
         for seat, name in enumerate(names)
     ]
     profiles = [WorkloadProfile(name, {"cpu": 50.0}, origin="measured") for name in ("web", "db", "batch", "cache")]
-    newcomer = vm("new", workload, memory_mb=1.0)
-    return ask(cloud(hosts, instances, workloads=profiles), request(newcomer, limit=5), ByPairs()).candidates
+    new_vm = vm("new", workload, memory_mb=1.0)
+    return ask(cloud(hosts, instances, workloads=profiles), request(new_vm, limit=5), ByPairs()).candidates
 
 
 def test_a_place_is_kept_for_those_who_usually_come_and_need_it_more() -> None:

@@ -17,15 +17,15 @@ from tests.advisor.core.core_clouds import cloud, host, vm
 from tests.examples import examples
 
 
-def options(snapshot: ClusterSnapshot, newcomer: Instance) -> dict[str, pinning.PinningOption]:
-    return {one.name: one for one in pinning.options(snapshot.scenes, newcomer, snapshot.hosts)}
+def options(snapshot: ClusterSnapshot, new_vm: Instance) -> dict[str, pinning.PinningOption]:
+    return {one.name: one for one in pinning.options(snapshot.scenes, new_vm, snapshot.hosts)}
 
 
-def cpus(snapshot: ClusterSnapshot, newcomer: Instance, at: int = 0) -> dict[str, list[int]]:
+def cpus(snapshot: ClusterSnapshot, new_vm: Instance, at: int = 0) -> dict[str, list[int]]:
     """The pCPUs of every option that is a choice on one host."""
     return {
         name: np.flatnonzero(one.affinity[at]).tolist()
-        for name, one in options(snapshot, newcomer).items()
+        for name, one in options(snapshot, new_vm).items()
         if one.usable[at]
     }
 
@@ -52,9 +52,9 @@ CHOICES: dict[str, tuple[dict[str, Any], list[Instance], int, dict[str, list[int
 @pytest.mark.parametrize("case", CHOICES)
 def test_a_pinning_is_asked_about_where_it_is_a_choice_of_its_own(case: str) -> None:
     of_host, residents, vcpus, pins = CHOICES[case]
-    snapshot, newcomer = cloud([host(**of_host)], residents), vm(vcpus=vcpus)
-    assert cpus(snapshot, newcomer) == {"unpinned": list(range(of_host["pcpus"]))} | pins
-    assert all(one.pins == (name != "unpinned") for name, one in options(snapshot, newcomer).items())
+    snapshot, new_vm = cloud([host(**of_host)], residents), vm(vcpus=vcpus)
+    assert cpus(snapshot, new_vm) == {"unpinned": list(range(of_host["pcpus"]))} | pins
+    assert all(one.pins == (name != "unpinned") for name, one in options(snapshot, new_vm).items())
 
 
 def test_cpus_that_a_resident_has_to_itself_are_left_to_it() -> None:
@@ -168,7 +168,7 @@ def test_no_more_than_four_are_asked_on_a_host() -> None:
 class Case:
     there: Host
     residents: tuple[Instance, ...]
-    newcomer: Instance
+    new_vm: Instance
 
     def snapshot(self) -> ClusterSnapshot:
         return cloud([self.there, host("wide", pcpus=9)], self.residents)
@@ -201,7 +201,7 @@ def cases(draw: st.DrawFn) -> Case:
 @given(case=cases())
 def test_options_keep_to_the_host_and_leave_alone_what_is_not_theirs(case: Case) -> None:
     snapshot, there = case.snapshot(), case.there
-    offered = cpus(snapshot, case.newcomer)
+    offered = cpus(snapshot, case.new_vm)
     assert len(offered) <= pinning.MAX_PER_HOST
     assert offered["unpinned"] == list(range(there.pcpus))
     own = set(there.driver_cpus) if len(there.driver_cpus) < there.pcpus else set()
@@ -212,11 +212,11 @@ def test_options_keep_to_the_host_and_leave_alone_what_is_not_theirs(case: Case)
         for cpu in one.settings.pinning.union
     }
     for name, taken in offered.items():
-        assert len(taken) >= case.newcomer.vcpus or name == "unpinned"
+        assert len(taken) >= case.new_vm.vcpus or name == "unpinned"
         assert set(taken) <= set(range(there.pcpus))
         assert name == "unpinned" or not own & set(taken)
         assert name in {"unpinned", "guest CPUs"} or not held & set(taken)
-    assert len(offered.get("quiet CPUs", [0] * case.newcomer.vcpus)) == case.newcomer.vcpus
+    assert len(offered.get("quiet CPUs", [0] * case.new_vm.vcpus)) == case.new_vm.vcpus
     if "one node" in offered:
         assert any(set(offered["one node"]) <= set(node) for node in there.numa)
     assert len({tuple(taken) for taken in offered.values()}) == len(offered)
@@ -238,9 +238,9 @@ def test_renaming_cpus_renames_them_in_the_options_and_changes_nothing_else(case
             replace(one, settings=replace(one.settings, pinning=_renamed(one.settings.pinning, new)))
             for one in case.residents
         ),
-        case.newcomer,
+        case.new_vm,
     )
-    assert sorts(Case(there, case.residents, case.newcomer)) == sorts(renamed)
+    assert sorts(Case(there, case.residents, case.new_vm)) == sorts(renamed)
 
 
 def _renamed(pinning: Pinning | None, new: list[int]) -> Pinning | None:
@@ -254,16 +254,16 @@ def sorts(case: Case) -> dict[str, list[tuple[Any, ...]]]:
         users = [one.id for one in case.residents if not one.settings.pinning or cpu in one.settings.pinning.union]
         return (users, cpu in case.there.driver_cpus)
 
-    return {name: sorted(of(cpu) for cpu in taken) for name, taken in cpus(case.snapshot(), case.newcomer).items()}
+    return {name: sorted(of(cpu) for cpu in taken) for name, taken in cpus(case.snapshot(), case.new_vm).items()}
 
 
 @pytest.mark.parametrize("vcpus", [1, 2])
 def test_options_of_a_host_do_not_depend_on_which_hosts_are_asked_about(vcpus: int) -> None:
     hosts = [host("a", pcpus=8, threads_per_core=2), host("b", pcpus=4, driver_cpus=(0,)), host("c", pcpus=2)]
     snapshot = cloud(hosts, [vm("r", on="a"), vm("s", "web", on="b", pins="0:1")])
-    newcomer = vm(vcpus=vcpus, service="latency")
-    together = [cpus(snapshot, newcomer, at) for at in range(3)]
+    new_vm = vm(vcpus=vcpus, service="latency")
+    together = [cpus(snapshot, new_vm, at) for at in range(3)]
     for at in range(3):
-        one = pinning.options(snapshot.scenes.take(np.array([at])), newcomer, [snapshot.hosts[at]])
+        one = pinning.options(snapshot.scenes.take(np.array([at])), new_vm, [snapshot.hosts[at]])
         alone = {option.name: np.flatnonzero(option.affinity[0]).tolist() for option in one if option.usable[0]}
         assert alone == together[at]

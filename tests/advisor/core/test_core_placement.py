@@ -72,8 +72,8 @@ def test_worst_spares_the_worst_off_and_total_spares_the_sum() -> None:
     crowd = [vm(f"b{at}", on="b", pins="0:0-3") for at in range(4)]
     residents = [vm("r", on="a", pins="0:0"), *crowd]
     hosts = [host("a", **ONE), host("b", cpu_overcommit=9.0)]
-    newcomer = vm("n", pins="0:0")
-    worst, total = (ask(cloud(hosts, residents), request(newcomer, objective=one)) for one in ("worst", "total"))
+    new_vm = vm("n", pins="0:0")
+    worst, total = (ask(cloud(hosts, residents), request(new_vm, objective=one)) for one in ("worst", "total"))
     assert hosts_of(worst)[0] == "b"
     by_host = {one.host: one for one in total.candidates}
     for one in total.candidates:
@@ -252,8 +252,8 @@ def test_the_ladder_is_tried_on_the_best_hosts_only_and_while_too_few_break_noth
 def test_the_best_host_of_all_is_tried_even_where_others_break_nothing() -> None:
     """On a the newcomer takes 15 % from one who minds; on b it takes as much from each of two who do not."""
     residents = [vm("r", on="a", min_throughput_ratio=0.9), vm("s", on="b"), vm("t", on="b")]
-    newcomer = vm("n", cap_percent=15.0, min_throughput_ratio=0.14)
-    hosts, question = [host(name, **ONE) for name in "ab"], request(newcomer, limit=1)
+    new_vm = vm("n", cap_percent=15.0, min_throughput_ratio=0.14)
+    hosts, question = [host(name, **ONE) for name in "ab"], request(new_vm, limit=1)
     nobody_minds = [replace(one, min_throughput_ratio=None) for one in residents]
     assert hosts_of(ask(cloud(hosts, nobody_minds), question)) == ["a"]
     answer = ask(cloud(hosts, residents), question)
@@ -305,21 +305,21 @@ BUSY = Demand(0.6, spread=0.2)
 def test_a_limit_of_time_short_is_judged_by_the_time_short_of_who_has_it() -> None:
     hosts = [host("a", pcpus=2), host("b", pcpus=2)]
     residents = [vm(f"r{number}", on="a", demand={"cpu": BUSY}) for number in range(2)]
-    newcomer = vm("n", demand={"cpu": BUSY})
-    found = ask(cloud([hosts[0]], residents), request(newcomer, explain=False)).candidates[0]
+    new_vm = vm("n", demand={"cpu": BUSY})
+    found = ask(cloud([hosts[0]], residents), request(new_vm, explain=False)).candidates[0]
     cpu = found.neighbours[0].cpu
     assert cpu and cpu.short > 0.05
     for most, hit in ((cpu.short + 0.001, False), (cpu.short - 0.001, True)):
-        answer = ask(cloud(hosts, [replace(residents[0], max_time_short=most), residents[1]]), request(newcomer))
+        answer = ask(cloud(hosts, [replace(residents[0], max_time_short=most), residents[1]]), request(new_vm))
         assert mitigated(answer) == ({"a"} if hit else set())
 
 
 def test_a_weight_may_keep_a_limit_of_time_short_and_says_by_how_much() -> None:
     residents = [vm(f"r{number}", on="h1", demand={"cpu": Demand(0.9, spread=0.1)}) for number in range(8)]
-    newcomer = vm("n", demand={"cpu": Demand(0.5, spread=0.05)}, max_time_short=0.3)
-    plain = only(ask(cloud([host()], residents), request(replace(newcomer, max_time_short=None))))
+    new_vm = vm("n", demand={"cpu": Demand(0.5, spread=0.05)}, max_time_short=0.3)
+    plain = only(ask(cloud([host()], residents), request(replace(new_vm, max_time_short=None))))
     assert plain.new_vm.cpu and plain.new_vm.cpu.short > 0.3
-    candidate = only(ask(cloud([host()], residents), request(newcomer)))
+    candidate = only(ask(cloud([host()], residents), request(new_vm)))
     assert candidate.new_vm.cpu and candidate.new_vm.cpu.short <= 0.3 + 1e-9
     assert "n contended " in candidate.mitigation[-1].text
 
@@ -328,8 +328,8 @@ def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing(
     capped = vm("a", on="h1", min_throughput_ratio=0.9, cap_percent=50.0, pins="0:0")
     assert hosts_of(ask(cloud([host()], [capped]), request(vm(pins="0:1")))) == ["h1"]
     healthy = vm("z", on="h1", min_throughput_ratio=0.95, pins="0:1")
-    newcomer = vm(pins="0:1", cap_percent=90.0, weight=256, min_throughput_ratio=0.4)
-    answer = ask(cloud([host()], [capped, healthy]), request(newcomer))
+    new_vm = vm(pins="0:1", cap_percent=90.0, weight=256, min_throughput_ratio=0.4)
+    answer = ask(cloud([host()], [capped, healthy]), request(new_vm))
     assert codes(answer) == {"h1": "limit.neighbour"}
     assert answer.rejected[0].reason.startswith("z would run at")
 

@@ -339,14 +339,14 @@ def test_more_pressure_improves_no_vm_under_the_settings_that_a_candidate_ends_w
     st.integers(1, 3),
 )
 def test_one_more_resident_never_helps_the_newcomer(
-    residents: list[str | None], newcomer: str | None, pcpus: int
+    residents: list[str | None], new_vm: str | None, pcpus: int
 ) -> None:
     """On CPUs alone. Where several resources are shared, who slows a third one down may help (the prior's tests)."""
 
     def ratio(count: int) -> float:
         there = [vm(f"r{at}", workload, on="h1") for at, workload in enumerate(residents[:count])]
         one = host(pcpus=pcpus, cpu_overcommit=9.0)
-        (found,) = ask(cloud([one], there), request(vm("n", newcomer, pins="0:0"))).candidates
+        (found,) = ask(cloud([one], there), request(vm("n", new_vm, pins="0:0"))).candidates
         return found.new_vm.throughput_ratio.expected
 
     assert ratio(len(residents)) <= ratio(len(residents) - 1) + 1e-6

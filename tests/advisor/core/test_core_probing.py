@@ -27,7 +27,7 @@ from tests.examples import examples
 
 RUN_S = 20 + probe_planning.WARMUP_S + probe_planning.AROUND_S
 
-NEWCOMERS = [vm("n", "w1"), vm("m", "w4")]
+NEW_VMS = [vm("n", "w1"), vm("m", "w4")]
 
 
 def plan(
@@ -69,8 +69,8 @@ def test_measuring_the_plan_lowers_regret_more_than_measuring_as_many_random_pai
 def test_the_regret_that_the_plan_expects_is_the_regret_that_comes() -> None:
     """Over many worlds drawn from what the model believes, today's choices lose what the plan says they lose."""
     snapshot = made_cloud(3)
-    newcomer = vm("n", "w1")
-    expected = plan(snapshot, [newcomer], Model(0)).decisions[0].regret_before
+    new_vm = vm("n", "w1")
+    expected = plan(snapshot, [new_vm], Model(0)).decisions[0].regret_before
     todays, *_ = scores(snapshot, "n", "w1", Model(0))  # who has measured nothing believes the same of every world
     worlds = [scores(snapshot, "n", "w1", Model(seed).truth) for seed in range(100)]
     lost = [max(true.values()) - true[todays] for true in worlds]
@@ -82,7 +82,7 @@ def test_the_regret_that_the_plan_expects_is_the_regret_that_comes() -> None:
 
 @pytest.mark.parametrize("budget_s", [60.0, 900.0, 7200.0])
 def test_a_plan_keeps_its_budget_and_says_what_each_step_takes(budget_s: float) -> None:
-    answer = plan(made_cloud(1), NEWCOMERS, Model(1), budget_s=budget_s)
+    answer = plan(made_cloud(1), NEW_VMS, Model(1), budget_s=budget_s)
     seconds = np.array([step.seconds for step in answer.steps])
     assert answer.seconds <= budget_s
     assert [step.cumulative_s for step in answer.steps] == pytest.approx(seconds.cumsum())
@@ -94,13 +94,13 @@ def test_a_plan_keeps_its_budget_and_says_what_each_step_takes(budget_s: float) 
 
 
 def test_the_same_question_has_the_same_plan() -> None:
-    one, other = (plan(made_cloud(2), NEWCOMERS, Model(2)) for _ in range(2))
+    one, other = (plan(made_cloud(2), NEW_VMS, Model(2)) for _ in range(2))
     assert one == other
     assert one.steps
 
 
 def test_base_cases_are_paid_for_once() -> None:
-    answer = plan(made_cloud(1), NEWCOMERS, Model(1), budget_s=7200.0)
+    answer = plan(made_cloud(1), NEW_VMS, Model(1), budget_s=7200.0)
     seen: set[str] = set()
     for step in answer.steps:
         new = {step.pair.first, step.pair.second} - seen
@@ -180,8 +180,8 @@ def test_todays_choice_is_as_good_as_the_one_that_where_gives(seed: int, objecti
         for slot in range(draw.randint(0, 2))
     ]
     snapshot = cloud(hosts, there)
-    newcomer = vm("n", draw.choice(names), min_throughput_ratio=0.3 if limited else None)
-    question = request(newcomer, objective=objective)
+    new_vm = vm("n", draw.choice(names), min_throughput_ratio=0.3 if limited else None)
+    question = request(new_vm, objective=objective)
     answer = ask(snapshot, question)
     isolated = any(one.isolation.weight or one.isolation.cap_percent for one in answer.candidates)
     if not answer.candidates or isolated or any(one.code.startswith("limit") for one in answer.rejected):

@@ -135,13 +135,13 @@ def test_a_limit_is_broken_where_it_was_held_before() -> None:
         limits=[[0.7, NAN], [0.7, NAN], [0.7, 0.6]],
     )
     assert scored.breaks_neighbour.tolist() == [True, False, False]
-    assert scored.breaks_newcomer.tolist() == [False, False, True]
+    assert scored.breaks_new_vm.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("ratio", [0.7, 0.7 - 1e-12])
 def test_a_ratio_at_its_limit_keeps_it_whatever_rounding_made_of_it(ratio: float) -> None:
     scored = scores([[ratio, ratio]], limits=[[0.7, 0.7]])
-    assert not scored.breaks_neighbour[0] and not scored.breaks_newcomer[0]
+    assert not scored.breaks_neighbour[0] and not scored.breaks_new_vm[0]
     packed = scores([[ratio, ratio]], limits=[[0.7, 0.7]], used=[0.5], objective="pack")
     assert packed.score[0] == pytest.approx(1.5)
 
@@ -151,7 +151,7 @@ def test_a_limit_from_above_is_broken_where_it_was_held_before() -> None:
     most = np.array([[1.9, NAN], [1.9, NAN], [NAN, 1.9]])
     scored = scores([[0.5, 0.5]] * 3, ceilings=[Ceiling(most * NAN, waits, before), Ceiling(most, waits, before)])
     assert scored.breaks_neighbour.tolist() == [True, False, False]
-    assert scored.breaks_newcomer.tolist() == [False, False, True]
+    assert scored.breaks_new_vm.tolist() == [False, False, True]
 
 
 @pytest.mark.parametrize("objective", ["worst", "total", "pack"])

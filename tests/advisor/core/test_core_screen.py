@@ -68,7 +68,7 @@ def wanting(cpus: float) -> dict[str, Demand]:
     return {"cpu": Demand(cpus, spread=0.5 * cpus, common=0.1, windows=1000.0, open_loop=1.0)}
 
 
-def newcomer(**more: Any) -> Instance:
+def new_vm(**more: Any) -> Instance:
     return vm("n", None, vcpus=4, demand=wanting(1.0), **more)
 
 
@@ -86,7 +86,7 @@ def newcomer(**more: Any) -> Instance:
 def test_an_answer_that_predicts_only_promising_hosts_equals_the_one_that_predicts_all(
     loads: tuple[Any, ...], wanted: dict[str, Any], objective: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot, question = unlike(*loads), request(newcomer(**wanted), objective=objective, limit=5)
+    snapshot, question = unlike(*loads), request(new_vm(**wanted), objective=objective, limit=5)
     found = ask(snapshot, question)
     monkeypatch.setattr(decision, "SCREENED_FROM", HOSTS + 1)
     full = ask(snapshot, question)
@@ -113,7 +113,7 @@ def test_of_hosts_that_differ_in_the_speed_of_their_cores_the_fastest_are_predic
     residents = [
         vm(f"r{at}-{slot}", None, on=one.id, vcpus=4, demand=busy) for at, one in enumerate(hosts) for slot in range(5)
     ]
-    found = ask(cloud(hosts, residents), request(newcomer(), objective=objective, limit=3))
+    found = ask(cloud(hosts, residents), request(new_vm(), objective=objective, limit=3))
     assert sorted(hosts_of(found)) == ["h147", "h148", "h149"]
 
 
@@ -179,7 +179,7 @@ def test_an_answer_of_a_learned_model_that_predicts_only_promising_hosts_equals_
     """Also where the best hosts are of a kind that only the model knows to be better."""
     model = Corrected(PriorPredictor(), tuple(of_host), of_load, of_own, of_analytic)
     snapshot = of_several_types(*loads)
-    question = request(newcomer(**wanted), objective=objective, limit=3)
+    question = request(new_vm(**wanted), objective=objective, limit=3)
     found = ask(snapshot, question, model)
     with patch.object(decision, "SCREENED_FROM", HOSTS + 1):
         full = ask(snapshot, question, model)
@@ -224,13 +224,13 @@ def of_several_types(low: float, high: float) -> ClusterSnapshot:
 
 
 def test_a_host_that_breaks_a_residents_limit_is_named_however_little_it_promises() -> None:
-    answer = ask(unlike(0.9, 1.4, min_throughput_ratio=0.5), request(newcomer(min_throughput_ratio=0.9), limit=HOSTS))
+    answer = ask(unlike(0.9, 1.4, min_throughput_ratio=0.5), request(new_vm(min_throughput_ratio=0.9), limit=HOSTS))
     assert {*codes(answer), *hosts_of(answer)} == {f"h{at:03}" for at in range(HOSTS)}
 
 
 def test_fewer_scenes_than_hosts_are_predicted_where_most_hosts_promise_little() -> None:
     counting = Counting()
-    ask(unlike(0.2, 1.2), request(newcomer(), limit=5), counting)
+    ask(unlike(0.2, 1.2), request(new_vm(), limit=5), counting)
     assert 0 < sum(scenes for scenes, _ in counting.asked) < 2 * HOSTS  # without the newcomer and with it
 
 

@@ -24,11 +24,11 @@ from advisor.scheduling import filters, pinning, scoring
 from advisor.scheduling.newcomer import (
     latency_limits_of,
     limits_of,
-    newcomer_slot,
+    new_vm_slot,
     profile_row,
     short_limits_of,
     used_share,
-    without_newcomer,
+    without_new_vm,
 )
 from advisor.scheduling.scoring import EQUAL, NOTICED
 from advisor.snapshot import ClusterSnapshot
@@ -92,9 +92,9 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
         return []
     hosts = np.array(kept)
     table, row, _ = profile_row(snapshot, asked)
-    base = without_newcomer(snapshot, asked, hosts, table)
+    base = without_new_vm(snapshot, asked, hosts, table)
     options = pinning.options(base, asked.instance, [snapshot.hosts[at] for at in kept])
-    values = newcomer_slot(base, snapshot, hosts, asked.instance, row)
+    values = new_vm_slot(base, snapshot, hosts, asked.instance, row)
     absent = base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
     scenes = stack([absent, *(base.with_slot(**{**values, "affinity": one.affinity}) for one in options)])
     said, count = predictor.predict(scenes), len(hosts)
@@ -145,7 +145,7 @@ def plain(snapshot: ClusterSnapshot, asked: PlacementRequest, predictor: Predict
                     names[slot]: tuple(float(getattr(b, e)[scene, slot]) for b in bands for e in EDGES)
                     for slot in np.flatnonzero(scenes.present[count + scene]).tolist()
                 },
-                bool(scores.breaks_newcomer[scene] | scores.breaks_neighbour[scene]),
+                bool(scores.breaks_new_vm[scene] | scores.breaks_neighbour[scene]),
             )
         )
     return found
@@ -262,7 +262,7 @@ def residents(draw: st.DrawFn, there: Sequence[Host], prefix: str = "i") -> tupl
 @st.composite
 def questions(draw: st.DrawFn, there: Sequence[Instance]) -> PlacementRequest:
     name = draw(st.sampled_from(["n", *(one.id for one in there)]))
-    newcomer = vm(
+    new_vm = vm(
         name,
         draw(st.sampled_from(NAMES)),
         vcpus=draw(st.integers(1, 2)),
@@ -271,7 +271,7 @@ def questions(draw: st.DrawFn, there: Sequence[Instance]) -> PlacementRequest:
         pins=draw(st.sampled_from(["", "", "0:0"])),
     )
     profile = draw(st.sampled_from([None, None, WorkloadProfile("own", {"cpu": 30.0, "disk_mb_s": 900.0})]))
-    return request(newcomer, profile=profile, objective=draw(st.sampled_from(["worst", "total", "pack"])))
+    return request(new_vm, profile=profile, objective=draw(st.sampled_from(["worst", "total", "pack"])))
 
 
 @settings(max_examples=examples(12), deadline=None, phases=[Phase.generate])
@@ -370,7 +370,7 @@ def test_the_same_question_asks_nothing_again_and_another_only_what_is_new() -> 
 
 
 @pytest.mark.parametrize(
-    ("newcomer", "asked"),
+    ("new_vm", "asked"),
     [
         ({"workload": "calm"}, 3),
         ({"vcpus": 2}, 0),  # does not fit on a host with one pCPU
@@ -384,13 +384,11 @@ def test_the_same_question_asks_nothing_again_and_another_only_what_is_new() -> 
         ({"labels": {"team": "a"}}, 0),
     ],
 )
-def test_what_a_newcomer_is_drops_what_was_said_of_it_and_nothing_else_does(
-    newcomer: dict[str, Any], asked: int
-) -> None:
+def test_what_a_newcomer_is_drops_what_was_said_of_it_and_nothing_else_does(new_vm: dict[str, Any], asked: int) -> None:
     counting, memory, snapshot = Counting(), PredictionCache(), three_kinds()
     put(snapshot, request(), counting, memory)
     screened(counting)
-    put(snapshot, request(vm(**newcomer)), counting, memory)
+    put(snapshot, request(vm(**new_vm)), counting, memory)
     assert screened(counting) == asked
 
 

@@ -145,7 +145,7 @@ def test_every_code_of_the_filters_has_a_test() -> None:
 
 
 @pytest.mark.parametrize(
-    ("there", "residents", "newcomer"),
+    ("there", "residents", "new_vm"),
     [
         (host(pcpus=100, cpu_overcommit=1.15), [{"vcpus": 10}] * 11, {"vcpus": 5}),
         (host(memory_mb=4096.0, memory_overcommit=1.15), [{"memory_mb": 4000.0}], {"memory_mb": 710.4}),
@@ -158,10 +158,10 @@ def test_every_code_of_the_filters_has_a_test() -> None:
     ids=["vCPUs", "memory", "disk", "driver domain"],
 )  # fmt: skip
 def test_what_fits_to_the_last_bit_in_decimals_is_kept_whatever_binary_fractions_make_of_it(
-    there: Host, residents: list[dict[str, Any]], newcomer: dict[str, Any]
+    there: Host, residents: list[dict[str, Any]], new_vm: dict[str, Any]
 ) -> None:
     company = [vm(f"r{at}", on="h1", **{"memory_mb": 1.0, **one}) for at, one in enumerate(residents)]
-    asked = vm(**{"memory_mb": 1.0, **newcomer})
+    asked = vm(**{"memory_mb": 1.0, **new_vm})
     assert rejected(cloud([there], company), request(asked)) == {}
     over = cloud([there], [*company, vm("last", "web", on="h1", vcpus=1, memory_mb=1.0, disk_gb=0.1)])
     assert rejected(over, request(asked))["h1"][0].startswith("capacity.")

@@ -34,8 +34,8 @@ def busy(name: str, on: str | None, cpu: float, pins: str = "", **more: Any) -> 
     return vm(name, None, on, vcpus=2, pins=pins, demand={"cpu": Demand(cpu, spread=0.3 * cpu)}, **more)
 
 
-def ask(snapshot: ClusterSnapshot, newcomer: Instance, **more: Any) -> Recommendation:
-    return recommend(snapshot, CONTEXT, PlacementRequest(newcomer, **{"tune": True, **more}))
+def ask(snapshot: ClusterSnapshot, new_vm: Instance, **more: Any) -> Recommendation:
+    return recommend(snapshot, CONTEXT, PlacementRequest(new_vm, **{"tune": True, **more}))
 
 
 PINNED = (busy("left", "h1", 1.5, "0:0-1|1:0-1"), busy("right", "h1", 1.5, "0:0-1|1:0-1"))
@@ -45,9 +45,9 @@ def kept(candidate: Candidate) -> dict[str, float]:
     return {one.instance: one.throughput_ratio.expected for one in (candidate.new_vm, *candidate.neighbours)}
 
 
-def anew(hosts: list[Host], residents: list[Instance], newcomer: Instance, on: str) -> Candidate:
+def anew(hosts: list[Host], residents: list[Instance], new_vm: Instance, on: str) -> Candidate:
     """What is answered on this host where everybody is set so from the first."""
-    answer = recommend(cloud(hosts, residents), CONTEXT, PlacementRequest(newcomer, hosts=(on,), mitigate=False))
+    answer = recommend(cloud(hosts, residents), CONTEXT, PlacementRequest(new_vm, hosts=(on,), mitigate=False))
     return answer.candidates[0]
 
 
@@ -77,20 +77,20 @@ def test_no_setting_changes_where_none_may() -> None:
 
 def test_a_host_that_breaks_a_limit_is_offered_where_others_give_up_their_pins() -> None:
     pinned = [busy(name, "h1", 1.4, "0:0-1|1:0-1") for name in ("left", "right")]
-    newcomer = busy("new", None, 1.9, "0:0-1|1:0-1", min_throughput_ratio=0.9)
-    answer = ask(cloud([host("h1", pcpus=8)], pinned), newcomer)
+    new_vm = busy("new", None, 1.9, "0:0-1|1:0-1", min_throughput_ratio=0.9)
+    answer = ask(cloud([host("h1", pcpus=8)], pinned), new_vm)
     assert [one.host for one in answer.rejected] == ["h1"]
     (offered,) = answer.tuned
     assert kept(offered)["new"] >= 0.9
-    assert offered.pinning == newcomer.settings.pinning
-    assert ask(cloud([host("h1", pcpus=2)], pinned), newcomer).tuned == ()
+    assert offered.pinning == new_vm.settings.pinning
+    assert ask(cloud([host("h1", pcpus=2)], pinned), new_vm).tuned == ()
 
 
 def test_figures_are_those_of_a_cloud_that_was_set_so_from_the_first() -> None:
-    newcomer, hosts = busy("new", None, 0.5), [host("h1", pcpus=4)]
-    (offered,) = ask(cloud(hosts, PINNED), newcomer).tuned
+    new_vm, hosts = busy("new", None, 0.5), [host("h1", pcpus=4)]
+    (offered,) = ask(cloud(hosts, PINNED), new_vm).tuned
     changed = [replace(one, settings=offered.changes.get(one.id, one.settings)) for one in PINNED]
-    pinned = replace(newcomer, settings=IsolationSettings(pinning=offered.pinning))
+    pinned = replace(new_vm, settings=IsolationSettings(pinning=offered.pinning))
     assert kept(offered) == pytest.approx(kept(anew(hosts, changed, pinned, "h1")))
     today = anew(hosts, list(PINNED), busy("tiny", None, 0.001), "h1")
     before = {one.instance: one.before and one.before.expected for one in offered.neighbours}
@@ -147,11 +147,11 @@ def test_no_resident_noticeably_loses_and_no_limit_breaks_by_what_is_offered(see
         for at in range(int(random.integers(1, 5)))
     ]  # fmt: skip
     hosts = [host("h1", kind=str(random.choice(["kvm", "xen", "lxc"])), pcpus=int(random.choice([4, 6])))]
-    newcomer = busy("new", None, float(random.uniform(0.2, 1.5)))
-    for offered in ask(cloud(hosts, residents), newcomer).tuned:
+    new_vm = busy("new", None, float(random.uniform(0.2, 1.5)))
+    for offered in ask(cloud(hosts, residents), new_vm).tuned:
         assert 0 < len(offered.tuning) <= 4
         then = kept(offered)
-        untuned = kept(anew(hosts, residents, newcomer, "h1"))
+        untuned = kept(anew(hosts, residents, new_vm, "h1"))
         for one in offered.neighbours:
             assert one.before is not None
             assert then[one.instance] >= min(one.before.expected, untuned[one.instance]) - 0.05 - 1e-6

@@ -43,10 +43,8 @@ def vm(name: str, workload: str = "cpu", on: str | None = None, **more: object) 
     return Instance(name, **{"memory_mb": 1024.0, "host": on, "workload": workload, **more})  # type: ignore[arg-type]
 
 
-def assigned(
-    cloud: ClusterSnapshot, aim: Aim, *newcomers: Instance, fresh_s: float = 60.0, **more: object
-) -> Assignment:
-    goal = Goal(aim, newcomers=newcomers, **{"keep_ratio": KEEP, "time_limit_s": 60.0, **more})  # type: ignore[arg-type]
+def assigned(cloud: ClusterSnapshot, aim: Aim, *new_vms: Instance, fresh_s: float = 60.0, **more: object) -> Assignment:
+    goal = Goal(aim, new_vms=new_vms, **{"keep_ratio": KEEP, "time_limit_s": 60.0, **more})  # type: ignore[arg-type]
     return assign(cloud, ActivePredictor(PriorPredictor()), goal, now=NOW, fresh_s=fresh_s)
 
 
@@ -137,8 +135,8 @@ def test_a_host_more_never_makes_a_plan_worse(case: Case) -> None:
 def test_the_same_question_has_the_same_answer(case: Case, aim: Aim) -> None:
     cloud, coming = case
     emptied = frozenset({"h1"}) if aim == "evacuate" else frozenset()
-    newcomers = coming if aim == "admit" else ()
-    one, other = (assigned(cloud, aim, *newcomers, emptied=emptied) for _ in range(2))
+    new_vms = coming if aim == "admit" else ()
+    one, other = (assigned(cloud, aim, *new_vms, emptied=emptied) for _ in range(2))
     assert (one.where, one.search, one.gains, one.notes) == (other.where, other.search, other.gains, other.notes)
 
 

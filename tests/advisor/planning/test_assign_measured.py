@@ -25,7 +25,7 @@ def world() -> MeasuredWorld:
 
 def test_small_plans_are_within_two_percent_of_the_best_of_all(world: MeasuredWorld) -> None:
     for workloads in list(combinations_with_replacement(world.workloads, 4))[::18]:
-        goal = Goal("admit", measured_plans.newcomers(world, workloads), objective="total", keep_ratio=KEEP)
+        goal = Goal("admit", measured_plans.new_vms(world, workloads), objective="total", keep_ratio=KEEP)
         found = measured_plans.planned(world, measured_plans.cloud(world, 3), goal)
         count, value = measured_plans.total(world, measured_plans.situations(found.after))
         best_count, best = measured_plans.best_of_all(world, workloads, 3)
@@ -36,7 +36,7 @@ def test_small_plans_are_within_two_percent_of_the_best_of_all(world: MeasuredWo
 def test_at_the_same_limit_no_more_hosts_are_used_than_by_first_fit(world: MeasuredWorld) -> None:
     workloads = arrivals(world.workloads, 20, seed=4)
     fitted = measured_plans.first_fit(world, workloads, SLO)
-    goal = Goal("admit", measured_plans.newcomers(world, workloads), objective="pack", keep_ratio=SLO)
+    goal = Goal("admit", measured_plans.new_vms(world, workloads), objective="pack", keep_ratio=SLO)
     found = measured_plans.planned(world, measured_plans.cloud(world, len(fitted)), goal)
     there = [one for one in measured_plans.situations(found.after) if one]
     assert sum(map(len, there)) == len(workloads)

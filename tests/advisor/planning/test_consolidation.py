@@ -161,11 +161,11 @@ loads = st.lists(st.tuples(st.sampled_from(["web", "bulk"]), st.sampled_from([0.
 @SMALL_CLOUD
 @given(loads)
 def test_no_bound_is_beyond_what_the_solver_proves(loads: list[tuple[str, float]]) -> None:
-    newcomers = tuple(Instance(f"n{at}", 1, 512.0, workload=name, load=load) for at, (name, load) in enumerate(loads))
-    spread = many(len(loads), *(replace(one, host=f"h{at:03}") for at, one in enumerate(newcomers)))
+    new_vms = tuple(Instance(f"n{at}", 1, 512.0, workload=name, load=load) for at, (name, load) in enumerate(loads))
+    spread = many(len(loads), *(replace(one, host=f"h{at:03}") for at, one in enumerate(new_vms)))
     for cloud, goal, level in (
         (spread, Goal("consolidate", keep_ratio=KEEP, time_limit_s=60.0), "used"),
-        (many(2), Goal("admit", newcomers, keep_ratio=KEEP, time_limit_s=60.0), "unplaced"),
+        (many(2), Goal("admit", new_vms, keep_ratio=KEEP, time_limit_s=60.0), "unplaced"),
     ):
         found = assign(cloud, ActivePredictor(PriorPredictor()), goal, now=NOW, fresh_s=math.inf)
         state = SearchState.of(PatternEvaluator.of(build_problem(cloud, goal, math.inf), PriorPredictor()), "pack")

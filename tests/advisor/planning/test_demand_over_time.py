@@ -40,8 +40,8 @@ def large(*instances: Instance) -> ClusterSnapshot:
     return snapshot((LARGE, replace(LARGE, id="h2")), *instances)
 
 
-def problem(*newcomers: Instance, at: ClusterSnapshot | None = None) -> PackingProblem:
-    return build_problem(at or large(), Goal("admit", newcomers), math.inf)
+def problem(*new_vms: Instance, at: ClusterSnapshot | None = None) -> PackingProblem:
+    return build_problem(at or large(), Goal("admit", new_vms), math.inf)
 
 
 def test_instances_that_differ_only_in_what_they_want_are_kinds_and_classes_of_their_own() -> None:

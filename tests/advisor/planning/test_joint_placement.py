@@ -30,7 +30,7 @@ CONTEXT = context()
 NAMES = [one.name for one in WORKLOADS]
 
 sizes = st.sampled_from([512.0, 1024.0, 2048.0])
-newcomers: st.SearchStrategy[dict[str, Any]] = st.builds(
+new_vms: st.SearchStrategy[dict[str, Any]] = st.builds(
     dict,
     workload=st.sampled_from(NAMES),
     vcpus=st.sampled_from([1, 2]),
@@ -47,7 +47,7 @@ def bursts(draw: st.DrawFn) -> tuple[ClusterSnapshot, list[PlacementRequest]]:
     """Two or three hosts with up to three residents, and a burst of two or three, often more than fit well."""
     drawn = draw(st.lists(hosts, min_size=2, max_size=3))
     there = draw(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, len(drawn) - 1)), max_size=3))
-    asked = draw(st.lists(newcomers, min_size=2, max_size=3))
+    asked = draw(st.lists(new_vms, min_size=2, max_size=3))
     objective: Objective = draw(st.sampled_from(["worst", "total", "pack"]))
     snapshot = cloud(
         [host(f"h{at}", **one) for at, one in enumerate(drawn)],

@@ -57,12 +57,12 @@ def test_only_the_step_that_has_begun_is_ended_once_the_time_is_over(
     """The second step of a mix checks the answer itself."""
     slow = Slow()
     monkeypatch.setattr(time, "monotonic", slow.monotonic)
-    newcomers = [
+    new_vms = [
         replace(vm(f"{workload}{number}", workload, memory_mb=64), load=0.05 + number % 3 / 100)
         for workload in ("cpu", "web", "bulk")
         for number in range(30)
     ]
-    problem = build_problem(snapshot(HOSTS), Goal("admit", tuple(newcomers)), math.inf)
+    problem = build_problem(snapshot(HOSTS), Goal("admit", tuple(new_vms)), math.inf)
     state = SearchState.of(PatternEvaluator.of(problem, slow), "pack")
     begun_s = slow.now_s
     search(state, SearchClock.of(limit_s))

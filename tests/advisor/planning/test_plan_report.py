@@ -478,9 +478,9 @@ def test_an_antagonist_is_shown_that_is_less_affected_than_all_who_are_examined(
 
 def test_pressure_after_a_plan_counts_who_comes_and_what_is_set() -> None:
     inventory, plan = plan_by_hand()
-    newcomer = vm("shop-7", "cpu")
+    new_vm = vm("shop-7", "cpu")
     half = replace(plan.steps[0], settings=IsolationSettings(cap_percent=50))
-    plan = replace(plan, request=PlanRequest(instances=(newcomer,)), steps=(half, *plan.steps[1:]))
+    plan = replace(plan, request=PlanRequest(instances=(new_vm,)), steps=(half, *plan.steps[1:]))
     found = of_plan(inventory, plan, None)
     assert found.before["h1"]["cpu"] == pytest.approx(0.5)  # one of two CPUs
     assert found.after["h1"]["cpu"] == pytest.approx(0.75)  # and half of one more, by its cap

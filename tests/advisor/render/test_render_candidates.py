@@ -35,9 +35,9 @@ def instance(name: str, kind: str, number: int, workload: str, **more: object) -
     return Instance(name, workload=workload, labels=labels, **more)  # type: ignore[arg-type]
 
 
-def answered(host: Host, residents: Sequence[Instance], newcomer: Instance) -> tuple[Candidate, ...]:
+def answered(host: Host, residents: Sequence[Instance], new_vm: Instance) -> tuple[Candidate, ...]:
     there = [replace(one, host=host.id) for one in residents]
-    asked = PlacementRequest(newcomer, commands=True, explain=False)
+    asked = PlacementRequest(new_vm, commands=True, explain=False)
     return ask(cloud([host], there, workloads=WORKLOADS), asked).candidates
 
 
@@ -65,8 +65,8 @@ def crowded(draw: st.DrawFn) -> tuple[Host, list[Instance], Instance]:
 @settings(max_examples=examples(60), deadline=None)
 @given(crowded())
 def test_undo_of_an_answer_s_commands_leaves_the_host_as_it_was(drawn: tuple[Host, list[Instance], Instance]) -> None:
-    host, residents, newcomer = drawn
-    for found in answered(host, residents, newcomer):
+    host, residents, new_vm = drawn
+    for found in answered(host, residents, new_vm):
         event(found.mitigation[-1].action if found.mitigation else "as it is")
         machine = Machine()
         for at, one in enumerate(residents):
@@ -81,7 +81,7 @@ def pinned(text: str) -> IsolationSettings:
 
 
 @pytest.mark.parametrize(
-    ("action", "kind", "pcpus", "resident", "newcomer"),
+    ("action", "kind", "pcpus", "resident", "new_vm"),
     [
         ("weight", "lxc", 1, {"workload": "spin"}, {"workload": "spin", "min_throughput_ratio": 0.6}),
         ("cap", "xen", 1, {"workload": "spin"}, {"workload": "spin", "min_throughput_ratio": 0.6}),
@@ -95,10 +95,10 @@ def pinned(text: str) -> IsolationSettings:
     ],
 )  # fmt: skip
 def test_every_kind_of_step_is_carried_out_and_taken_back(
-    action: str, kind: str, pcpus: int, resident: dict[str, object], newcomer: dict[str, object]
+    action: str, kind: str, pcpus: int, resident: dict[str, object], new_vm: dict[str, object]
 ) -> None:
     host = Host("h1", kind, pcpus, 65_536, nic_mbit=1000, labels={"uplink": "eth0"}, driver_cpus=(0,))  # type: ignore[arg-type]
-    (found,) = answered(host, [instance("r", kind, 1, **resident)], instance("n", kind, 9, **newcomer))  # type: ignore[arg-type]
+    (found,) = answered(host, [instance("r", kind, 1, **resident)], instance("n", kind, 9, **new_vm))  # type: ignore[arg-type]
     assert [rung.action for rung in found.mitigation][-1:] == [action], [rung.text for rung in found.mitigation]
     assert found.notes == () or "no limit protects it" in found.notes[0]
     machine = Machine()

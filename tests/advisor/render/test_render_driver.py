@@ -78,8 +78,8 @@ def test_in_a_plan_who_comes_unpinned_has_its_threads_where_the_driver_domain_is
 
 
 def test_in_a_plan_the_driver_domain_moves_before_anybody_comes() -> None:
-    newcomer = Instance("new")
-    found = plan(XEN, newcomer, IsolationSettings(weight=512), [], {}, driver_cpus=(1,))
+    new_vm = Instance("new")
+    found = plan(XEN, new_vm, IsolationSettings(weight=512), [], {}, driver_cpus=(1,))
     argv = [one.argv for one in found if one.argv]
     assert argv[:2] == [("xl", "vcpu-set", "Domain-0", "1"), ("xl", "vcpu-pin", "Domain-0", "all", "1")]
     assert any("new" in one for one in argv[2:])

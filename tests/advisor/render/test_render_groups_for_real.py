@@ -192,11 +192,11 @@ def test_a_whole_plan_gives_the_newcomer_what_residents_give_up_and_undo_restore
         behind_other_work(batch)
         now = IsolationSettings(pinning=Pinning(((CPUS[0],),)))
         do(rendered(batch, now))
-        resident, newcomer = batch.instance(now), group.instance(service="latency")
+        resident, new_vm = batch.instance(now), group.instance(service="latency")
         before = (group.dump(), batch.dump())
         made = plan(
             HOST,
-            newcomer,
+            new_vm,
             IsolationSettings(pinning=LAST, cap_percent=40),
             (resident,),
             {resident.id: IsolationSettings(pinning=LAST, cap_percent=20)},

@@ -137,26 +137,26 @@ def _running(place: Place, residents: tuple[Instance, ...]) -> Machine:
 @settings(max_examples=examples(150), deadline=None)
 def test_undo_of_a_whole_plan_restores_the_state(place: Place, wanted: IsolationSettings, crowd: Crowd) -> None:
     residents, changes = _crowd(place, crowd)
-    machine, newcomer = _running(place, residents), place.instance("shop", 1, NOTHING, "latency")
-    machine.settle(plan(place.host(), newcomer, wanted, residents, {}, **place.options))
-    machine.check_undo(plan(place.host(), newcomer, wanted, residents, changes, **place.options))
+    machine, new_vm = _running(place, residents), place.instance("shop", 1, NOTHING, "latency")
+    machine.settle(plan(place.host(), new_vm, wanted, residents, {}, **place.options))
+    machine.check_undo(plan(place.host(), new_vm, wanted, residents, changes, **place.options))
 
 
 @given(PLACES, isolations(), CROWDS)
 @settings(max_examples=examples(100), deadline=None)
 def test_nothing_is_left_to_do_after_a_plan(place: Place, wanted: IsolationSettings, crowd: Crowd) -> None:
     residents, changes = _crowd(place, crowd)
-    newcomer = place.instance("shop", 1, NOTHING)
+    new_vm = place.instance("shop", 1, NOTHING)
     done = tuple(replace(one, settings=complete(one.settings, changes.get(one.id, NOTHING))) for one in residents)
     assert not any(
         command.argv or command.undo
-        for command in plan(place.host(), newcomer, NOTHING, done, changes, **place.options)
-        if newcomer.id not in command.argv  # on KVM its threads go where the driver domain is
+        for command in plan(place.host(), new_vm, NOTHING, done, changes, **place.options)
+        if new_vm.id not in command.argv  # on KVM its threads go where the driver domain is
     )
-    first = plan(place.host(), newcomer, wanted, residents, changes, **place.options)
-    owners = [_owner(command, (*residents, newcomer)) for command in first if command.argv]
-    comes = next((at for at, owner in enumerate(owners) if owner == newcomer.id), len(owners))
-    assert set(owners[comes:]) <= {newcomer.id, "tree"}
+    first = plan(place.host(), new_vm, wanted, residents, changes, **place.options)
+    owners = [_owner(command, (*residents, new_vm)) for command in first if command.argv]
+    comes = next((at for at, owner in enumerate(owners) if owner == new_vm.id), len(owners))
+    assert set(owners[comes:]) <= {new_vm.id, "tree"}
 
 
 def _owner(command: Command, instances: tuple[Instance, ...]) -> str:

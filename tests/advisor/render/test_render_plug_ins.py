@@ -23,7 +23,7 @@ PINS_TRAVEL = False
 
 
 def steps(change, options):
-    yield Step(Phase.PIN, Command(TOOL, ("example", "cap", str(change.wanted.cap_percent)), ("example", "free"), ""))
+    yield Step(Phase.PIN, Command(TOOL, ("example", "cap", str(change.desired.cap_percent)), ("example", "free"), ""))
 
 
 def network(change):

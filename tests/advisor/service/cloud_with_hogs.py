@@ -14,7 +14,7 @@ from advisor.service import Advisor
 from models.arrays import Floats
 from models.data.scene import ProfileTable, build_batch
 from models.physics.prior import PriorPredictor
-from models.profiling.demand_estimation import wanted_cpus
+from models.profiling.demand_estimation import demanded_cpus
 from profiler.demand import Demand
 from profiler.observed import MetricSample
 
@@ -110,5 +110,5 @@ def ran(want: float, share: float, vcpus: int) -> tuple[float, float]:
     low, high = 0.0, 2.0 * vcpus
     for _ in range(50):
         asked = (low + high) / 2
-        low, high = (asked, high) if wanted_cpus(share * asked, (1 - share) * asked, vcpus) < want else (low, asked)
+        low, high = (asked, high) if demanded_cpus(share * asked, (1 - share) * asked, vcpus) < want else (low, asked)
     return share * low, (1 - share) * low

@@ -29,7 +29,7 @@ def wanting(cpus: float) -> Mapping[Resource, Demand]:
     return {"cpu": Demand(cpus, common=0.0)}
 
 
-def newcomer(name: str, vcpus: int = 1, cpus: float = 0.6) -> Instance:
+def new_vm(name: str, vcpus: int = 1, cpus: float = 0.6) -> Instance:
     return Instance(name, vcpus=vcpus, memory_mb=1024, demand=wanting(cpus))
 
 
@@ -103,18 +103,18 @@ def kept(cloud: MeasuredCloud) -> Sequence[stays.Stay]:
 
 
 def test_what_was_asked_and_where_it_went_is_counted_and_told_stands_beside_observed(cloud: MeasuredCloud) -> None:
-    first = cloud.ask(newcomer("web-1"))
-    cloud.come(newcomer("web-1"), first.candidates[0].host)
+    first = cloud.ask(new_vm("web-1"))
+    cloud.come(new_vm("web-1"), first.candidates[0].host)
     assert first.candidates[0].host == "h0"
-    cloud.ask(newcomer("web-2"))
-    cloud.come(newcomer("web-2"), "h3")
-    cloud.come(newcomer("web-3"), "h1")
-    tried = cloud.ask(newcomer("web-4", cpus=0.02), dry_run=True)
-    cloud.come(newcomer("web-4", cpus=0.02), tried.candidates[0].host)
-    cloud.ask(newcomer("web-5", vcpus=64))
-    cloud.ask(newcomer("web-6"))
-    cloud.ask(newcomer("web-6"))
-    cloud.ask(newcomer("web-7"), dry_run=True)
+    cloud.ask(new_vm("web-2"))
+    cloud.come(new_vm("web-2"), "h3")
+    cloud.come(new_vm("web-3"), "h1")
+    tried = cloud.ask(new_vm("web-4", cpus=0.02), dry_run=True)
+    cloud.come(new_vm("web-4", cpus=0.02), tried.candidates[0].host)
+    cloud.ask(new_vm("web-5", vcpus=64))
+    cloud.ask(new_vm("web-6"))
+    cloud.ask(new_vm("web-6"))
+    cloud.ask(new_vm("web-7"), dry_run=True)
     cloud.windows(13)
     found = cloud.advisor.outcomes.worth()
     assert found.heeded == {"followed": 2, "elsewhere": 1, "unseen": 1, "no_host": 1}
@@ -150,13 +150,13 @@ def test_what_was_asked_and_where_it_went_is_counted_and_told_stands_beside_obse
 def test_an_arrival_counts_once_whoever_looks_and_whatever_goes_missing_for_a_while(
     cloud: MeasuredCloud, settings: Settings, clock: Clock
 ) -> None:
-    cloud.come(newcomer("web-1"), "h1")
+    cloud.come(new_vm("web-1"), "h1")
     with Advisor(settings, clock=clock) as other:
         other.look_at_arrivals()
         cloud.windows(3)
         other.look_at_arrivals()
     (one,) = kept(cloud)
-    assert one.fared is not None and 1 <= one.fared["newcomer"]["windows"] <= 3
+    assert one.fared is not None and 1 <= one.fared["new_vm"]["windows"] <= 3
     gone = cloud.there.pop("web-1")
     cloud.windows(1)
     (one,) = kept(cloud)
@@ -177,10 +177,10 @@ def test_hosts_that_are_new_bring_whom_they_have_and_what_is_old_is_forgotten(
     cloud: MeasuredCloud, clock: Clock, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{__name__}.HOSTS", (*HOSTS, replace(HOSTS[0], id="h9")))
-    cloud.come(newcomer("old-1"), "h9")
+    cloud.come(new_vm("old-1"), "h9")
     assert not kept(cloud), "it was there before anybody knew its host"
-    cloud.come(newcomer("web-1"), "h9")
-    cloud.come(newcomer("web-2"), "h0")
+    cloud.come(new_vm("web-1"), "h9")
+    cloud.come(new_vm("web-2"), "h0")
     cloud.there.pop("web-2")
     cloud.windows(1)
     assert {one.instance for one in kept(cloud)} == {"web-1", "web-2"}

@@ -32,13 +32,13 @@ def answer(*, commands: bool = True, settings: IsolationSettings | None = None) 
     pinning = Pinning(((2,), (3,)))
     settings = settings or IsolationSettings(pinning, None, 512, NetworkSettings("shared", 200.0, 1000.0))
     cap = {"batch-1": IsolationSettings(cap_percent=40.0)}
-    newcomer = Effect(
+    new_vm = Effect(
         "shop-7", Band(0.95, 0.9, 0.98), Band(1.1, 1.0, INF),
         jitter_ratio=Band(1.2, 1.0, 1.5), cpu=CpuTime(0.98, 0.9, 0.021),
     )  # fmt: skip
     neighbour = Effect("batch-1", Band(0.97, 0.93, 1.0), Band(1.0, 1.0, 1.1), before=Band(0.99, 0.98, 1.0))
     candidate = Candidate(
-        1, "h3", 0.93, 1.58, settings.pinning, settings, newcomer, (neighbour,), ("h5",),
+        1, "h3", 0.93, 1.58, settings.pinning, settings, new_vm, (neighbour,), ("h5",),
         (Reason("driver_domain", 0.6, "…"),),
         (Command("xl", ("xl", "vcpu-pin", "shop-7", "0", "2"), ("xl", "vcpu-pin", "shop-7", "0", "all")),),
         (MitigationStep("cap", "Cap batch-1.", cap, satisfies=True, notes=("mind this",)),),

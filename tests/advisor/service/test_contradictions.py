@@ -158,7 +158,7 @@ def test_too_few_windows_to_calibrate_answers_widen_what_windows_are_held_agains
     with database.read() as connection:
         watches = held.due(connection, 1e12, 10)
     newest = max(one.ends_s for one in watches)
-    assert {round(one.told["factor"], 2) for one in watches if one.ends_s == newest} == {2.18}
+    assert {round(one.predicted["factor"], 2) for one in watches if one.ends_s == newest} == {2.18}
     assert answer_about(cloud).widened == {}
 
 

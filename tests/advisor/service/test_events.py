@@ -26,7 +26,7 @@ CLOUD = Inventory((Host("h1", "kvm", 4, 8192),), (Instance("a", host="h1"),), (W
 
 
 def told(events: tuple[ServiceEvent, ...]) -> list[tuple[str, Any]]:
-    return [(one.name, {key: value for key, value in one.told.items() if key != "at"}) for one in events]
+    return [(one.name, {key: value for key, value in one.details.items() if key != "at"}) for one in events]
 
 
 def heard(advisor: Advisor, clock: Clock, after: str) -> tuple[list[tuple[str, Any]], str]:
@@ -74,12 +74,12 @@ def test_an_alarm_says_who_where_and_why() -> None:
     for operation, name in (("alarm.raise", "alarm.raised"), ("alarm.end", "alarm.ended")):
         event = event_of(AuditEntry("x", at, "service", "", operation, ("a", "h1", "b"), detail))
         assert (event.name, event.kind) == (name, "alarm")
-        assert event.told == {
+        assert event.details == {
             "at": "2026-01-02T00:00:00Z", "instance": "a", "host": "h1", "antagonist": "b",
             "since": "2026-01-01T23:00:00Z", "raised": "2026-01-01T23:30:00Z", "text": "a waits for b",
         }  # fmt: skip
     nobody = event_of(AuditEntry("x", at, "service", "", "alarm.raise", ("a", "h1"), detail))
-    assert nobody.told["antagonist"] is None
+    assert nobody.details["antagonist"] is None
 
 
 def test_who_goes_on_from_an_event_hears_what_came_after_it_and_never_who_did_it(
@@ -94,7 +94,7 @@ def test_who_goes_on_from_an_event_hears_what_came_after_it_and_never_who_did_it
     assert advisor.access.events(first.id)[0] == tuple(rest)
     (entry,) = advisor.access.audit(limit=1).items
     assert rest[-1].id == entry.id
-    assert entry.actor not in str(rest[-1].told)
+    assert entry.actor not in str(rest[-1].details)
 
 
 def test_an_event_waits_until_those_that_began_before_it_are_committed(advisor: Advisor, clock: Clock) -> None:
@@ -134,7 +134,7 @@ def test_many_events_come_in_parts_and_none_is_lost(
     found: list[str] = []
     while part := advisor.access.events(mark)[0]:
         mark = advisor.access.events(mark)[1]
-        found += [one.told["objects"][0] for one in part]
+        found += [one.details["objects"][0] for one in part]
     assert found == [f"h{number}" for number in range(5)]
 
 

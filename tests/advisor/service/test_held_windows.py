@@ -31,7 +31,7 @@ VMS = tuple(Instance(f"{host.id}-{at}", vcpus=2, memory_mb=1024, host=host.id) f
 WINDOW_S, DAY_S = 300.0, 86_400.0
 ENOUGH = 20
 Truth = Callable[[float], float]  # the share that the prior predicts → the share that instances get
-NEWCOMER = PlacementRequest(Instance("new", vcpus=2, memory_mb=1024, demand={"cpu": Demand(0.5)}), dry_run=True)
+NEW_VM = PlacementRequest(Instance("new", vcpus=2, memory_mb=1024, demand={"cpu": Demand(0.5)}), dry_run=True)
 
 
 @dataclass
@@ -112,7 +112,7 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
     quality = cloud.advisor.outcomes.quality()
     assert quality.status == "too_few"
     assert "100 on hosts of one kind, over a day, are needed" in quality.verdict[0]
-    answer = cloud.advisor.placements.place(NEWCOMER).recommendation
+    answer = cloud.advisor.placements.place(NEW_VM).recommendation
     assert {one.calibration for one in answer.candidates} == {"none"}
     was = answer.candidates[0].new_vm.throughput_ratio
     cloud.clock.turn(DAY_S)
@@ -124,7 +124,7 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
     assert before.scenes > ENOUGH and before.coverage > 0.9
     assert before.error < 0.08, "a forecast averages over demands, and what it is held against was made of one"
     assert before.widening == 1.0
-    answer = cloud.advisor.placements.place(NEWCOMER).recommendation
+    answer = cloud.advisor.placements.place(NEW_VM).recommendation
     assert {one.calibration for one in answer.candidates} == {"observed"}
     now = answer.candidates[0].new_vm.throughput_ratio
     assert now.lower == pytest.approx(was.lower, abs=0.02), "not narrower for what was seen"
@@ -134,14 +134,14 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
 def test_a_model_that_is_wrong_is_told_so_and_its_intervals_widen_until_they_hold(cloud: Cloud) -> None:
     cloud.truth = lambda share: share**4
     cloud.windows(2)
-    was = cloud.advisor.placements.place(NEWCOMER).recommendation.candidates[0].new_vm.throughput_ratio
+    was = cloud.advisor.placements.place(NEW_VM).recommendation.candidates[0].new_vm.throughput_ratio
     cloud.two_days()
     quality, during, before = cloud.advisor.outcomes.quality(), cloud.group(question="window"), cloud.group()
     assert quality.status == "drift"
     assert "On kvm hosts" in quality.verdict[0] and "widened" in quality.verdict[0]
     assert during.bias < -0.1 and during.error > 0.1 and during.coverage < 0.5
     assert before.widening is not None and before.widening > 1.1
-    answer = cloud.advisor.placements.place(NEWCOMER).recommendation
+    answer = cloud.advisor.placements.place(NEW_VM).recommendation
     now = answer.candidates[0].new_vm.throughput_ratio
     assert math.log(now.lower / now.expected) < 1.15 * math.log(was.lower / was.expected)
     assert answer.widened
@@ -156,7 +156,7 @@ def test_an_answer_tells_how_answers_about_such_newcomers_have_held(cloud: Cloud
     assert evidence.held.windows == pytest.approx(told.scenes, rel=0.1)
     assert evidence.held.coverage == pytest.approx(told.coverage, abs=0.01)
     assert f"{100 * evidence.held.coverage:.0f} % of the instances" in held_in_words(evidence)
-    given = cloud.advisor.placements.place(NEWCOMER).recommendation.evidence
+    given = cloud.advisor.placements.place(NEW_VM).recommendation.evidence
     assert given is not None and given.held is None, "nobody's demand was given by hand"
 
 
@@ -169,7 +169,7 @@ def test_calm_windows_are_told_apart_and_calibrate_nothing(cloud: Cloud) -> None
     quality = cloud.advisor.outcomes.quality()
     assert quality.status == "too_few"
     assert quality.verdict[0].startswith("0 contended windows")
-    answer = cloud.advisor.placements.place(NEWCOMER).recommendation
+    answer = cloud.advisor.placements.place(NEW_VM).recommendation
     assert {one.calibration for one in answer.candidates} == {"none"}
 
 

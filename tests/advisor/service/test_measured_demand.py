@@ -161,11 +161,11 @@ def test_an_instance_that_was_made_smaller_than_what_was_measured_is_still_read(
 
 
 def test_answers_count_with_what_was_measured(cloud: Advisor, clock: Clock, started: float) -> None:
-    newcomer = PlacementRequest(Instance("new", vcpus=2, memory_mb=1024, demand={"cpu": Demand(1.0)}), dry_run=True)
+    new_vm = PlacementRequest(Instance("new", vcpus=2, memory_mb=1024, demand={"cpu": Demand(1.0)}), dry_run=True)
     for name in ("a", "b", "c"):
         send(cloud, clock, measured(lambda at: 1.9, started, 2, name=name))
     send(cloud, clock, [MetricSample("h2", None, "host", "busy", 1.0, clock.now.timestamp())])
-    answer = cloud.placements.place(newcomer).recommendation
+    answer = cloud.placements.place(new_vm).recommendation
     assert [one.host for one in answer.candidates] == ["h2", "h1"]
     assert answer.candidates[1].new_vm.throughput_ratio.expected < 0.9
 

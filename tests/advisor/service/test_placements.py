@@ -211,7 +211,7 @@ def test_a_question_that_makes_no_sense_is_refused_by_field_and_not_stored(
 
 def test_the_outcome_of_an_answer_is_kept_and_the_latest_word_wins(advisor: Advisor) -> None:
     answer = advisor.placements.place(ask("a")).recommendation
-    assert advisor.outcomes.get(answer.id).told_at is None
+    assert advisor.outcomes.get(answer.id).reported_at is None
     advisor.outcomes.record(answer.id, "h1", {"a": 0.9})
     advisor.outcomes.record(answer.id, "h2", {"a": 0.8, "b": 1.0})
     outcome = advisor.outcomes.get(answer.id)

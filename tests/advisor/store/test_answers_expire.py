@@ -36,7 +36,7 @@ def seen(source: str) -> CheckedPrediction:
 
 def kept(database: Database) -> set[str]:
     with database.read() as connection:
-        page = recommendations.list_with_outcomes(connection, told=False, real=False, cursor=None, limit=100)
+        page = recommendations.list_with_outcomes(connection, reported=False, real=False, cursor=None, limit=100)
     return {answer.id for answer, _ in page.items}
 
 
@@ -92,9 +92,9 @@ def test_an_answer_is_stored_in_a_fraction_of_its_text_and_one_in_plain_text_is_
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)  # a table this small PostgreSQL reads whole
-@pytest.mark.parametrize("asked", ["told", "real"])
+@pytest.mark.parametrize("asked", ["reported", "real"])
 def test_a_listing_of_few_answers_does_not_go_over_all_the_others(database: Database, asked: str) -> None:
-    few = {"told": False, "real": False, asked: True}
+    few = {"reported": False, "real": False, asked: True}
     sent: list[tuple[str, Any]] = []
     with database.read() as connection:
         sa.event.listen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
 from contextlib import closing
@@ -19,7 +20,7 @@ from sqlalchemy.dialects import postgresql
 import advisor.store
 from advisor.domain import Activation
 from advisor.errors import SchemaMismatch
-from advisor.store import migrate, models, plans, schema
+from advisor.store import migrate, models, plans, schema, stays
 from advisor.store.engine import Database
 from tests.advisor.store.at_once import at_once
 
@@ -119,7 +120,7 @@ def test_migrations_are_found_from_any_folder(empty_url: str, tmp_path: Path, mo
     database.close()
 
 
-def test_versions_of_the_analytic_model_are_renamed_where_they_are_stored(empty_url: str) -> None:
+def test_stored_names_of_earlier_versions_are_brought_to_the_present_ones(empty_url: str) -> None:
     figures = [{"target": "throughput", "prior": {"against": "prior", "error": 0.1}, "active": {"against": "active"}}]
     verdict = {"passed": True, "figures": figures}
     with closing(Database(empty_url)) as database, database.write() as connection:
@@ -130,11 +131,29 @@ def test_versions_of_the_analytic_model_are_renamed_where_they_are_stored(empty_
         for before, after in (("prior", "m1"), ("m1", "prior"), ("m1", "priory")):
             models.record(connection, Activation(NOW, before, after, "activate"))
         connection.execute(sa.insert(plans.plans).values(id="p", created_at=NOW, model_version="prior", answer={}))
+        fared = {"newcomer": {"told": 0.5, "told_windows": 1}, "residents": {"contended_told": 0.25}, "wanted": 2.5}
+        stay = {
+            "instance": "i",
+            "since_s": 1.0,
+            "host": "h1",
+            "looked_s": 1.0,
+            "told": "{}",
+            "fared": json.dumps(fared),
+        }
+        names = ", ".join(stay)
+        values = ", ".join(f":{name}" for name in stay)
+        connection.execute(sa.text(f"INSERT INTO stays ({names}) VALUES ({values})"), stay)
         migrate.bring_to(connection, "head")
+        kept = connection.scalars(sa.select(stays.stays.c.fared)).one()
         found = models.get(connection, "m1")
         named = connection.scalars(sa.select(plans.plans.c.model_version)).all()
         history = [(one.before, one.after) for one in models.history(connection)]
     assert (history, named) == ([("analytic", "m1"), ("m1", "analytic"), ("m1", "priory")], ["analytic"])
+    assert kept == {
+        "new_vm": {"predicted": 0.5, "predicted_windows": 1},
+        "residents": {"contended_predicted": 0.25},
+        "demanded": 2.5,
+    }
     assert found is not None and found.verdict is not None
     (now,) = found.verdict["figures"]
     assert now["analytic"] == {"against": "analytic", "error": 0.1}

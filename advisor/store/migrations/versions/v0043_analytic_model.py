@@ -1,4 +1,4 @@
-"""The analytic model's version is `analytic`, which was `prior`.
+"""The analytic model's version is `analytic`, which was `prior`; columns say what they hold.
 
 Stored answers keep what they say, for their reader knows both names. Predictions of windows that are still open are
 dropped, as they are within minutes anyway.
@@ -24,6 +24,13 @@ _NAMED = (
     ("plans", "model_version"),
     ("recommendations", "model_version"),
 )
+_FARED = (
+    ("newcomer", "new_vm"),
+    ("told_windows", "predicted_windows"),
+    ("told", "predicted"),
+    ("contended_told", "contended_predicted"),
+    ("wanted", "demanded"),
+)
 _VERDICTS = sa.table("verdicts", sa.column("version", sa.String), sa.column("verdict", sa.JSON))
 
 
@@ -32,10 +39,31 @@ def upgrade() -> None:
         table = sa.table(name, sa.column(column, sa.String))
         op.execute(table.update().where(table.c[column] == "prior").values({column: "analytic"}))
     op.execute(sa.table("watches").delete())
+    for name in ("watches", "stays"):
+        op.execute(f"ALTER TABLE {name} RENAME COLUMN told TO predicted")
+    op.execute(f"UPDATE stays SET fared = {_renamed_keys()} WHERE fared IS NOT NULL")  # noqa: S608 - constants
+    op.drop_index("ix_recommendations_told", "recommendations")
+    answered = sa.text("outcome_at IS NOT NULL")
+    op.create_index(
+        "ix_recommendations_reported",
+        "recommendations",
+        ["id"],
+        sqlite_where=answered,
+        postgresql_where=answered,
+    )
     connection = op.get_bind()
     for version, verdict in connection.execute(sa.select(_VERDICTS)).all():
         renamed = {**verdict, "figures": [_figures(one) for one in verdict.get("figures", ())]}
         op.execute(_VERDICTS.update().where(_VERDICTS.c.version == version).values(verdict=renamed))
+
+
+def _renamed_keys() -> str:
+    """The expression of `fared` with its present keys: numbers by key, so that text is replaced safely."""
+    on_postgresql = op.get_bind().dialect.name == "postgresql"
+    value = "CAST(fared AS TEXT)" if on_postgresql else "fared"
+    for before, now in _FARED:
+        value = f"REPLACE({value}, '\"{before}\":', '\"{now}\":')"
+    return f"CAST({value} AS JSON)" if on_postgresql else value
 
 
 def _figures(before: dict[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ def notes(now: IsolationSettings, then: IsolationSettings, host: Host = HOST) ->
 
 
 def test_an_offering_is_given_whole_so_what_holds_already_stays_in_it() -> None:
-    wanted = IsolationSettings(cap_percent=50, network=NetworkSettings("dedicated", 100))
-    (note,) = notes(IsolationSettings(disk_limit_mb_s=20), wanted)
+    desired = IsolationSettings(cap_percent=50, network=NetworkSettings("dedicated", 100))
+    (note,) = notes(IsolationSettings(disk_limit_mb_s=20), desired)
     assert (
         "cpunumber=2 cpuspeed=650 limitcpuuse=true memory=4096 networkrate=100 bytesreadrate=20000000 "
         "byteswriterate=20000000 "
@@ -27,8 +27,8 @@ def test_an_offering_is_given_whole_so_what_holds_already_stays_in_it() -> None:
 
 
 def test_what_an_offering_cannot_say_is_said() -> None:
-    wanted = IsolationSettings(Pinning(((1,), (2,))), weight=512, network=NetworkSettings("shared", 100))
-    assert [note.split()[-1] for note in notes(IsolationSettings(), wanted)] == ["pinning", "cpuspeed)", "shop-7"]
+    desired = IsolationSettings(Pinning(((1,), (2,))), weight=512, network=NetworkSettings("shared", 100))
+    assert [note.split()[-1] for note in notes(IsolationSettings(), desired)] == ["pinning", "cpuspeed)", "shop-7"]
 
 
 def test_a_cap_without_the_clock_rate_is_said_and_not_guessed() -> None:

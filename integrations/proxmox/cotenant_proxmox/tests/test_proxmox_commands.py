@@ -21,8 +21,8 @@ def vm(guest: str = "qemu/100") -> Instance:
 
 
 def test_pin_weight_and_cap_are_options_of_the_guest() -> None:
-    wanted = IsolationSettings(pinning=Pinning(((0,), (1,))), weight=512, cap_percent=50)
-    pin, weight, cap = commands(HOST, vm(), NOTHING, wanted)
+    desired = IsolationSettings(pinning=Pinning(((0,), (1,))), weight=512, cap_percent=50)
+    pin, weight, cap = commands(HOST, vm(), NOTHING, desired)
     assert pin.argv == (*CONFIG, "--affinity", "0-1")
     assert pin.undo == (*CONFIG, "--delete", "affinity")
     assert "one list for all of its vCPUs" in pin.note

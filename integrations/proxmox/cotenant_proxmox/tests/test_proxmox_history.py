@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from advisor.service import Advisor
 from advisor.settings import Settings
-from models.profiling.demand_estimation import wanted_cpus
+from models.profiling.demand_estimation import demanded_cpus
 from profiler.demand import Demand
 from tests.api import cli_runs
 
@@ -101,7 +101,7 @@ def test_read_again_nothing_changes_and_a_dry_run_writes_nothing(synced: Synced)
 def test_pressure_is_the_least_of_waiting_but_where_a_cap_may_be_the_cause(synced: Synced) -> None:
     synced.cluster.pressure = 60.0
     synced.history()
-    assert synced.demand("101")["cpu"].mean == pytest.approx(wanted_cpus(0.5, 0.6, 2))
+    assert synced.demand("101")["cpu"].mean == pytest.approx(demanded_cpus(0.5, 0.6, 2))
     assert synced.demand("100")["cpu"].mean == pytest.approx(1.0)  # cpulimit: 3
 
 
