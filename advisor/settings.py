@@ -179,6 +179,11 @@ class Settings(BaseSettings):
         return text
 
     @property
+    def only_scraped(self) -> bool:
+        """Whether samples are read from a store that scrapes agents, and are kept nowhere by the service."""
+        return self.prometheus_url is not None
+
+    @property
     def model_dir(self) -> Path:
         """Where artifacts lie, one folder per version."""
         return self.state_dir / "models"

@@ -18,10 +18,9 @@ from sqlalchemy import Connection
 from advisor.domain import Host, Instance, Scene, WorkloadProfile, codec, evidence_level
 from advisor.lifecycle.outcome_checks import OutcomeScorer, judged
 from advisor.snapshot import ClusterSnapshot
-from advisor.store import demands as store
-from advisor.store import held
 from advisor.store.held import Watch
 from advisor.store.rollups import BUCKET_S
+from advisor.store.sample_store import STORED, SampleStore
 from advisor.telemetry import demands
 from models.data.cloud_classes import completed
 from models.data.window_dataset import SharedWindow
@@ -134,28 +133,24 @@ def fingerprint(scene: Scene) -> str:
     return _digest(scene.host, [replace(instance, demand={}) for instance in scene.instances])
 
 
-def measured(connection: Connection, watch: Watch, scene: Scene) -> MeasuredWindow | None:
+def measured(
+    connection: Connection, watch: Watch, scene: Scene, samples: SampleStore = STORED
+) -> MeasuredWindow | None:
     """What was measured of the scene's instances in a window; None where nothing was measured.
 
     Empty where it says nothing, for an instance came, left or was not measured. One that was measured before on this
     host, and has not one sample now, stood still.
     """
-    begin_s = watch.ends_s - BUCKET_S
-    series = held.series_on(connection, watch.host, demands.METRICS)
-    counts = held.counts(connection, series, begin_s, watch.ends_s)
-    samples = {
-        name: counts[number] for number, (name, metric) in series.items() if number in counts and metric == "cpu"
-    }
-    most = max(samples.values(), default=0)
+    window = samples.host_window(connection, watch.host, demands.METRICS, watch.ends_s - BUCKET_S, watch.ends_s)
+    counts = window.counts
+    most = max(counts.values(), default=0)
     if not most:
         return None
-    ever_measured = {name for name, metric in series.values() if metric == "cpu"}
     vcpus = {instance.id: instance.vcpus for instance in scene.instances}
-    partly = min(samples.values()) < _COMPLETE * most
-    if most < _FEWEST or partly or not (samples.keys() <= vcpus.keys() <= ever_measured):
+    partly = min(counts.values()) < _COMPLETE * most
+    if most < _FEWEST or partly or not (counts.keys() <= vcpus.keys() <= set(window.ever)):
         return MeasuredWindow({}, {})
-    means = store.windows(connection, {number: series[number] for number in counts}, begin_s, watch.ends_s)
-    return window_of({name: metrics for (name, _), metrics in means.items() if name in samples}, vcpus)
+    return window_of({name: metrics for name, metrics in window.means.items() if name in counts}, vcpus)
 
 
 def window_of(means: Mapping[str, Mapping[str, float]], vcpus: Mapping[str, int]) -> MeasuredWindow:

@@ -34,6 +34,7 @@ class ArrivalWatch(BackgroundPass):
         self._fresh_s = settings.fresh_s
         self._cache = cache
         self._read, self._write = transactions.read, transactions.write
+        self._samples = transactions.samples
         self._clock = clock
         self._seen_at: int | None = None  # generation of the inventory at the last look
 
@@ -104,7 +105,8 @@ class ArrivalWatch(BackgroundPass):
             window = None
             if at is not None:
                 scene = window_checks.scene_at(view.snapshot, at)
-                window = window_checks.measured(connection, Watch(host, ends_s, "", {}), scene)
+                watch = Watch(host, ends_s, "", {})
+                window = window_checks.measured(connection, watch, scene, self._samples)
         fared = []
         for stay in due:
             so_far = Fared.of(stay.fared)

@@ -302,7 +302,9 @@ class ChangeService:
         names: Collection[str] = {one.instance for one in predicted}.union(*(one.controls for one in predicted))
         with self._read() as connection:
             capped = {change.instance for change in standing.rollout.changes if change.kind == "cap"}
-            series = obtained.delivered(connection, names, span.begin, span.end, span.window_s, capped)
+            series = obtained.delivered(
+                connection, names, span.begin, span.end, span.window_s, capped, self._transactions.samples
+            )
         return tuple(
             measure(one, series[one.instance], {name: series[name] for name in one.controls}, span, self._fewest)
             for one in predicted

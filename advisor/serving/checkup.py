@@ -13,7 +13,7 @@ from advisor.inventories.announced import DISAGREEMENT, LEFT_OUT
 from advisor.planning.repair import every_violation
 from advisor.serving.snapshot_cache import CloudView
 from advisor.settings import Settings
-from advisor.store import samples
+from advisor.store.sample_store import STORED, SampleStore
 from advisor.telemetry import host_memory
 from advisor.telemetry.demands import held_back
 
@@ -24,17 +24,28 @@ LEAST_HELD_BACK = 5.0  # % of one CPU: who waits for less has no more to gain, w
 
 
 def take(
-    connection: Connection, view: CloudView, scored: CloudScores, settings: Settings, *, degraded: bool, now: datetime
+    connection: Connection,
+    view: CloudView,
+    scored: CloudScores,
+    settings: Settings,
+    *,
+    degraded: bool,
+    now: datetime,
+    samples: SampleStore = STORED,
 ) -> Checkup:
     """The check-up of a view at `now`, by the samples that are stored; `scored` are its scores."""
     snapshot = view.snapshot
     silent = {
         host.id for host, quiet in zip(snapshot.hosts, snapshot.is_silent(settings.fresh_s), strict=True) if quiet
     }
-    elsewhere = settings.prometheus_url is not None
+    elsewhere = settings.only_scraped
     last_s = {} if elsewhere else samples.last_measured(connection)
     running = {instance.id: instance.host for instance in view.inventory.instances}
-    shares = {} if elsewhere else _shares(connection, running, now.timestamp() - HOUR_S)
+    shares = (
+        {}
+        if elsewhere
+        else _shares(samples.run_and_wait(connection, now.timestamp() - HOUR_S, now.timestamp()), running)
+    )
     others = [] if elsewhere else [host.id for host in view.inventory.hosts if host.id not in silent]
     old_s = now.timestamp() - STOPPED_S
     return Checkup(
@@ -81,11 +92,11 @@ def _short(found: Mapping[str, HostMemory]) -> tuple[MemoryHere, ...]:
 
 
 def _shares(
-    connection: Connection, running: dict[str, str | None], since_s: float
+    measured: Mapping[tuple[str, str], Mapping[str, float]], running: Mapping[str, str | None]
 ) -> dict[str, tuple[Delivered, bool]]:
     """CPU time delivered to each instance where it is now, and whether it is starved."""
     found: dict[str, tuple[Delivered, bool]] = {}
-    for (host, instance), means in samples.run_and_wait(connection, since_s).items():
+    for (host, instance), means in measured.items():
         if running.get(instance) != host or not {"cpu", "waiting"} <= means.keys():
             continue
         waited = held_back(means)

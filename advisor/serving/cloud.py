@@ -36,7 +36,7 @@ class CloudService:
         self._settings = settings
         self._cache = cache
         self._monitor = monitor
-        self._read = transactions.read
+        self._read, self._samples = transactions.read, transactions.samples
         self._clock = clock
         self._backend = backend
         self._overview = overview.Overview(settings.fresh_s)
@@ -110,7 +110,9 @@ class CloudService:
         with self._read() as connection:
             view, active = self._cache.seen_by(connection, now)
             scored = self._scores.scores(connection, self._overview.now(view, active), now)
-            return checkup.take(connection, view, scored, self._settings, degraded=active.degraded, now=now)
+            return checkup.take(
+                connection, view, scored, self._settings, degraded=active.degraded, now=now, samples=self._samples
+            )
 
     def vitals(self) -> Vitals:
         """What monitoring wants to know of the state of the service."""

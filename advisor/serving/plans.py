@@ -41,7 +41,7 @@ from advisor.reports.parts import ReportDocument, TextTable
 from advisor.reports.plan_background import of_plan
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
-from advisor.store import changes, counters, models, plans, samples, stays
+from advisor.store import changes, counters, models, plans, stays
 from advisor.store.later_writes import LaterWrites
 from advisor.store.transactions import Transactions
 from models.physics.prior import PriorPredictor
@@ -72,7 +72,7 @@ class PlanService:
         self._registry = registry
         self._audit = audit
         self._settings = settings
-        self._read = transactions.read
+        self._read, self._samples = transactions.read, transactions.samples
         self._later = later
         self._clock = clock
         self._stored = stored
@@ -218,10 +218,11 @@ class PlanService:
 
     def _measured(self, instances: Sequence[str], now: datetime) -> Mapping[str, Usage]:
         """What they used of CPUs and memory lately, where samples are kept here."""
-        if self._settings.prometheus_url is not None:
+        if self._settings.only_scraped:
             return {}
         with self._read() as connection:
-            since_s = (now - LATELY).timestamp()
-            used, held = samples.usage(connection, instances, since_s), samples.memory(connection, instances, since_s)
+            span = (now - LATELY).timestamp(), now.timestamp()
+            used = self._samples.usage(connection, instances, *span)
+            held = self._samples.memory(connection, instances, *span)
         memory = {name: held.get(name, (None, None)) for name in used}
         return {name: replace(one, memory_mb=memory[name][0], swapped_mb=memory[name][1]) for name, one in used.items()}

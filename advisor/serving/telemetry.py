@@ -63,6 +63,7 @@ class TelemetryService:
     ) -> None:
         self._settings = settings
         self._read, self._write = transactions.read, transactions.write
+        self._samples = transactions.samples
         self._audit = audit
         self._clock = clock
         self._stored = stored
@@ -76,14 +77,16 @@ class TelemetryService:
         if len(samples) > self._settings.max_batch:
             message = f"{len(samples)} samples in one batch, at most {self._settings.max_batch} are taken; send fewer"
             raise InvalidInput(message, field="samples")
+        now, sent = self._clock(), self._sent(samples, only) if self._samples.elsewhere else None
         with self._write() as connection:
-            ingested = ingest.ingest(
+            checked = sent or ingest.check(connection, samples, now=now, only=only)
+            ingested = ingest.store(
                 connection,
-                samples,
-                now=self._clock(),
+                checked,
+                now=now,
                 fresh_s=self._settings.fresh_s,
-                only=only,
                 stall_percent=self._settings.memory_stall_percent,
+                samples=self._samples,
             )
             counts = {name: getattr(ingested, name) for name in ("accepted", "duplicate", "dropped")}
             self._audit.record(connection, "samples.add", **(counts | {"dropped": len(counts["dropped"])}))
@@ -92,6 +95,16 @@ class TelemetryService:
                 demands.tell(connection, ingested.news)
         self._stored()
         return counts
+
+    def _sent(self, samples: Sequence[MetricSample], only: str | None) -> ingest.Checked:
+        """Samples that the store elsewhere has taken: no transaction is open meanwhile, and none learns from others."""
+        with self._read() as connection:
+            checked = ingest.check(connection, samples, now=self._clock(), only=only, samples=self._samples)
+        positions = list(checked.taken)
+        refused = self._samples.send(list(checked.taken.values()))
+        dropped = {positions[at]: reason for at, reason in refused.items()}
+        taken = {at: sample for at, sample in checked.taken.items() if at not in dropped}
+        return ingest.Checked(taken, {**checked.dropped, **dropped})
 
     def take_probes(self, reports: Sequence[ProbeReport], *, only: str | None = None) -> Mapping[str, Any]:
         """Keep the newest result of each probe, and each one about two instances of a host as a co-location that moves
@@ -206,10 +219,12 @@ class TelemetryService:
         InvalidInput where there are more windows than are looked at.
         """
         now, elsewhere = self._clock(), None
-        if self._settings.prometheus_url is not None:
+        if self._settings.only_scraped:
             elsewhere = promql.read(self._settings, instance_id, since=since, now=now)
         with self._read() as connection:
-            stored = profiles.read_stored(connection, instance_id, since=since, now=now, elsewhere=elsewhere)
+            stored = profiles.read_stored(
+                connection, instance_id, since=since, now=now, elsewhere=elsewhere, samples=self._samples
+            )
         return profiles.profile_stored(stored)
 
     def save_profile(
@@ -237,13 +252,15 @@ class TelemetryService:
         with self._read() as connection:
             if hosts.get(connection, host_id) is None:
                 raise NotFound(f"there is no host {host_id}")
-            if self._settings.prometheus_url is not None:
+            if self._settings.only_scraped:
                 return SlowingHere(host_id, now, now, 0, (), (), elsewhere=True)
             residents = instances.on_hosts(connection, [host_id])
             key = (host_id, since, now.timestamp() // BUCKET_S, tuple(resident.id for resident in residents))
             slowing = self._slowing.find(key)
             if slowing is None:
-                slowing = antagonists.of_host(connection, host_id, residents, since=since, now=now)
+                slowing = antagonists.of_host(
+                    connection, host_id, residents, since=since, now=now, samples=self._samples
+                )
                 self._slowing.keep(key, slowing)
         return slowing
 
@@ -253,10 +270,10 @@ class TelemetryService:
         NotFound when there is no such instance, InvalidInput when `since` is no such time.
         """
         now = self._clock()
-        if self._settings.prometheus_url is not None:
+        if self._settings.only_scraped:
             return obtained.scraped(self._settings, instance_id, since=since, now=now)
         with self._read() as connection:
-            return obtained.stored(connection, instance_id, since=since, now=now)
+            return obtained.stored(connection, instance_id, since=since, now=now, samples=self._samples)
 
     def histories(self, *, host: str | None = None, instance: str | None = None, since: str = "1h") -> Histories:
         """The eight metrics of every instance on a host, or of one instance, in the last `since` (such as 90m, 24h,
@@ -266,7 +283,7 @@ class TelemetryService:
         InvalidInput when `since` is no such time.
         """
         now = self._clock()
-        if self._settings.prometheus_url is not None:
+        if self._settings.only_scraped:
             return histories.scraped(self._settings, instance, since=since, now=now)
         with self._read() as connection:
-            return histories.stored(connection, host, instance, since=since, now=now)
+            return histories.stored(connection, host, instance, since=since, now=now, samples=self._samples)

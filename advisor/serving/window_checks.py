@@ -50,6 +50,7 @@ class WindowChecks(BackgroundPass):
         self._cache = cache
         self._monitor = monitor
         self._read, self._write = transactions.read, transactions.write
+        self._samples = transactions.samples
         self._clock = clock
         self._audit = audit
 
@@ -83,7 +84,7 @@ class WindowChecks(BackgroundPass):
         shared: SharedWindow | None = None
         if scene is not None and window_checks.fingerprint(scene) == watch.scene:
             with self._read() as connection:
-                window = window_checks.measured(connection, watch, scene)
+                window = window_checks.measured(connection, watch, scene, self._samples)
             if window is None and now.timestamp() < watch.ends_s + window_checks.GIVEN_UP_S:
                 return False
             if window is not None:
@@ -120,7 +121,7 @@ class WindowChecks(BackgroundPass):
             rows,
             watch.predicted,
             contradictions.Correction(judge, view.snapshot.workloads),
-            partial(antagonists.waited_more, connection, watch.host),
+            partial(antagonists.waited_more, connection, self._samples, self._clock().timestamp(), watch.host),
         )
         if update.state is None:
             alarms.delete(connection, watch.host)

@@ -12,6 +12,7 @@ from advisor import deadline
 from advisor.errors import SchemaMismatch
 from advisor.store import migrate
 from advisor.store.engine import Database
+from advisor.store.sample_store import STORED, SampleStore
 
 Transaction = Callable[[], AbstractContextManager[Connection]]  # opens one, to read or to write
 
@@ -24,14 +25,15 @@ class Write(Protocol):
 
 
 class Transactions:
-    """One per service; thread-safe.
+    """One per service; thread-safe. `samples` are wherever the service keeps them.
 
     Brings an empty database to the newest tables. Raises SchemaMismatch on the database of a newer version or another
     program; on one of an older version every transaction does, until `upgrade`.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, samples: SampleStore = STORED) -> None:
         self._database = database
+        self.samples = samples
         self._outdated: SchemaMismatch | None = None
         with database.read() as connection:
             tables_fit = migrate.fit(connection)

@@ -12,8 +12,9 @@ from sqlalchemy import Connection
 
 from advisor.domain import STOPPED_AT, Instance, MeasuredSlowing, SlowingHere
 from advisor.domain.figures import utc_time
-from advisor.store import histories, waits
+from advisor.store import histories
 from advisor.store.rollups import BUCKET_S
+from advisor.store.sample_store import STORED, SampleStore
 from advisor.store.waits import WaitSums
 from advisor.telemetry.profiles import parse_since
 from models.arrays import Floats
@@ -30,7 +31,13 @@ LEAST_LOSS = 0.005  # of the CPU time that it wants: who takes less is not liste
 
 
 def of_host(
-    connection: Connection, host: str, residents: Sequence[Instance], *, since: str, now: datetime
+    connection: Connection,
+    host: str,
+    residents: Sequence[Instance],
+    *,
+    since: str,
+    now: datetime,
+    samples: SampleStore = STORED,
 ) -> SlowingHere:
     """Which instances slowed which, of those that are on the host now, in the last `since`: whole windows of five
     minutes.
@@ -42,9 +49,9 @@ def of_host(
     running = [instance for instance in residents if STOPPED_AT not in instance.labels]
     by_name = {instance.id: instance for instance in busiest(running, MOST_COMPARED)}
     names = list(by_name)
-    watched = by_run_queue(waits.sums(connection, host, names, begin_s))
-    keys = histories.of_host(connection, host, names, _METRICS)
-    measured = measured_of(histories.means(connection, keys, begin_s, end_s, BUCKET_S), by_name)
+    watched = by_run_queue(samples.wait_sums(connection, host, names, begin_s, now.timestamp()))
+    keys = samples.of_host(connection, host, names, _METRICS)
+    measured = measured_of(samples.means(connection, keys, begin_s, end_s, BUCKET_S), by_name)
     windows = max((used.cpu.size for used in measured.values()), default=0)
     slowings = [slowing for of_victim in watched.values() for slowing in of_victim]
     slowings += [
@@ -88,11 +95,13 @@ def by_run_queue(sums: Sequence[WaitSums]) -> dict[str, tuple[MeasuredSlowing, .
     return slowed_by
 
 
-def waited_more(connection: Connection, host: str, victim: str, since_s: float) -> Mapping[str, float] | None:
+def waited_more(
+    connection: Connection, samples: SampleStore, now_s: float, host: str, victim: str, since_s: float
+) -> Mapping[str, float] | None:
     """By how much more of the CPU time that it wants an instance waited since then than in the day before, by who ran
     meanwhile ("" = the host itself); None where its run queue was not watched."""
-    now = {entry.metric: entry for entry in waits.sums(connection, host, [victim], since_s)}
-    both = {entry.metric: entry for entry in waits.sums(connection, host, [victim], since_s - _BEFORE_S)}
+    now = {entry.metric: entry for entry in samples.wait_sums(connection, host, [victim], since_s, now_s)}
+    both = {entry.metric: entry for entry in samples.wait_sums(connection, host, [victim], since_s - _BEFORE_S, now_s)}
     before = {name: _without(entry, now.get(name)) for name, entry in both.items()}
     parts = _parts(now)
     if parts is None:

@@ -13,6 +13,7 @@ from advisor.store import counters, demands, instances, scores
 from advisor.store.demands import Key, Learned, Means
 from advisor.store.instances import Measured
 from advisor.store.rollups import BUCKET_S
+from advisor.store.sample_store import STORED, SampleStore, Series
 from advisor.store.scores import Delivery
 from models.profiling.demand_estimation import (
     LARGEST,
@@ -65,13 +66,13 @@ class _Batch:
         return cls(first, over, {host for hosts in on.values() for host in hosts}, places)
 
 
-def learn(connection: Connection, samples: Sequence[MetricSample]) -> News:
-    """Learn every window that the samples, which must be stored, show to be over; returns what is news, by instance.
+def learn(connection: Connection, taken: Sequence[MetricSample], samples: SampleStore = STORED) -> News:
+    """Learn every window that samples, which must be stored, show to be over; returns what is news, by instance.
 
     Windows are taken from what is stored, in order of time, each once whatever is sent again. A sample that comes
     after its window was learned is not in it.
     """
-    batch = _Batch.of(samples)
+    batch = _Batch.of(taken)
     learned_until = demands.until(connection, batch.over)
     new = {
         key: Learned(_border(first), as_json(_empty(key)))
@@ -85,7 +86,7 @@ def learn(connection: Connection, samples: Sequence[MetricSample]) -> News:
     if not due:
         return {}
     rows = demands.held(connection, due)
-    series = demands.series_of(connection, batch.hosts, {name for name, _ in rows}, METRICS)
+    series = samples.series_of(connection, batch.hosts, {name for name, _ in rows}, METRICS)
     known = instances.measured(connection, {name for name, _ in rows})
     windows: list[tuple[Key, Window]] = []
     until: dict[Key, float] = {}
@@ -93,9 +94,9 @@ def learn(connection: Connection, samples: Sequence[MetricSample]) -> News:
     for (begin_s, over_s), keys in _alike(rows, batch).items():
         end_s = min(over_s, begin_s + max(MOST_AT_ONCE // len(rows), 1) * BUCKET_S)
         series_of_keys = _series_for(series, keys)
-        means = demands.windows(connection, series_of_keys, begin_s, end_s)
+        means = samples.windows(connection, series_of_keys, begin_s, end_s)
         if not means and end_s < over_s:  # a gap without samples: go on where the next sample is
-            end_s = min(_border(demands.first_after(connection, series_of_keys, end_s) or over_s), over_s)
+            end_s = min(_border(samples.first_after(connection, series_of_keys, end_s) or over_s), over_s)
         until |= dict.fromkeys(keys, end_s)
         windows += [(key, window) for key in keys for window in _windows(means, key, known)]
         delivered |= _delivered(means, batch.places)
@@ -104,6 +105,7 @@ def learn(connection: Connection, samples: Sequence[MetricSample]) -> News:
     demands.add_totals(connection, _teach(tallies, windows, _totals(connection, tallies, windows)))
     demands.put(connection, {key: Learned(until[key], learning.written()) for key, learning in tallies.items()})
     scores.put_deliveries(connection, delivered)
+    samples.learned(connection, _learned_on(batch, learned_until | until))
     return _news(known, {key: tallies[key].tally for key, _ in windows})
 
 
@@ -193,6 +195,15 @@ def _news(known: Known, learned: Mapping[Key, Tally]) -> News:
     return news
 
 
+def _learned_on(batch: _Batch, until: Mapping[Key, float]) -> Mapping[str, float]:
+    """By host: up to where every resource of the batch's instances there has been learned."""
+    by_host: dict[str, float] = {}
+    for (name, _), until_s in until.items():
+        if (host := batch.places.get(name)) is not None:
+            by_host[host] = min(until_s, by_host.get(host, math.inf))
+    return by_host
+
+
 def _alike(rows: Mapping[Key, Learned], batch: _Batch) -> Mapping[tuple[float, float], list[Key]]:
     """Rows by where they begin and up to where windows are over: those of one host, as a rule, are all alike."""
     alike: dict[tuple[float, float], list[Key]] = defaultdict(list)
@@ -203,7 +214,7 @@ def _alike(rows: Mapping[Key, Learned], batch: _Batch) -> Mapping[tuple[float, f
     return alike
 
 
-def _series_for(series: Mapping[int, tuple[str, str]], keys: Iterable[Key]) -> Mapping[int, tuple[str, str]]:
+def _series_for(series: Series, keys: Iterable[Key]) -> Series:
     demanded = {(name, metric) for name, resource in keys for metric in (_OF_CPU if resource == "cpu" else (resource,))}
     return {number: named for number, named in series.items() if named in demanded}
 

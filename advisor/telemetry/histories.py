@@ -13,6 +13,7 @@ from advisor.domain import Histories, History
 from advisor.errors import NotFound, SeriesUnavailable
 from advisor.settings import Settings
 from advisor.store import histories, instances
+from advisor.store.sample_store import STORED, SampleStore
 from advisor.telemetry import promql
 from advisor.telemetry.antagonists import busiest
 from advisor.telemetry.profiles import parse_since
@@ -24,19 +25,27 @@ LEAST_STEP_S = 30.0  # three of the agent's windows
 _METRICS = [(metric.default_scope, metric.name) for metric in EIGHT]
 
 
-def stored(connection: Connection, host: str | None, instance: str | None, *, since: str, now: datetime) -> Histories:
+def stored(
+    connection: Connection,
+    host: str | None,
+    instance: str | None,
+    *,
+    since: str,
+    now: datetime,
+    samples: SampleStore = STORED,
+) -> Histories:
     """Histories of the busiest instances on a host now, MOST_DRAWN of them, or of one instance and its host; empty
     where nothing is known."""
     begin_s, end_s, step_s = _steps(since, now)
     if instance is not None:
         placed = instances.get(connection, instance)
         on = [placed.host] if placed is not None and placed.host else []
-        keys = histories.of_instance(connection, instance, on, _METRICS)
+        keys = samples.of_instance(connection, instance, on, _METRICS)
     else:
         there = busiest(instances.on_hosts(connection, [host or ""]), MOST_DRAWN)
         names = [resident.id for resident in there]
-        keys = histories.of_host(connection, host or "", names, _METRICS)
-    series_means = histories.means(connection, keys, begin_s, end_s, step_s)
+        keys = samples.of_host(connection, host or "", names, _METRICS)
+    series_means = samples.means(connection, keys, begin_s, end_s, step_s)
     return Histories(begin_s, end_s, step_s, tuple(_history(key, *means) for key, means in series_means.items()))
 
 

@@ -12,7 +12,8 @@ from sqlalchemy import Connection
 from advisor.domain import STALLED_PERCENT
 from advisor.errors import Conflict, InvalidInput
 from advisor.settings import CLOCK_SKEW
-from advisor.store import colocations, counters, hosts, instances, rollups, samples, stays
+from advisor.store import colocations, counters, hosts, instances, rollups, stays
+from advisor.store.sample_store import STORED, SampleStore
 from advisor.telemetry import demands, host_memory, own_load
 from advisor.telemetry.demands import News
 from advisor.validation import check_value
@@ -21,6 +22,14 @@ from profiler.observed import Colocation, MetricSample, check_id
 
 MOST_NAMES = 100  # metrics of one host beside those that the agent measures
 _OWN = {metric.name for metric in (*EIGHT, *ADDITIONAL)}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A batch by position: the samples that may be stored, and why the others may not."""
+
+    taken: Mapping[int, MetricSample]
+    dropped: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,9 @@ class _Voice:
 class _Names:
     """Metrics that the agent does not measure: a host may have MOST_NAMES of them, whoever sends them."""
 
-    def __init__(self, connection: Connection, batch: Sequence[MetricSample], known_hosts: set[str]) -> None:
+    def __init__(
+        self, connection: Connection, samples: SampleStore, batch: Sequence[MetricSample], known_hosts: set[str]
+    ) -> None:
         named = {sample.host for sample in batch if not _is_own(sample.metric)} & known_hosts
         stored = samples.metric_names(connection, named) if named else {}
         self._names = {host: {name for name in stored.get(host, ()) if not _is_own(name)} for host in named}
@@ -103,8 +114,22 @@ def ingest(
     fresh_s: float,
     only: str | None = None,
     stall_percent: float = STALLED_PERCENT,
+    samples: SampleStore = STORED,
 ) -> Ingested:
-    """Store a batch of samples; sent again it is all duplicates. Their hosts count as seen at the samples' times.
+    """Check a batch and store it, in one transaction; see `check` and `store`."""
+    checked = check(connection, batch, now=now, only=only, samples=samples)
+    return store(connection, checked, now=now, fresh_s=fresh_s, stall_percent=stall_percent, samples=samples)
+
+
+def check(
+    connection: Connection,
+    batch: Sequence[MetricSample],
+    *,
+    now: datetime,
+    only: str | None = None,
+    samples: SampleStore = STORED,
+) -> Checked:
+    """Which samples of a batch may be stored, with the ids of the inventory.
 
     `only` is the one host that the sender may speak for, None = any: of instances it may report what was measured
     while they were there.
@@ -113,11 +138,11 @@ def ingest(
     known_instances = instances.known(connection, _named(batch))
     batch = _by_id(connection, batch, known_hosts, known_instances)
     voice = _Voice.of(connection, only, batch)
-    names = _Names(connection, batch, known_hosts)
+    names = _Names(connection, samples, batch, known_hosts)
     begin_s, end_s = rollups.rolled_until(connection), now.timestamp() + CLOCK_SKEW.total_seconds()
     of_series: dict[tuple[str, str | None, str, str], str | None] = {}  # a batch has many samples of each
-    taken: list[MetricSample] = []
-    dropped: list[tuple[int, str]] = []
+    taken: dict[int, MetricSample] = {}
+    dropped: dict[int, str] = {}
     for position, sample in enumerate(batch):
         key = sample.host, sample.instance, sample.scope, sample.metric
         if key not in of_series:
@@ -131,16 +156,30 @@ def ingest(
         if reason is None and not (0 <= sample.value < math.inf and begin_s <= sample.time_s <= end_s):
             reason = _fault(sample, begin_s, now.timestamp())
         if reason is None:
-            taken.append(sample)
+            taken[position] = sample
         else:
-            dropped.append((position, reason))
+            dropped[position] = reason
+    return Checked(taken, dropped)
+
+
+def store(
+    connection: Connection,
+    checked: Checked,
+    *,
+    now: datetime,
+    fresh_s: float,
+    stall_percent: float = STALLED_PERCENT,
+    samples: SampleStore = STORED,
+) -> Ingested:
+    """Store what may be; sent again it is all duplicates. The hosts count as seen at the samples' times."""
+    taken = list(checked.taken.values())
     accepted = samples.add(connection, taken)
-    news = demands.learn(connection, taken) if accepted else {}
+    news = demands.learn(connection, taken, samples) if accepted else {}
     _note_sightings(connection, taken, now, timedelta(seconds=fresh_s))
-    moved = bool(accepted) and own_load.learn(connection, taken)
+    moved = bool(accepted) and own_load.learn(connection, taken, samples)
     if accepted and (host_memory.learn(connection, taken, stall_percent) or moved):
         counters.bump(connection, "sightings")
-    return Ingested(accepted, len(taken) - accepted, tuple(dropped), news)
+    return Ingested(accepted, len(taken) - accepted, tuple(sorted(checked.dropped.items())), news)
 
 
 def record(connection: Connection, colocation: Colocation, *, now: datetime, sender: str = "") -> bool:

@@ -12,8 +12,9 @@ from advisor.domain import InstanceObtained, Obtained
 from advisor.domain.figures import utc_time
 from advisor.errors import NotFound, SeriesUnavailable
 from advisor.settings import Settings
-from advisor.store import histories, instances
+from advisor.store import instances
 from advisor.store.rollups import BUCKET_S
+from advisor.store.sample_store import STORED, SampleStore
 from advisor.telemetry import promql
 from advisor.telemetry.demands import held_back
 from advisor.telemetry.histories import step_means
@@ -29,12 +30,14 @@ _TAIL = 0.95  # of the windows were no worse
 Windows = Mapping[str, Mapping[float, float]]  # metric → end of a window in s → mean
 
 
-def stored(connection: Connection, instance: str, *, since: str, now: datetime) -> InstanceObtained:
+def stored(
+    connection: Connection, instance: str, *, since: str, now: datetime, samples: SampleStore = STORED
+) -> InstanceObtained:
     """What was stored in windows of five minutes, wherever it was; NotFound when there is no such instance."""
     if instances.get(connection, instance) is None:
         raise NotFound(f"there is no instance {instance}")
     begin_s, end_s = _span(since, now)
-    windows = _windows(connection, instance, begin_s, end_s, BUCKET_S, _METRICS)
+    windows = _windows(connection, samples, instance, begin_s, end_s, BUCKET_S, _METRICS)
     return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), obtained(windows))
 
 
@@ -85,21 +88,28 @@ def delivered(
     end_s: float,
     window_s: float,
     capped: Collection[str] = (),
+    samples: SampleStore = STORED,
 ) -> dict[str, dict[float, float]]:
     """CPU delivered of each instance by the end of its windows of this length, wherever it was; of those that are
     `capped`, waiting for their own cap counts as well."""
     found = {}
     for name in sorted(instance_ids):
         metrics = _OF_CPU[:2] if name in capped else _OF_CPU
-        found[name] = shares_at(_windows(connection, name, begin_s, end_s, window_s, metrics))
+        found[name] = shares_at(_windows(connection, samples, name, begin_s, end_s, window_s, metrics))
     return found
 
 
 def _windows(
-    connection: Connection, instance: str, begin_s: float, end_s: float, window_s: float, metrics: Sequence[str]
+    connection: Connection,
+    samples: SampleStore,
+    instance: str,
+    begin_s: float,
+    end_s: float,
+    window_s: float,
+    metrics: Sequence[str],
 ) -> dict[str, dict[float, float]]:
-    keys = histories.of_instance(connection, instance, (), [("instance", metric) for metric in metrics])
-    means = histories.means(connection, keys, begin_s, end_s, window_s)
+    keys = samples.of_instance(connection, instance, (), [("instance", metric) for metric in metrics])
+    means = samples.means(connection, keys, begin_s, end_s, window_s)
     windows: dict[str, dict[float, float]] = {}
     for (_, _, metric), (times, values) in means.items():  # of a window in which it moved, the last host's counts
         windows.setdefault(metric, {}).update(zip(times, values, strict=True))

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection
 
-from advisor.store import hosts, samples
+from advisor.store import hosts
+from advisor.store.sample_store import STORED, SampleStore
 from profiler.observed import MetricSample
 
 EVERY_S = 300.0  # samples of a host are read again
@@ -20,7 +21,7 @@ MEMORY_S = 1800.0  # over which older means fade
 LEAST_CPUS, LEAST_PART = 0.25, 0.02  # of a CPU, and of a host's CPUs: what is less counts as nothing
 
 
-def learn(connection: Connection, taken: Iterable[MetricSample]) -> bool:
+def learn(connection: Connection, taken: Iterable[MetricSample], samples: SampleStore = STORED) -> bool:
     """Learn the own load of the hosts that these samples, which must be stored, are of; True where it is another."""
     newest: dict[str, float] = {}
     for sample in taken:

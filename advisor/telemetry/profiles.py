@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,8 @@ from sqlalchemy import Connection
 
 from advisor.domain import Host, Instance, InstanceProfile, PhaseProfile, WorkloadProfile
 from advisor.errors import InvalidInput, NotFound
-from advisor.store import histories, hosts, instances, rollups, samples
+from advisor.store import hosts, instances
+from advisor.store.sample_store import STORED, SampleStore
 from models.physics.demands import GOODPUT
 from models.profiling.profiles import InstanceLimits, profile_windows
 from models.profiling.windows import InstanceWindows, Readings, align, by_series, hosts_of
@@ -53,7 +53,13 @@ class Stored:
 
 
 def read_stored(
-    connection: Connection, instance_id: str, *, since: str, now: datetime, elsewhere: Seen | None = None
+    connection: Connection,
+    instance_id: str,
+    *,
+    since: str,
+    now: datetime,
+    elsewhere: Seen | None = None,
+    samples: SampleStore = STORED,
 ) -> Stored:
     """Read what was measured in the last `since`; NotFound where nothing was, InvalidInput where it is too much.
 
@@ -62,14 +68,8 @@ def read_stored(
     if elsewhere is not None:
         readings = elsewhere.readings
     else:
-        seconds = parse_since(since)
-        since_s = now.timestamp() - seconds
-        short = seconds <= ONE_BY_ONE_S or rollups.reach_s(connection, instance_id, since_s) <= ONE_BY_ONE_S
-        if short:
-            readings = samples.around_instance(connection, instance_id, since_s)
-        else:
-            keys = samples.series_around(connection, instance_id)
-            readings = histories.means(connection, keys, since_s, math.inf, rollups.BUCKET_S)
+        now_s = now.timestamp()
+        readings = samples.around(connection, instance_id, now_s - parse_since(since), now_s, ONE_BY_ONE_S)
     instance = instances.get(connection, instance_id)
     if not hosts_of(readings, instance_id):
         if instance is None:
