@@ -156,7 +156,9 @@ class Advisor:
             lambda: (self.cloud.scores(), self.cloud.score_history(since="24h")),
         )
         self.orders = OrderService(transactions, clock, settings.apply_keys_file, settings.apply_agent_patience_s)
-        self.changes = ChangeService(cache, settings, transactions, audit, clock, self.orders)
+        self.changes = ChangeService(
+            cache, settings, transactions, audit, clock, self.orders, self.outcomes.record_colocation
+        )
         self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
 
     def close(self) -> None:

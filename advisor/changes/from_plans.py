@@ -33,6 +33,7 @@ from profiler.observed import Pinning
 
 MOST_CHANGES = 1_000
 MOST_CONTROLS = 20
+MOST_LEARNED = 500  # instances on changed hosts
 FELT = 0.005  # of relative throughput: less is no effect that is worth a line
 
 
@@ -92,6 +93,18 @@ def changes_of(steps: Sequence[PlanStep], inventory: Inventory, executors: Execu
     if len(changes) > MOST_CHANGES:
         raise InvalidInput(f"{len(changes)} changes are more than {MOST_CHANGES}: plan for fewer hosts", field="steps")
     return tuple(changes)
+
+
+def scenes_of(steps: Sequence[PlanStep], inventory: Inventory) -> tuple[tuple[Instance, ...], tuple[Instance, ...]]:
+    """Who is on the hosts that these steps change, as they are before and after; both empty where these are many."""
+    cloud = _Cloud({host.id: host for host in inventory.hosts}, {one.id: one for one in inventory.instances})
+    hosts = {name for step in steps for name in (step.host, step.source) if name}
+    for step in steps:
+        for _ in _rendered(step, cloud):
+            pass
+    there = tuple(one for one in inventory.instances if one.host in hosts)
+    then = tuple(one for _, one in sorted(cloud.instances.items()) if one.host in hosts)
+    return (there, then) if len(there) <= MOST_LEARNED else ((), ())
 
 
 def steps_of_answer(answer: Recommendation) -> tuple[PlanStep, ...]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal, get_args
 
 from advisor.domain.effects import Band
+from profiler.observed import Instance
 
 ChangeKind = Literal["weight", "cap", "pin", "tc", "disk", "move"]
 CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
@@ -100,6 +101,9 @@ class Rollout:
     predicted: tuple[PredictedEffect, ...] = ()
     canary: int = 0  # so many changes come first and are measured before the rest; 0 = all at once
     notes: tuple[str, ...] = ()
+    # Who is on the hosts that are changed, as they are before and after: what was measured is learned as these scenes.
+    there: tuple[Instance, ...] = ()
+    then: tuple[Instance, ...] = ()
 
     @property
     def instances(self) -> frozenset[str]:

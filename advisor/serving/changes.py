@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +10,14 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from advisor.access.audit import Audit, Operation, actor
+from advisor.access.audit import Audit, Operation, acting, actor
 from advisor.changes.agents import BoxOfAgents
 from advisor.changes.controller import Controller
 from advisor.changes.effects import Span, measure
 from advisor.changes.executors import ChangeFailed, Executors, Reach
-from advisor.changes.from_plans import changes_of, predicted_by_answer, predicted_by_plan, steps_of_answer
+from advisor.changes.from_plans import changes_of, predicted_by_answer, predicted_by_plan, scenes_of, steps_of_answer
 from advisor.changes.guard import Past, Rules, refusals
+from advisor.changes.learned import results_of
 from advisor.changes.ledger import StoredLedger, standing_in
 from advisor.domain import (
     Change,
@@ -31,7 +33,7 @@ from advisor.domain import (
     codec,
 )
 from advisor.domain.changes import OPEN_STATES
-from advisor.errors import Conflict, InvalidInput
+from advisor.errors import AdvisorError, Conflict, InvalidInput
 from advisor.placement.request_checks import new_id
 from advisor.serving.orders import OrderService
 from advisor.serving.snapshot_cache import SnapshotCache
@@ -39,7 +41,9 @@ from advisor.settings import Settings
 from advisor.store import rollouts
 from advisor.store.transactions import Transactions
 from advisor.telemetry import obtained
+from profiler.observed import Colocation
 
+log = logging.getLogger(__name__)
 MOST_UNDER_WAY = 1_000
 _LONGEST = 3  # times the windows that are needed, either side: more windows, narrower intervals
 _AUDITED: Mapping[str, Operation] = {
@@ -72,6 +76,7 @@ class ChangeService:
         audit: Audit,
         clock: Callable[[], datetime],
         orders: OrderService,
+        record: Callable[[Colocation], object],
         *,
         executors: Executors | None = None,
     ) -> None:
@@ -81,6 +86,7 @@ class ChangeService:
         self._read, self._write = transactions.read, transactions.write
         self._audit = audit
         self._clock = clock
+        self._record = record
         self._executors = executors or Executors(replace(reach_of(settings), agents=BoxOfAgents(orders)))
 
     def of_plan(self, plan: Plan) -> Rollout:
@@ -89,13 +95,17 @@ class ChangeService:
         inventory = self._cache.at(self._clock())[0].inventory
         changes = changes_of(plan.steps, inventory, self._executors)
         made = self._rollout(plan.id, changes)
-        return replace(made, predicted=predicted_by_plan(plan, changes, inventory))
+        there, then = scenes_of(plan.steps, inventory)
+        return replace(made, predicted=predicted_by_plan(plan, changes, inventory), there=there, then=then)
 
     def of_answer(self, answer: Recommendation) -> Rollout:
         """The same of an answer about an instance that runs."""
         inventory = self._cache.at(self._clock())[0].inventory
-        changes = changes_of(steps_of_answer(answer), inventory, self._executors)
-        return replace(self._rollout(answer.id, changes), predicted=predicted_by_answer(answer, changes, inventory))
+        steps = steps_of_answer(answer)
+        changes = changes_of(steps, inventory, self._executors)
+        there, then = scenes_of(steps, inventory)
+        predicted = predicted_by_answer(answer, changes, inventory)
+        return replace(self._rollout(answer.id, changes), predicted=predicted, there=there, then=then)
 
     def preview(self, rollout: Rollout) -> tuple[tuple[PreviewedChange, ...], tuple[str, ...]]:
         """Each change beside what the system shows, and why the rollout may not be carried out now, if approved."""
@@ -126,14 +136,14 @@ class ChangeService:
         Conflict with one sentence for each guard rail in the way.
         """
         ledger = self._ledger()
-        standing = self.get(rollout_id)
-        began = standing.state not in ("planned", "approved")
-        reasons = self._refusals(standing.rollout, approved=bool(standing.approved_by), began=began)
-        if reasons and standing.state != "undoing":
-            raise Conflict("; ".join(reasons))
-        if standing.state == "planned":
-            self._approve(ledger, rollout_id)
-        with ledger.held():
+        with ledger.held():  # first, so that two controllers do not both find that there is room
+            standing = ledger.standing(rollout_id)
+            began = standing.state not in ("planned", "approved")
+            reasons = self._refusals(standing.rollout, approved=bool(standing.approved_by), began=began)
+            if reasons and standing.state != "undoing":
+                raise Conflict("; ".join(reasons))
+            if standing.state == "planned":
+                ledger.add(rollout_id, "approved")
             return Controller(ledger, self._executors.named, stop=stop).carry_out(rollout_id)
 
     def undo(self, rollout_id: str, why: str) -> RolloutStanding:
@@ -162,6 +172,7 @@ class ChangeService:
         with ledger.held():
             ledger.standing(rollout_id)
             ledger.add(rollout_id, "measured", effects=codec.encode(effects), verdict=judged.verdict)
+            self._learn(judged)
             controller = Controller(ledger, self._executors.named)
             if harmed and reach:
                 return controller.undo(rollout_id, f"{', '.join(harmed)} fell beyond doubt below what was predicted")
@@ -169,6 +180,15 @@ class ChangeService:
                 ledger.add(rollout_id, "continued")
                 return controller.carry_out(rollout_id) if reach else ledger.standing(rollout_id)
         return self.get(rollout_id)
+
+    def _learn(self, standing: RolloutStanding) -> None:
+        """Keep what was measured as results, which move the next answers and are learned; what does not fit is left."""
+        for result in results_of(standing):
+            try:
+                with acting("changes", standing.rollout.id):
+                    self._record(result)
+            except AdvisorError as error:
+                log.warning("what rollout %s brought is not learned: %s", standing.rollout.id, error)
 
     def measured_now(self, rollout_id: str) -> tuple[MeasuredEffect, ...]:
         """What is measured of a rollout so far; nothing is stored."""

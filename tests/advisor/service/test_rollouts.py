@@ -11,7 +11,7 @@ from advisor.domain import Band, Effect, Host, Instance, Inventory, IsolationSet
 from advisor.errors import Conflict, InvalidInput, NotFound
 from advisor.service import Advisor, acting, backup_database, restore_database
 from advisor.settings import Settings
-from advisor.store import plans
+from advisor.store import colocations, plans
 from profiler.observed import MetricSample
 from tests.advisor.changes.hierarchy import FILES
 from tests.advisor.service.service_clock import Clock
@@ -114,6 +114,38 @@ def test_a_tuning_is_carried_out_measured_and_taken_back(service: Advisor, clock
     undone = service.changes.undo(standing.rollout.id, "by hand")
     assert undone.state == "taken_back"
     assert set(shares(groups).values()) == {"1024"}
+
+
+def test_what_was_measured_is_learned_as_the_hosts_were_before_and_after(
+    service: Advisor, clock: Clock, groups: Path
+) -> None:
+    standing = carried_out(service, clock, *STEPS)
+    windows(service, clock, 12, {"shop": 0.81, "batch": 0.81, "alike": 0.8})
+    service.changes.watch(standing.rollout.id)
+    with service._transactions.read() as connection:
+        found = {one.colocation.repeat: one for one in colocations.newest(connection, 10, 1000)}
+    assert found.keys() == {"before", "after"}
+    assert {one.sender for one in found.values()} == {"changes"}
+    weights = {
+        repeat: {each.instance.id: each.instance.settings.weight for each in one.colocation.outcomes}
+        for repeat, one in found.items()
+    }
+    assert weights["before"] == {"shop": 256, "batch": 256, "other": 256}, "as it was, whatever the inventory says"
+    assert weights["after"] == {"shop": 1024, "batch": 128, "other": 256}
+    reached = {each.instance.id: each.colocated for each in found["after"].colocation.outcomes}
+    assert reached["shop"] == pytest.approx(0.71, abs=0.001), "0.6 + 0.21 - 0.1, which all alike got"
+    assert reached["other"] is None, "it was not measured, and is beside them"
+    dataset = service.posted_dataset()
+    assert dataset is not None
+    assert "CPU delivered" in (dataset / "colocations.csv").read_text()
+
+
+def test_what_is_unknown_teaches_nothing(service: Advisor, clock: Clock, groups: Path) -> None:
+    standing = carried_out(service, clock, *STEPS)
+    clock.turn(3600)
+    service.changes.watch(standing.rollout.id)
+    with service._transactions.read() as connection:
+        assert colocations.newest(connection, 10, 1000) == ()
 
 
 def test_a_victim_that_falls_beyond_doubt_is_helped_without_a_person(
