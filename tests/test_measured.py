@@ -124,7 +124,7 @@ def earlier_runs(folder: Path, tries: list[int]) -> None:
         append_run(folder / "var/test-retries.jsonl", "test_steady.py::test_steady", number, passed=True, failed=[])
 
 
-def test_one_retry_of_many_runs_is_told_and_fails_nothing(tmp_path: Path) -> None:
+def test_one_retry_of_many_runs_is_reported_and_fails_nothing(tmp_path: Path) -> None:
     earlier_runs(tmp_path, [1, 2, 1, 1, 1])
     run = run_pytest(tmp_path)
     assert run.returncode == 0, run.stdout

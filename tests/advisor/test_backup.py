@@ -351,7 +351,7 @@ def test_a_backup_that_is_taken_for_a_leftover_before_it_is_locked_begins_anew(
     assert gzip.decompress(path.read_bytes()) == b"all of it\n"
 
 
-def test_the_name_of_a_backup_is_on_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_a_backup_is_on_disk_before_it_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[tuple[bool, bool]] = []
     path, fsync = tmp_path / "a.backup", os.fsync
 

@@ -99,7 +99,7 @@ def test_who_is_below_its_limit_and_not_on_the_page_is_counted_there_and_stands_
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_more_fits_is_told_in_whole_sentences(tmp_path: Path) -> None:
+def test_what_more_fits_is_reported_in_whole_sentences(tmp_path: Path) -> None:
     (tmp_path / "cloud.yaml").write_text("hosts: [{id: h1, kind: kvm, pcpus: 2, memory_mb: 1000}]\n")
     (tmp_path / "mix.yaml").write_text("{id: more, vcpus: 2, memory_mb: 512}\n")
     answer = run(
@@ -184,7 +184,7 @@ def test_the_report_just_written_stays_though_the_clock_was_put_back(
     assert [one.name for one in tmp_path.iterdir()] == [Path(told["report"]).name]
 
 
-def test_a_report_that_cannot_be_deleted_is_not_told_as_gone(
+def test_a_report_that_cannot_be_deleted_is_not_reported_as_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for day in (1, 2):
@@ -200,7 +200,7 @@ def test_a_report_that_cannot_be_deleted_is_not_told_as_gone(
     assert "2026-03-01T120000Z cannot be deleted: Device or resource busy" in caplog.text
 
 
-def test_a_schedule_goes_on_after_errors_and_stops_when_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_schedule_goes_on_after_errors_and_stops_on_request(caplog: pytest.LogCaptureFixture) -> None:
     stop = threading.Event()
     turns: list[int] = []
 

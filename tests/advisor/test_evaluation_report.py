@@ -65,7 +65,7 @@ def test_the_summary_says_what_the_figures_say() -> None:
     assert "93.4" in said[4]
 
 
-def test_what_is_worse_or_cannot_be_told_apart_is_called_so() -> None:
+def test_what_is_worse_or_cannot_be_distinguished_is_called_so() -> None:
     found = deepcopy(PROTOCOL)
     found["difference"]["mae"] |= {"value": 0.009, "interval": [0.005, 0.011]}
     found["models"]["cotenant"]["coverage"] = 0.8

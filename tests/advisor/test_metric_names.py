@@ -48,7 +48,7 @@ def answer(
     )
 
 
-def test_a_typing_error_in_the_profile_of_a_question_is_told_with_what_it_may_stand_for() -> None:
+def test_a_typing_error_in_the_profile_of_a_question_is_reported_with_what_it_may_stand_for() -> None:
     found = answer(profile={"cpuu": 80.0, "block": 3.0})
     assert found.candidates
     assert found.notes == (
@@ -66,7 +66,7 @@ def test_a_profile_of_nothing_but_unknown_metrics_is_refused_with_the_known_ones
     assert answer(profile={"nvlink_gb_s": 3.0}, predictor=Informed()).candidates  # that model knows it
 
 
-def test_typing_errors_in_the_inventory_are_told_where_the_workload_is_in_use() -> None:
+def test_typing_errors_in_the_inventory_are_reported_where_the_workload_is_in_use() -> None:
     odd = replace(SPIN, name="odd", metrics={"cpu": 5.0, "net_mbits": 4.0, "blocc": 1.0})
     assert answer(workloads=(SPIN, odd)).notes == ()
     told = "Unknown to model prior, blocc (is block meant?), net_mbits (is net_mbit meant?) in the profile of odd "

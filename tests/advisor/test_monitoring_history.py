@@ -198,7 +198,7 @@ def test_containers_are_known_by_their_pods_their_names_or_their_control_groups(
     assert found.unknown == ()
 
 
-def test_a_name_that_two_namespaces_have_is_left_out_and_told(store: Prometheus) -> None:
+def test_a_name_that_two_namespaces_have_is_left_out_and_reported(store: Prometheus) -> None:
     found = asked(store, "kubevirt")
     assert set(found.demands) == {"vm-1"}
     assert found.unknown == ("bank.vm-2", "shop.vm-2")

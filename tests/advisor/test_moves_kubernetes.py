@@ -85,7 +85,7 @@ def test_a_move_whose_answer_was_lost_is_not_asked_for_twice(api: ApiServer) -> 
     assert len(api.objects["migrations"]) == 1
 
 
-def test_a_guest_that_somebody_moved_meanwhile_stays_where_it_is(api: ApiServer) -> None:
+def test_a_guest_that_was_moved_meanwhile_stays_where_it_is(api: ApiServer) -> None:
     api.put("guests", movable("g1", "n3"))
     assert move(api) == MoveOutcome("changed", "it is on n3 and no longer on n1")
     api.delete("guests", "prod/vm-g1")
@@ -156,7 +156,7 @@ def test_selectors_take_what_kubernetes_takes(selector: Row | None, taken: bool)
     assert bool(budget_forbids(budgets, [{"metadata": {"labels": {"app": "web"}}}])) is taken
 
 
-def test_a_cordoned_target_takes_nobody(api: ApiServer) -> None:
+def test_a_cordoned_target_takes_no_instance(api: ApiServer) -> None:
     api.put("nodes", node("n2", unschedulable=True))
     assert move(api) == MoveOutcome("changed", "n2 accepts no pods: it is cordoned")
     assert api.sent == []
@@ -174,7 +174,7 @@ def test_a_migration_that_does_not_end_is_called_off(api: ApiServer) -> None:
     assert changes(api)[-1][0] == "DELETE"
 
 
-def test_a_migration_goes_on_when_we_are_told_to_stop(api: ApiServer) -> None:
+def test_a_migration_goes_on_when_the_command_is_stopped(api: ApiServer) -> None:
     api.made = lambda _: None
     stop = threading.Event()
     stop.set()

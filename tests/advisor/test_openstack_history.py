@@ -85,7 +85,7 @@ def test_a_mean_that_is_no_number_teaches_nothing() -> None:
     assert list(series.values) == [1.0, 1.0]
 
 
-def test_disks_are_those_of_their_server_and_a_meter_that_nobody_has_is_none() -> None:
+def test_disks_are_those_of_their_server_and_a_meter_without_resources_is_none() -> None:
     missing = 404, {"code": 404, "title": "Not Found", "description": "Metric ['x'] does not exist"}
     store, _ = gnocchi(told("disk.device.read.bytes", [0.0, 3e8], DISK, instance_id=SERVER), missing)
     (series,) = store.range("disk_mb_s", NOON, NOON, 300)
@@ -122,7 +122,7 @@ def test_what_gnocchi_does_not_tell_is_one_error(status: int, body: object, word
         read(store, PRESET, [Instance(SERVER, 2)], since_s=3600.0, now=NOON)
 
 
-def test_a_range_is_a_subquery_and_what_aetos_refuses_is_told_in_its_words() -> None:
+def test_a_range_is_a_subquery_and_what_aetos_refuses_is_reported_in_its_words() -> None:
     said = {"error_message": {"faultcode": "Client", "faultstring": "[400] parse error", "debuginfo": None}}
     empty = {"status": "success", "data": {"resultType": "matrix", "result": []}}
     adapter = Replayed([(200, empty), (400, said)])

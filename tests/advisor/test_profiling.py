@@ -98,7 +98,7 @@ def test_the_limits_of_the_inventory_count(advisor: Advisor) -> None:
     assert advisor.telemetry.profile("i1").phases[0].load.method == "busiest"
 
 
-def test_an_instance_without_samples_and_one_that_is_not_there_are_told_apart(advisor: Advisor) -> None:
+def test_an_instance_without_samples_and_one_that_is_not_there_are_distinguished(advisor: Advisor) -> None:
     with pytest.raises(NotFound, match="there are no samples of instance i1 in the last 24h; does its host push any"):
         advisor.telemetry.profile("i1")
     with pytest.raises(NotFound, match="there is no instance ghost"):

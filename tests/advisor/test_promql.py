@@ -159,7 +159,7 @@ def test_scrapes_further_apart_than_windows_see_some_of_them_each_as_it_was(stor
     assert set(windows.own["cpu"].round(6)) <= {round(measured(n)["i1", "instance", "cpu"], 6) for n in range(WINDOWS)}
 
 
-def test_windows_with_the_same_numbers_are_told_apart_by_when_they_ended(store: Prometheus) -> None:
+def test_windows_with_the_same_numbers_are_distinguished_by_when_they_ended(store: Prometheus) -> None:
     found = seen(store.url, "i-calm")
     times, values = found.readings["calm", "i-calm", "instance", "cpu"]
     assert list(times) == [begin_s() + number * WINDOW_S + 0.25 for number in range(WINDOWS)]
@@ -167,7 +167,7 @@ def test_windows_with_the_same_numbers_are_told_apart_by_when_they_ended(store: 
     assert found.notes == ()
 
 
-def test_windows_that_no_scrape_saw_are_told(store: Prometheus) -> None:
+def test_windows_that_no_scrape_saw_are_reported(store: Prometheus) -> None:
     told = "no scrape saw {} of {} windows on host {}; scrape its agent once per window"
     profile = profile_series(settings(store.url), "i-seldom", since="1h")
     assert profile.notes[-1] == told.format(34, 58, "seldom")  # windows 0, 2, 5, 7 ... 57
@@ -208,7 +208,7 @@ def test_what_is_older_is_not_read(store: Prometheus) -> None:
     assert 0 < len(align(read(store.url, f"{since_s:.0f}s"), "i1")) < WINDOWS / 2
 
 
-def test_an_instance_that_is_not_there_is_told_with_what_to_look_at(store: Prometheus) -> None:
+def test_an_instance_that_is_not_there_is_reported_with_what_to_look_at(store: Prometheus) -> None:
     with pytest.raises(NotFound, match=r"has no series of instance i9 in the last 1h; .* honor_labels: true\?"):
         promql.read(settings(store.url), "i9", since="1h", now=datetime.now(UTC))
 
@@ -349,7 +349,7 @@ def test_an_answer_byte_by_byte_is_not_waited_for_beyond_the_deadline(monkeypatc
         read(url)
 
 
-def test_nobody_there_is_told_with_why() -> None:
+def test_an_absent_server_is_reported_with_the_reason() -> None:
     with pytest.raises(SeriesUnavailable, match=r"http://127\.0\.0\.1:1 does not answer \(Connection refused\)"):
         read("http://127.0.0.1:1")
 
@@ -361,7 +361,7 @@ def test_what_is_no_number_is_no_sample() -> None:
     assert (found.times, found.values) == ([3.0], [0.5])
 
 
-def test_the_secret_comes_from_a_file_and_is_never_told(tmp_path: Path) -> None:
+def test_the_secret_comes_from_a_file_and_is_never_shown(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.touch(0o600)
     file.write_text("Bearer very-secret\n")

@@ -75,7 +75,7 @@ def test_the_headline_gives_both_figures_and_the_page_says_what_they_are() -> No
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_one_is_not_told_as_many() -> None:
+def test_one_is_not_worded_as_many() -> None:
     page = as_html(replace(replay(1), instances=1))
     assert "<dd>1 instance over 1 moment of 300 s (0.1 hours)" in page
 

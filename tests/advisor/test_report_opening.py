@@ -72,7 +72,7 @@ def test_a_right_sizing_opens_with_savings_beside_risk_and_gives_the_reasons_the
     assert not {"source", "settings", "loser", "gain"} & shown  # they would be the same in every row
 
 
-def test_instances_that_are_all_fine_are_told_in_a_sentence_and_folded_and_not_printed() -> None:
+def test_instances_that_are_all_fine_are_reported_in_a_sentence_and_folded_and_not_printed() -> None:
     inventory, plan = plan_by_hand()
     there = {"h1": (effect("db-1", 1.0),), "h2": (effect("bulk-1", 0.99),), "h3": ()}
     report = plan_report(inventory, replace(plan, before=there, after=there, steps=()), Background())
@@ -83,7 +83,7 @@ def test_instances_that_are_all_fine_are_told_in_a_sentence_and_folded_and_not_p
     assert "before" not in {column.key for _, column in section.tables[0].on_page}
 
 
-def test_of_a_resource_that_nobody_asks_for_the_page_says_so_and_only_the_data_have_the_zeros() -> None:
+def test_the_page_names_a_resource_without_demand_and_only_the_data_have_the_zeros() -> None:
     _, plan = plan_by_hand()
     load = {"h1": {"cpu": 0.7, "nic": 0.001}, "h2": {"cpu": 0.2, "nic": 0.0}, "h3": {"cpu": 0.0, "nic": 0.0}}
     section = host_sections.pressure(Background(before=load, after=load), plan)

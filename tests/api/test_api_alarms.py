@@ -50,7 +50,7 @@ def alarmed(advisor: Advisor, settings: Settings) -> Client:
     return Client(create_app(advisor, settings))
 
 
-def test_it_is_told_in_rest_with_who_is_likely_behind_it(alarmed: Client) -> None:
+def test_rest_gives_an_alarm_with_the_likely_antagonist(alarmed: Client) -> None:
     (told,) = alarmed.get("/v1/alarms").json()["alarms"]
     assert (told["instance"], told["host"], told["cause"], told["antagonist"]) == (
         "files-1", "h3", "neighbour", "batch-2",
@@ -59,7 +59,7 @@ def test_it_is_told_in_rest_with_who_is_likely_behind_it(alarmed: Client) -> Non
     assert (told["windows"], told["observed"], told["measured"], told["text"]) == (4, 0.4, False, TEXT)
 
 
-def test_it_stands_on_the_pages_of_whom_it_concerns_and_on_no_other(alarmed: Client) -> None:
+def test_an_alarm_is_on_the_pages_of_its_host_and_instances_and_on_no_other(alarmed: Client) -> None:
     for path in ("/", "/hosts/h3", "/instances/files-1"):
         assert TEXT in alarmed.get(path).text, path
     for path in ("/hosts/h1", "/instances/shop-3"):

@@ -196,7 +196,7 @@ def test_two_authorizations_are_none(client: Client, texts: dict[str, str]) -> N
     assert client.get("/v1/hosts", headers=twice).status_code == 401
 
 
-def test_without_a_token_nobody_elsewhere_is_answered_whatever_they_say(advisor: Advisor, settings: Settings) -> None:
+def test_without_a_token_no_remote_caller_is_answered_whatever_it_sends(advisor: Advisor, settings: Settings) -> None:
     def asked(address: str, host: str) -> int:
         return Client(app, address=address).get("/v1/hosts", headers={"Host": host}).status_code
 
@@ -218,7 +218,7 @@ def test_a_token_revoked_by_one_server_ends_on_another(settings: Settings, advis
         assert there.get("/v1/hosts", headers=bearer(text)).status_code == 401
 
 
-def test_without_the_database_nobody_gets_in_and_nothing_is_told_of_it(
+def test_without_the_database_no_caller_is_admitted_and_nothing_is_disclosed(
     advisor: Advisor, client: Client, texts: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     def gone() -> Any:
@@ -242,7 +242,7 @@ def test_without_the_database_nobody_gets_in_and_nothing_is_told_of_it(
     assert "db.internal" not in ready.text
 
 
-def test_who_asks_too_often_waits_and_nobody_else_does(advisor: Advisor, settings: Settings) -> None:
+def test_a_caller_that_asks_too_often_waits_and_no_other_does(advisor: Advisor, settings: Settings) -> None:
     _, eager = advisor.access.tokens.create("eager", "read", lasts=None)
     _, calm = advisor.access.tokens.create("calm", "read", lasts=None)
     client = Client(create_app(advisor, settings.model_copy(update={"rate_limit": 0.1, "rate_burst": 3})))

@@ -174,7 +174,7 @@ def test_of_more_tokens_than_are_remembered_the_oldest_are_asked_again(
         (302, ""),
     ],
 )
-def test_an_answer_that_is_none_lets_nobody_in(double: Double, status: int, body: str) -> None:
+def test_a_malformed_answer_admits_no_user(double: Double, status: int, body: str) -> None:
     double.status, double.body = status, body
     asked = Keystone(double.url, ROLES)
     with pytest.raises(IdentityUnavailable) as caught:
@@ -189,7 +189,9 @@ def test_what_cannot_be_a_token_is_not_sent_on(double: Double, token: str) -> No
     assert double.asked == []
 
 
-def test_without_a_credential_nobody_gets_in(double: Double, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_without_a_credential_no_caller_is_admitted(
+    double: Double, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
     for name in [name for name in os.environ if name.startswith("OS_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)

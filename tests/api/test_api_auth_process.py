@@ -75,7 +75,7 @@ def _own_address() -> str:
             return "127.0.0.1"
 
 
-def test_no_secret_is_told_to_logs_answers_metrics_or_the_audit_log(tmp_path: Path) -> None:
+def test_no_secret_is_in_logs_answers_metrics_or_the_audit_log(tmp_path: Path) -> None:
     try:
         with postgres() as server:
             _whole_run(server, tmp_path)
@@ -126,7 +126,7 @@ def _whole_run(server: Postgres, folder: Path) -> None:
             assert secret not in text, where
 
 
-def test_a_database_that_cannot_be_reached_is_told_without_its_password(
+def test_a_database_that_cannot_be_reached_is_reported_without_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -70,7 +70,7 @@ def next_of(lines: Lines) -> tuple[str, str, dict[str, Any]]:
     raise AssertionError("the stream has ended")
 
 
-def test_what_happens_reaches_everybody_who_listens_once_and_in_order(service: Served) -> None:
+def test_events_reach_every_listener_once_and_in_order(service: Served) -> None:
     with listening(service) as one, listening(service) as other:
         put(service, "told-1")
         put(service, "told-2")

@@ -75,7 +75,7 @@ async def test_a_question_whose_time_is_up_in_the_queue_is_never_begun() -> None
 
 
 @pytest.mark.measured  # its thread is to begin within the second
-async def test_a_question_is_told_that_its_time_is_up_although_its_thread_works_on() -> None:
+async def test_a_question_ends_when_its_time_is_up_although_its_thread_works_on() -> None:
     lane = Lane("few", 1, 0)
     end, work = blocked()
     with deadline.within(1), pytest.raises(DeadlinePassed):
@@ -158,7 +158,7 @@ async def test_pages_that_wait_for_another_store_of_samples_hold_up_no_question(
     assert (answer.status_code, {page.status_code for page in shown}) == (200, {200})
 
 
-async def test_whose_turn_would_come_too_late_is_refused_at_once_and_told_when_to_ask_again(
+async def test_a_request_that_would_wait_too_long_is_refused_at_once_with_a_time_to_retry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now_s = [1000.0]

@@ -69,7 +69,7 @@ def test_storage_that_is_away_says_when_to_come_back(advisor: Advisor, settings:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("secret"), errors.AdvisorError("secret"), KeyError("secret")])
-def test_what_nobody_foresaw_tells_the_caller_nothing_and_the_log_everything(
+def test_an_unforeseen_error_shows_the_caller_nothing_and_the_log_everything(
     error: Exception, advisor: Advisor, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
@@ -94,7 +94,7 @@ def test_a_browser_gets_the_same_as_a_page(advisor: Advisor, settings: Settings)
     assert answer.headers["x-request-id"] in answer.text
 
 
-def test_of_many_mistakes_in_one_thing_only_the_first_are_told(client: Client) -> None:
+def test_of_many_mistakes_in_one_thing_only_the_first_are_reported(client: Client) -> None:
     host = {"kind": "xen", "pcpus": 2, "memory_mb": 1024} | {f"field-{number}": 1 for number in range(50)}
     answer = client.ask("PUT", "/v1/hosts/h9", json=host)
     assert answer.status_code == 422
@@ -102,7 +102,7 @@ def test_of_many_mistakes_in_one_thing_only_the_first_are_told(client: Client) -
     assert "and 49 more" in answer.json()["detail"]
 
 
-def test_of_a_thousand_wrong_things_the_first_is_told(client: Client) -> None:
+def test_of_a_thousand_wrong_things_the_first_is_reported(client: Client) -> None:
     answer = client.ask("POST", "/v1/samples", json={"samples": [{}] * 1000})
     assert answer.status_code == 422
     assert {one["field"] for one in answer.json()["errors"]} == {

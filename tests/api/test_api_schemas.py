@@ -259,7 +259,7 @@ def test_what_a_scheduler_sends_of_another_type_is_refused(client: Client, path:
     assert client.ask("POST", path, json=body).status_code == 422
 
 
-def test_a_platform_that_is_too_long_is_told_of_as_such(client: Client) -> None:
+def test_a_platform_that_is_too_long_is_reported_as_such(client: Client) -> None:
     answer = client.ask("PUT", "/v1/workloads/w", json={"metrics": {"cpu": 1}, "platform": "p" * 256})
     assert answer.status_code == 422
     assert answer.json()["field"] == "platform"

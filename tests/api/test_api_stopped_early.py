@@ -88,17 +88,17 @@ def run(steps: str, folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("wanted", [1, 3])
-def test_workers_that_are_being_started_when_it_is_told_to_stop_end_and_no_more_are_started(
+def test_workers_that_are_being_started_when_it_is_asked_to_stop_end_and_no_more_are_started(
     tmp_path: Path, wanted: int
 ) -> None:
     assert run(WORKERS, tmp_path, str(wanted)) == (0, f"{wanted} {[False] * wanted}\n")
 
 
-def test_a_worker_that_is_being_replaced_when_it_is_told_to_stop_ends(tmp_path: Path) -> None:
+def test_a_worker_that_is_being_replaced_when_it_is_asked_to_stop_ends(tmp_path: Path) -> None:
     assert run(REPLACED, tmp_path) == (0, "told\n3 [False, False, False]\n")
 
 
-def test_a_process_that_is_told_to_stop_just_before_it_listens_ends(tmp_path: Path) -> None:
+def test_a_process_that_is_asked_to_stop_just_before_it_listens_ends(tmp_path: Path) -> None:
     assert run(ALONE, tmp_path)[0] == 0
 
 

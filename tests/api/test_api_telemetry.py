@@ -74,7 +74,7 @@ def test_questions_and_samples_are_counted_by_what_came_of_them(client: Client) 
     assert _metric(client, 'cotenant_samples_total{result="dropped"}') == "1.0"
 
 
-def test_the_state_is_told_at_every_scrape(client: Client) -> None:
+def test_the_state_is_exported_at_every_scrape(client: Client) -> None:
     assert _metric(client, "cotenant_ready") == "1.0"
     assert _metric(client, "cotenant_hosts") == "6.0"
     assert _metric(client, 'cotenant_model_info{origin="analytic",version="analytic"}') == "1.0"
@@ -120,7 +120,7 @@ def test_problems_are_counted_by_their_code(client: Client) -> None:
         assert _metric(client, f'cotenant_problems_total{{code="{code}"}}') == "1.0", code
 
 
-def test_what_is_under_way_is_told_and_returns_to_nothing(client: Client) -> None:
+def test_what_is_under_way_is_reported_and_returns_to_nothing(client: Client) -> None:
     assert _metric(client, "cotenant_http_requests_in_progress") == "1.0", "the scrape itself"
     client.get("/v1/hosts/nope")
     assert _metric(client, "cotenant_http_requests_in_progress") == "1.0"
@@ -238,7 +238,7 @@ def test_metrics_go_on_without_the_database_and_only_the_log_says_which_it_is(
     assert client.get("/healthz").status_code == 200
 
 
-def test_a_database_file_that_was_deleted_is_told_and_no_sample_is_taken(
+def test_a_database_file_that_was_deleted_is_reported_and_no_sample_is_taken(
     advisor: Advisor, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert client.get("/readyz").status_code == 200

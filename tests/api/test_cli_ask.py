@@ -39,7 +39,7 @@ def told(result: Result) -> str:
     return lines[0]
 
 
-def test_the_ladder_is_told_with_what_is_enough_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ladder_is_reported_with_what_is_enough_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.offline.where", lambda cloud, request, **_: answer(request))
     shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain").stdout
     told = shown[shown.index("What was tried on h1") :].splitlines()
@@ -53,7 +53,9 @@ def test_the_ladder_is_told_with_what_is_enough_and_whose_settings_change(monkey
     assert shown.count("breaks a limit") == 2
 
 
-def test_the_headline_says_whom_the_advice_starves_and_what_its_commands_need(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_headline_names_the_victim_of_the_advice_and_what_its_commands_need(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     notes = ("batch-1 would run at 10 % of its uncontended speed, and no limit protects it", "needs label mac")
 
     def starving(_: object, request: Any, **__: object) -> Any:
@@ -195,7 +197,7 @@ def test_a_new_instance_may_be_like_another_one() -> None:
         ),
     ],
 )
-def test_whom_it_is_like_must_be_there_and_must_not_contradict_what_is_said(
+def test_the_similar_instance_must_exist_and_must_not_contradict_the_question(
     arguments: tuple[str, ...], words: str
 ) -> None:
     assert told(run("where", CLOUD, *arguments)) == f"cotenant: {words}"
@@ -323,7 +325,7 @@ def test_predict_joins_instances_with_the_same_figures(tmp_path: Path) -> None:
     assert len(json.loads(run("predict", str(path), "--json").stdout)["effects"]) == 151
 
 
-def test_predict_shows_everybody_in_the_scene() -> None:
+def test_predict_shows_every_instance_of_the_scene() -> None:
     result = run("predict", "scene.yaml")
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == ["one", "two"]

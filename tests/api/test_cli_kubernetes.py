@@ -16,7 +16,7 @@ from tests.servers.forked import Forked
 from tests.servers.service import COTENANT
 
 
-def test_the_command_follows_until_it_is_told_to_stop(tmp_path: Path) -> None:
+def test_the_command_follows_until_it_is_asked_to_stop(tmp_path: Path) -> None:
     database = sqlite_with_tables(tmp_path / "db.sqlite3")
     with serving() as api, Advisor(Settings(database=database, state_dir=tmp_path)) as advisor:
         api.put("nodes", node("n1"))

@@ -90,7 +90,7 @@ def test_a_plan_that_is_applied_moves_guests_to_its_nodes(planner: Service, api:
     assert len(api.sent) == len(told["moves"])
 
 
-def test_nothing_is_planned_while_something_moves_or_nobody_may(planner: Service, api: ApiServer) -> None:
+def test_nothing_is_planned_while_something_moves_or_no_instance_may(planner: Service, api: ApiServer) -> None:
     nobody = migrate(planner, "--namespaces", "shop")
     assert "no instance may be moved" in nobody.stdout
     api.put("migrations", {"metadata": {"name": "m", "namespace": "prod"}, "status": {"phase": "Running"}})

@@ -62,7 +62,7 @@ def test_progress_is_a_bar_on_a_terminal(capsys: pytest.CaptureFixture[str], mon
 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "log"])
-def test_what_is_waited_for_is_told_on_a_terminal_alone(
+def test_what_is_waited_for_is_reported_on_a_terminal_alone(
     terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)

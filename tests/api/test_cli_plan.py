@@ -105,7 +105,7 @@ def test_the_question_follows_from_the_options() -> None:
         assert json.loads(run("pressed.yaml", *options, "--json").stdout)["kind"] == kind
 
 
-def test_capacity_and_an_imagined_cloud_are_told_side_by_side() -> None:
+def test_capacity_and_an_imagined_cloud_are_reported_side_by_side() -> None:
     shown = run("pressed.yaml", "--what-if", "if.yaml", "--then", "capacity", "--add", "mix.yaml").stdout
     assert "by sizes alone" in shown
     rows = [re.split(r"\s{2,}", line) for line in shown.splitlines() if line.startswith(("now", "imagined"))]

@@ -41,7 +41,7 @@ def run(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedP
     )
 
 
-def test_the_version_is_told(tmp_path: Path) -> None:
+def test_the_version_is_printed(tmp_path: Path) -> None:
     done = run("--version", cwd=tmp_path)
     assert done.returncode == 0
     assert re.fullmatch(r"cotenant \d+\.\d+\.\d+\n", done.stdout)
@@ -76,7 +76,7 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-def test_what_nobody_foresaw_is_one_sentence_without_a_traceback(
+def test_an_unforeseen_error_is_one_sentence_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(_: object) -> None:
@@ -178,7 +178,7 @@ def test_ctrl_c_is_a_good_end_too_and_a_request_under_way_is_finished_before_it(
     assert process.wait(timeout=120) == 0
 
 
-def test_a_database_of_another_program_is_told_before_anybody_asks(
+def test_a_database_of_another_program_is_reported_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -197,7 +197,7 @@ def test_a_database_of_another_program_is_told_before_anybody_asks(
         ("nonsense", "'nonsense' is not ADDRESS:PORT"),
     ],
 )
-def test_where_nobody_should_listen_is_wrong_usage(
+def test_an_address_to_listen_on_must_be_valid(
     listen: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -143,7 +143,7 @@ def test_a_picture_that_cannot_be_drawn_is_refused_before_anything_is_read_or_st
     assert not Path("other.sqlite3").exists()
 
 
-def test_what_is_not_enough_is_stored_only_when_told_so() -> None:
+def test_a_profile_of_too_few_windows_is_stored_only_with_force() -> None:
     short = ("i2", "--since", "1m", "--save", "web", "--phase", "1")
     assert "phase 1 is not enough for a workload" in run("profile", *short).stderr
     assert run("profile", *short, "--force").exit_code == 0

@@ -34,7 +34,7 @@ def run(*arguments: str) -> Result:
     return cli_runs.run("models", *arguments)
 
 
-def test_what_the_gate_refuses_is_told_in_one_line_with_the_option_that_overrules_it() -> None:
+def test_what_the_gate_refuses_is_reported_in_one_line_with_the_option_that_overrules_it() -> None:
     result = run("activate", "m-bad")
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()

@@ -179,7 +179,7 @@ def test_hosts_that_a_change_would_make_better_are_offered_by_a_service_as_by_a_
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_plan_of_a_service_is_told_and_reported_like_that_of_a_file(running: Service) -> None:
+def test_a_plan_of_a_service_is_printed_and_reported_like_that_of_a_file(running: Service) -> None:
     arguments = ("--empty", "h3", "--json", "--report", "report")
     told = json.loads(run("plan", "--server", running.url, *arguments).stdout)
     assert told["generation"] > 0
@@ -262,7 +262,7 @@ def test_what_cannot_be_asked_is_one_sentence(arguments: tuple[str, ...], words:
     assert words in told.stderr
 
 
-def test_what_the_service_refuses_is_told_in_its_words(running: Service) -> None:
+def test_what_the_service_refuses_is_reported_in_its_words(running: Service) -> None:
     assert "there is no instance nobody" in run("where", "--server", running.url, "--instance", "nobody").stderr
     assert "there is no instance nobody" in run("where", "--server", running.url, "--like", "nobody").stderr
 

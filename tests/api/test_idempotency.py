@@ -95,7 +95,9 @@ def test_a_key_may_have_255_characters(client: Client) -> None:
     assert ask(client, "/v1/placements", PLACE, "~" * 255).status_code == 200
 
 
-def test_of_two_at_once_one_is_answered_and_the_other_told_to_wait(advisor: Advisor, settings: Settings) -> None:
+def test_of_two_requests_at_once_one_is_answered_and_the_other_has_to_wait(
+    advisor: Advisor, settings: Settings
+) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def slowly(request: Any) -> Any:
@@ -150,7 +152,9 @@ def test_an_answer_is_given_again_for_a_day(settings: Settings) -> None:
         assert ask(client, "/v1/placements", {**dry, "limit": 1}).json()["id"] != first.json()["id"]
 
 
-def test_who_died_while_it_answered_keeps_nobody_waiting_for_longer_than_a_request_may_take(settings: Settings) -> None:
+def test_a_worker_that_died_while_it_answered_blocks_no_other_for_longer_than_a_request_may_take(
+    settings: Settings,
+) -> None:
     clock = Clock()
     with Advisor(settings, clock=clock) as advisor:
         advisor.access.idempotency.begin("local", KEY, "a question whose process was killed")

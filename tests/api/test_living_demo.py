@@ -183,7 +183,7 @@ def test_the_worst_off_gets_the_smallest_part_of_what_it_wants() -> None:
     assert seen.worst().startswith("most affected: b-1 on h1, CPU delivered 30 %")
 
 
-def test_a_service_that_is_only_slow_is_told_again_and_one_that_refuses_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_service_is_sent_the_same_again_and_one_that_refuses_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     late = [Unavailable("x", kind="timeout"), Unavailable("x", status=503, problem={"code": "service.busy"})]
     answers: list[Exception | None] = [*late, None, InvalidInput("no such host")]
 

@@ -106,8 +106,6 @@ def test_what_waits_is_bounded(advisor: Advisor, settings: Settings, monkeypatch
     assert later.find("k1") is None
 
 
-def test_an_answer_that_nobody_gave_is_not_found_while_the_database_is_locked(
-    advisor: Advisor, settings: Settings
-) -> None:
+def test_an_unknown_answer_is_not_found_while_the_database_is_locked(advisor: Advisor, settings: Settings) -> None:
     with locked(settings), pytest.raises(NotFound):
         advisor.placements.get("nope")

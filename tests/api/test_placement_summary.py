@@ -87,14 +87,14 @@ def short_of(answer: Recommendation) -> Any:
     return codec.answer_values(RecommendationSummary.of(answer))
 
 
-def test_it_says_whether_neighbours_change_and_that_nobody_is_there() -> None:
+def test_it_says_whether_neighbours_change_and_that_a_host_is_empty() -> None:
     best, second = short_of(sample_answer.answer(ASKED))["candidates"]
     assert (best["changes_neighbours"], best["worst_neighbour"]["instance"]) == (True, "shop-3")
     assert best["pinning"] == {"0": [2], "1": [3]}
     assert (second["changes_neighbours"], second["worst_neighbour"], second["pinning"]) == (False, None, None)
 
 
-def test_hosts_that_are_rejected_for_one_reason_are_told_together_and_keep_their_order() -> None:
+def test_hosts_that_are_rejected_for_one_reason_are_reported_together_and_keep_their_order() -> None:
     many = tuple(
         Rejection(host, code, reason)
         for host, code, reason in (

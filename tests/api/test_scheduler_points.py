@@ -12,7 +12,7 @@ def told(scores: dict[str, float], held: str | None = None, most: int = 100) -> 
     return HostScores(scores, behind=("late",), refused={}, unknown=()).points(most, held)
 
 
-def test_nobody_harmed_has_all_points_and_one_that_stands_still_half() -> None:
+def test_an_unharmed_instance_has_all_points_and_a_stalled_one_half() -> None:
     assert told({"a": 1.0, "b": 0.0, "c": -1.0}) == {"a": 100, "b": 50, "c": 33, "late": 16}
 
 

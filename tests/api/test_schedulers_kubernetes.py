@@ -203,7 +203,9 @@ def test_a_placement_counts_until_it_is_released(equal: Advisor, framework: Fram
     assert framework.asks({"NodeNames": []})["Scores"] == {}
 
 
-def test_of_pods_that_are_told_together_all_count_and_the_first_is_judged(equal: Advisor, framework: Framework) -> None:
+def test_of_pods_that_are_reported_together_all_count_and_the_first_is_judged(
+    equal: Advisor, framework: Framework
+) -> None:
     framework.placed = [{"Pod": pod(f"p{at}", workload="busy"), "NodeName": NODES[at]} for at in range(4)]
     found = framework.asks({"Pod": pod("next", workload="busy"), "NodeNames": list(NODES)})
     assert {name for name in NODES if found["Scores"][name] < max(found["Scores"].values())} == set(NODES[:4])
@@ -365,7 +367,7 @@ def test_only_victims_whose_leaving_helps_are_evicted(equal: Advisor, client: Cl
     assert client.ask("POST", "/kubernetes/preempt", json=says_nothing).json() == {"NodeNameToMetaVictims": victims}
 
 
-def test_after_a_late_answer_nobody_is_kept_waiting_for_a_while() -> None:
+def test_after_a_late_answer_no_request_waits_for_a_while() -> None:
     now, asked = [0.0], [0]
 
     async def late(*, body: ExtenderArgs) -> None:
@@ -408,7 +410,7 @@ def test_the_questions_of_one_attempt_to_schedule_a_pod_have_one_time_together()
     assert left == [10.0, 4.0, 10.0, 10.0, 9.0, 10.0, 10.0, 10.0]
 
 
-def test_who_allows_an_answer_less_time_makes_nobody_else_go_without() -> None:
+def test_a_short_deadline_takes_the_answer_from_no_other_caller() -> None:
     async def late(*, body: ExtenderArgs) -> None:
         deadline.check()
 

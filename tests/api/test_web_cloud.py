@@ -119,7 +119,7 @@ def test_hosts_are_filtered_by_name_label_and_kind(pages: Client) -> None:
         assert (shown.status_code, sorted(hosts_of(Page(shown.text)))) == (200, names)
 
 
-def test_a_filter_that_makes_no_sense_is_told_beside_its_field(pages: Client) -> None:
+def test_a_filter_that_makes_no_sense_is_reported_beside_its_field(pages: Client) -> None:
     shown = pages.page("/cloud?label=zone&kind=zen")
     assert shown.status_code == 422
     assert "is not a label and its value, such as zone=a" in Page(shown.text).text
@@ -146,13 +146,13 @@ def test_a_filter_that_makes_no_sense_is_told_beside_its_field(pages: Client) ->
         ("/?nam=a", "there is no query parameter 'nam'; there are "),
     ],
 )
-def test_an_address_that_is_not_understood_is_told_what(pages: Client, path: str, words: str) -> None:
+def test_an_address_that_is_not_understood_is_refused_with_the_reason(pages: Client, path: str, words: str) -> None:
     shown = pages.page(path)
     assert shown.status_code == 422
     assert words in Page(shown.text).text
 
 
-def test_a_host_shows_bands_limits_pressure_and_who_slows_whom(pages: Client, measured: Advisor) -> None:
+def test_a_host_shows_bands_limits_pressure_and_antagonists(pages: Client, measured: Advisor) -> None:
     page = Page(pages.page("/hosts/h1").text)
     found = measured.cloud.host("h1")
     for effect in found.effects:
@@ -169,7 +169,7 @@ def test_a_host_shows_bands_limits_pressure_and_who_slows_whom(pages: Client, me
     assert "limit 90 %" in str(page.tags)
 
 
-def test_what_was_measured_is_drawn_with_its_gaps_and_told_in_figures(pages: Client) -> None:
+def test_what_was_measured_is_drawn_with_its_gaps_and_reported_in_figures(pages: Client) -> None:
     page = Page(pages.page("/hosts/h1?since=1h").text)
     assert [
         page.text.count(f"{metric.name.replace('_', ' ').capitalize()} {metric.unit}") > 0 for metric in EIGHT
@@ -213,7 +213,7 @@ def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Clien
     assert "it counts as using 10 % of its vCPUs" in Page(pages.page("/instances/mystery").text).text
 
 
-def test_who_slows_whom_is_told_as_predicted_beside_measured(pages: Client, measured: Advisor) -> None:
+def test_antagonists_are_reported_as_predicted_beside_measured(pages: Client, measured: Advisor) -> None:
     told = (("waited_for_host", 0.0), ("waited_for:shop-4", 3.0), ("cpu", 20.0), ("waiting", 10.0))
 
     def watched(since_s: int, until_s: int) -> None:
@@ -233,7 +233,7 @@ def test_who_slows_whom_is_told_as_predicted_beside_measured(pages: Client, meas
     assert pages.get("/v1/hosts/h9/slowing").status_code == 404
 
 
-def test_what_an_instance_obtained_is_told_on_its_page_and_as_json(pages: Client, measured: Advisor) -> None:
+def test_what_an_instance_obtained_is_reported_on_its_page_and_as_json(pages: Client, measured: Advisor) -> None:
     at = measured.cloud.clock().timestamp() - 1
     told = (("psi_io", 41.5), ("net_drops", 7.0))
     measured.telemetry.ingest([MetricSample("h1", "shop-3", "instance", name, value, at) for name, value in told])

@@ -153,7 +153,7 @@ def test_in_the_form_the_size_that_is_said_counts(client: Client) -> None:
     assert "there is no instance 'ghost'" in Page(client.page("/?id=new&vcpus=4&memory_mb=1024&like=ghost").text).text
 
 
-def test_neighbours_of_whom_nothing_changes_are_folded(client: Client) -> None:
+def test_neighbours_that_do_not_change_are_folded(client: Client) -> None:
     _, page = ask(client, "1 vCPU, 1 GB, like app-1")
     assert "6 others unaffected" in page.text
 

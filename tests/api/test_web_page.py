@@ -52,7 +52,7 @@ def test_an_empty_inventory_says_how_to_fill_it(client: Client, advisor: Advisor
     assert "cotenant sync FILE" in page.text
 
 
-def test_a_new_instance_is_ranked_with_everybody_and_with_reasons_for_refusals(client: Client) -> None:
+def test_a_new_instance_is_ranked_with_all_residents_and_with_reasons_for_refusals(client: Client) -> None:
     shown = client.page(NEW)
     page = Page(shown.text)
     assert shown.status_code == 200
@@ -99,7 +99,7 @@ def test_an_instance_that_is_better_off_elsewhere_is_shown_where_it_is_too(
 
 
 @pytest.mark.parametrize("name", ["h14", "h25"])  # tied with the first but not shown; too far down to be named as tied
-def test_nobody_is_told_to_move_between_hosts_that_are_alike(name: str, advisor: Advisor, client: Client) -> None:
+def test_no_move_is_advised_between_equal_hosts(name: str, advisor: Advisor, client: Client) -> None:
     hosts = tuple(Host(f"h{number:02}", "kvm", pcpus=8, memory_mb=65536) for number in range(30))
     instance = Instance("mine", vcpus=2, memory_mb=512, host=name)
     advisor.inventory.put(Inventory(hosts, (instance,)), mode="replace", generation=None)
@@ -343,5 +343,5 @@ def test_pictures_stay_within_their_edges() -> None:
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.04, "0.0 s"), (59, "59 s"), (119, "119 s"), (130, "2 min"), (9000, "2 h"), (1e6, "12 d")]
 )
-def test_ages_are_told_as_people_do(seconds: float, words: str) -> None:
+def test_ages_are_written_as_people_write_them(seconds: float, words: str) -> None:
     assert picture.age_in_words(seconds) == words

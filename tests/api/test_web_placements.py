@@ -22,7 +22,7 @@ def shown(advisor: Advisor, settings: Settings, path: str, **bent: Any) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", page.text).split())
 
 
-def test_an_outcome_is_held_against_what_was_told(advisor: Advisor, settings: Settings) -> None:
+def test_an_outcome_is_compared_with_what_was_predicted(advisor: Advisor, settings: Settings) -> None:
     placed = advisor.placements.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024))).recommendation
     best = placed.candidates[0]
     inside, outside = best.new_vm.throughput_ratio.expected, 0.01
@@ -52,7 +52,7 @@ def test_who_was_not_predicted_is_not_counted_as_missed(advisor: Advisor, settin
         assert says in page
 
 
-def test_an_outcome_of_others_alone_is_listed_with_what_was_told_of_the_newcomer(
+def test_an_outcome_of_neighbours_alone_is_listed_with_the_prediction_for_the_new_vm(
     advisor: Advisor, settings: Settings
 ) -> None:
     placed = advisor.placements.place(PlacementRequest(Instance("shop-8", vcpus=1, memory_mb=1024))).recommendation
@@ -78,7 +78,7 @@ def test_a_host_that_was_not_among_the_candidates_is_not_judged(advisor: Advisor
     assert "Nothing was predicted for that host" in page
 
 
-def test_a_measurement_is_told_as_above_or_below() -> None:
+def test_a_measurement_is_reported_as_above_or_below() -> None:
     band = Band(0.9, 0.8, 0.95)
     rows = [picture.beside(PredictedVsObserved("a", measured, band)) for measured in (0.7, 0.8, 0.96)]
     assert [(row.words, row.inside) for row in rows] == [("below", False), ("inside", True), ("above", False)]

@@ -133,7 +133,7 @@ def test_every_field_of_every_kind_is_known_and_its_default_is_right() -> None:
         assert form.request(host) is not None, form.errors
 
 
-def test_two_plans_differ_where_somebody_goes_elsewhere() -> None:
+def test_two_plans_differ_where_an_instance_goes_elsewhere() -> None:
     a, b = (_plan([step]) for step in (_move("x", "h2"), _move("x", "h3")))
     assert plan_view.differences(a, b) == [("x", "to h2", "to h3")]
     assert plan_view.differences(a, a) == []

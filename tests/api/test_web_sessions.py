@@ -163,7 +163,7 @@ def test_signing_in_leads_nowhere_else(token: str, browser: Browser) -> None:
 
 
 @pytest.mark.usefixtures("token")
-def test_a_wrong_token_is_told_so_and_audited_and_too_many_wait(
+def test_a_wrong_token_is_refused_and_audited_and_too_many_wait(
     advisor: Advisor, browser: Browser, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     answer = browser.sign_in("cot_wrong")
@@ -208,7 +208,7 @@ def test_attempts_are_counted_by_place_and_one_network_of_ipv6_is_one(
     ("trusted", "statuses", "known"), [("", [401, 429, 429], "127.0.0.1"), ("127.0.0.1", [401, 429, 401], "192.0.2.2")]
 )
 @pytest.mark.usefixtures("token")
-def test_who_comes_through_a_proxy_is_told_apart_where_the_proxy_is_trusted(
+def test_callers_behind_a_proxy_are_distinguished_where_the_proxy_is_trusted(
     advisor: Advisor, settings: Settings, monkeypatch: pytest.MonkeyPatch, trusted: str, statuses: list[int], known: str
 ) -> None:
     monkeypatch.setattr(gate, "ATTEMPTS_AT_ONCE", 1)

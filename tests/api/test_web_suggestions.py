@@ -89,6 +89,6 @@ def test_suggestions_are_data_that_no_browser_takes_for_a_page(client: Client) -
     assert client.get("/suggestions?ask=a&of=host").status_code == 422
 
 
-def test_only_who_may_read_is_told_names(client: Client, advisor: Advisor) -> None:
+def test_only_callers_that_may_read_see_names(client: Client, advisor: Advisor) -> None:
     advisor.access.tokens.create("somebody", "read", lasts=None)
     assert client.get("/suggestions?ask=like+d").status_code in {303, 401}

@@ -135,7 +135,7 @@ def test_from_an_answer_to_the_host_and_to_an_instance(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text("media-1")
 
 
-def test_what_is_wrong_stands_beside_its_field_and_what_is_missing_is_told(page: Page) -> None:
+def test_what_is_wrong_stands_beside_its_field_and_what_is_missing_is_reported(page: Page) -> None:
     page.goto("/?id=shop-8&vcpus=0")
     expect(page.get_by_role("alert")).to_contain_text("mend 1 field")
     page.get_by_role("alert").get_by_role("link", name="vcpus").click()
@@ -299,7 +299,7 @@ def test_a_plan_is_asked_for_read_compared_and_taken_away(page: Page, tmp_path: 
     expect(page.get_by_role("heading", name="Two plans")).to_be_visible()
 
 
-def test_a_plan_of_an_earlier_cloud_is_told_to_be_stale(page: Page, small: Service) -> None:
+def test_a_plan_of_an_earlier_cloud_is_marked_stale(page: Page, small: Service) -> None:
     host = small.advisor.inventory.host("h6")
     small.advisor.inventory.put_host(replace(host, labels={**host.labels, "seen": "again"}))
     page.goto(f"/plans/{small.advisor.plans.page(kind='admit').items[0].id}")
@@ -341,9 +341,7 @@ def test_a_thousand_hosts_are_shown_and_asked_about(crowded: Page) -> None:
     assert not crowded.evaluate(SIDEWAYS)
 
 
-def test_a_demonstration_shows_news_by_itself_and_leaves_alone_where_somebody_is(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_a_demonstration_refreshes_itself_but_not_a_page_in_use(browser: Browser, tmp_path: Path) -> None:
     with demonstrated(tmp_path) as service:
         context = browser.new_context(base_url=service.url)
         page = context.new_page()

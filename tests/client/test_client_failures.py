@@ -97,7 +97,7 @@ def test_a_failure_that_stays_is_not_asked_again(stand_in: StandIn, kind: str, f
         ("http://cotenant.invalid", "name", "name cannot be resolved"),
     ],
 )
-def test_nobody_there_is_one_sentence(kind: str, url: str, failure: str, words: str) -> None:
+def test_an_absent_far_end_is_one_sentence(kind: str, url: str, failure: str, words: str) -> None:
     with pytest.raises(Unavailable, match=words) as failed:
         by(kind, url, ready, tries=1)
     assert (failed.value.kind, failed.value.sent, failed.value.status) == (failure, False, None)

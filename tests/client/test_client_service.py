@@ -49,7 +49,7 @@ def test_listings_are_filtered_by_the_service(service: Service, kind: str) -> No
     assert by(kind, service.url, lambda client: client.hosts(enabled=False, label=["zone=nowhere", "a=b"])) == []
 
 
-def test_a_placement_that_holds_a_host_is_found_again_and_told_how_it_went(service: Service, kind: str) -> None:
+def test_a_placement_that_holds_a_host_is_found_again_and_takes_its_outcome(service: Service, kind: str) -> None:
     new_vm = {**SHOP, "id": f"shop-{kind}"}
     answer = by(kind, service.url, lambda client: client.place(instance=new_vm, limit=2))
     best = answer["candidates"][0]["host"]

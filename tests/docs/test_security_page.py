@@ -31,7 +31,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     # a stranger on the network
     "Without a token the service answers loopback only": (
-        "tests/api/test_api_auth_gate.py::test_without_a_token_nobody_elsewhere_is_answered_whatever_they_say",
+        "tests/api/test_api_auth_gate.py::test_without_a_token_no_remote_caller_is_answered_whatever_it_sends",
         "tests/api/test_api_auth.py::test_these_names_may_mean_another_one",
     ),
     "With one, 401 comes before path, method and body are read": (
@@ -41,8 +41,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     "Tokens have 256 random bits and are compared in constant time": (
         "tests/advisor/store/test_tokens.py::test_an_unknown_id_costs_the_same_work_as_a_wrong_secret",
-        "tests/advisor/store/test_tokens.py::test_a_token_is_told_from_forgeries_of_it",
-        "tests/api/test_web_sessions.py::test_a_wrong_token_is_told_so_and_audited_and_too_many_wait",
+        "tests/advisor/store/test_tokens.py::test_a_token_is_distinguished_from_forgeries_of_it",
+        "tests/api/test_web_sessions.py::test_a_wrong_token_is_refused_and_audited_and_too_many_wait",
         "tests/api/test_api_auth_keystone.py::test_forged_tokens_hold_up_neither_valid_ones_of_keystone_nor_ours",
     ),
     "Bodies, depth, time, connections and queues are bounded": (
@@ -50,11 +50,10 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/api/test_api_large_bodies.py::"
         "test_a_second_large_body_is_refused_while_the_first_is_worked_on_and_small_ones_are_taken",
         "tests/conversations/refusals.yaml::the JSON of the body is nested too deeply",
-        "tests/faults/test_http_connections.py::test_a_body_that_trickles_is_told_so_although_it_never_stops",
+        "tests/faults/test_http_connections.py::test_a_body_that_trickles_is_refused_although_it_never_stops",
         "tests/faults/test_http_connections.py::test_the_connection_that_is_idle_longest_makes_room",
         "tests/api/test_api_lanes.py::test_who_finds_the_queue_full_is_refused_and_the_others_are_answered",
-        "tests/api/test_api_lanes.py::"
-        "test_whose_turn_would_come_too_late_is_refused_at_once_and_told_when_to_ask_again",
+        "tests/api/test_api_lanes.py::test_a_request_that_would_wait_too_long_is_refused_at_once_with_a_time_to_retry",
     ),
     "Browsers: `SameSite=Strict` sessions": (
         "tests/api/test_web_sessions.py::test_who_signs_in_reads_pages_and_who_signs_out_does_not_any_more",
@@ -67,11 +66,11 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/api/test_api_auth_gate.py::"
         "test_a_scope_below_is_refused_before_anything_is_looked_up_and_the_scope_itself_is_not",
         "tests/api/test_api_auth_gate.py::test_every_route_needs_the_scope_of_what_it_does",
-        "tests/api/test_api_auth_gate.py::test_who_asks_too_often_waits_and_nobody_else_does",
+        "tests/api/test_api_auth_gate.py::test_a_caller_that_asks_too_often_waits_and_no_other_does",
     ),
     "The recommendations to it are in the audit log": (
         "tests/advisor/service/test_audited.py::"
-        "test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_is_held",
+        "test_every_recommendation_is_an_event_with_instance_host_and_whether_that_is_held",
         "tests/api/test_locked_database.py::test_every_dry_run_is_answered_and_kept_once_the_lock_is_free",
     ),
     # a holder of an agent's token
@@ -79,7 +78,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/profiler/test_push.py::test_tokens_travel_only_over_https_or_inside_this_machine",
         "tests/profiler/test_push.py::test_the_token_is_never_shown",
         "tests/profiler/test_secret_file.py::test_a_file_that_others_may_read_or_write_is_refused_in_one_sentence",
-        "tests/api/test_api_auth_process.py::test_no_secret_is_told_to_logs_answers_metrics_or_the_audit_log",
+        "tests/api/test_api_auth_process.py::test_no_secret_is_in_logs_answers_metrics_or_the_audit_log",
     ),
     "The audit log names it": ("tests/conversations/auth.yaml::who sent samples is told once for all of them",),
     "A revoked token ends within a second": (
@@ -140,7 +139,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/models/test_models_artifact.py::test_an_artifact_is_text_and_json_and_never_pickle",
         "tests/models/test_models_artifact.py::test_a_byte_that_changed_is_noticed_in_every_file",
         "tests/models/test_models_trees.py::test_no_damage_ends_the_process_that_reads_it",
-        "tests/models/test_models_smoke_test.py::test_a_library_that_dies_or_hangs_takes_nobody_along",
+        "tests/models/test_models_smoke_test.py::test_a_library_that_dies_or_hangs_stops_nothing_else",
     ),
     "Datasets, inventories and traces are read strictly": (
         "tests/models/test_models_dataset.py::test_a_broken_description_is_refused",
@@ -156,7 +155,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "No root, no capability, no other user's files": (
         "tests/packaging/test_service_unit.py::test_it_is_little_exposed_and_what_is_open_is_known",
         "tests/packaging/test_service_unit.py::test_it_reaches_this_machine_only_until_an_administrator_says_more",
-        "tests/image/test_image.py::test_a_container_is_nobody_in_particular_without_capabilities_on_a_read_only_root",
+        "tests/image/test_image.py::test_a_container_runs_as_an_unprivileged_user_without_capabilities_on_a_read_only_root",
     ),
     "Two capabilities to look, `/proc` and `/sys` read-only": (
         "tests/packaging/test_agent_unit.py::test_it_is_little_exposed_and_what_is_open_is_known",
@@ -182,7 +181,7 @@ ALSO: dict[str, tuple[str, ...]] = {
         "tests/api/test_api_orders.py::test_without_any_token_there_are_no_orders",
     ),
     "| tokens, sessions | database | SHA-256": (
-        "tests/advisor/store/test_tokens.py::test_what_is_stored_lets_nobody_ask",
+        "tests/advisor/store/test_tokens.py::test_what_is_stored_admits_no_caller",
         "tests/api/test_web_sessions.py::test_a_token_of_keystone_signs_in_too_and_is_asked_about_again",
     ),
     "files that others may not read (`clouds.yaml`": (

@@ -31,7 +31,7 @@ def test_there_are_bodies_to_be_tried() -> None:
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda one: one.__name__)
-def test_a_crowd_of_mistakes_is_told_in_a_few_words(body: type[Schema]) -> None:
+def test_a_crowd_of_mistakes_is_reported_in_a_few_words(body: type[Schema]) -> None:
     names = [field.alias or name for name, field in body.model_fields.items()]
     for crowd in CROWDS:
         for name in names:

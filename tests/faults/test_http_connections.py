@@ -58,7 +58,7 @@ def test_who_says_nothing_is_closed_without_a_word(service: Served) -> None:
                      (431, "request.head_too_large"), id="a head that is too large"),
     ],
 )  # fmt: skip
-def test_what_does_not_come_is_told_so_while_others_are_answered(
+def test_a_missing_answer_is_reported_while_others_are_answered(
     service: Served, sent: bytes, told: tuple[int, str]
 ) -> None:
     with service.connect() as slow:
@@ -67,7 +67,7 @@ def test_what_does_not_come_is_told_so_while_others_are_answered(
         assert code_of(rest_of(slow)) == told
 
 
-def test_a_second_head_that_does_not_end_is_told_so_too(service: Served) -> None:
+def test_a_second_head_that_does_not_end_is_refused_too(service: Served) -> None:
     with service.connect() as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /he")
         first, _, second = rest_of(slow).partition(b'{"status":"ok"}')
@@ -83,7 +83,7 @@ def test_a_connection_that_is_kept_is_not_taken_for_a_slow_head(service: Served)
             time.sleep(0.8)
 
 
-def test_a_body_that_trickles_is_told_so_although_it_never_stops(service: Served) -> None:
+def test_a_body_that_trickles_is_refused_although_it_never_stops(service: Served) -> None:
     with service.connect() as slow:
         slow.sendall(HEAD + b"Content-Length: 10000\r\n\r\n")
         slow.settimeout(0.1)

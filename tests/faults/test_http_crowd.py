@@ -37,7 +37,7 @@ def two(tmp_path: Path) -> Iterator[list[Service]]:
         yield services
 
 
-def test_ten_thousand_idle_connections_slow_nobody_down(two: list[Service]) -> None:
+def test_ten_thousand_idle_connections_slow_no_request_down(two: list[Service]) -> None:
     crowded, calm = two
     with ExitStack() as opened:
         idle = [opened.enter_context(_idle(crowded.port)) for _ in range(CROWD)]

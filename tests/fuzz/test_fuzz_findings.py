@@ -45,7 +45,7 @@ def test_every_failed_check_is_read_with_what_the_service_said() -> None:
     assert outdated(found, [CURSOR]) == []
 
 
-def test_a_failed_check_of_an_accepted_question_is_told_by_what_the_question_was() -> None:
+def test_a_failed_check_of_an_accepted_question_is_reported_by_what_the_question_was() -> None:
     (found,) = read([_scenario("negative_data_rejection", "unread"), END])
     assert found.said == "odd"
 

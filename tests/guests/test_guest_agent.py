@@ -157,7 +157,7 @@ def test_the_agent_ends_everything_only_where_it_is_the_first_process(channel: A
     program.stop()
 
 
-def test_what_nobody_understands_is_refused_and_the_agent_lives_on(channel: AgentChannel) -> None:
+def test_malformed_requests_are_refused_and_the_agent_lives_on(channel: AgentChannel) -> None:
     with pytest.raises(RunError, match="refused dance"):
         channel.ask("dance")
     assert channel.call("echo", "still", "here") == "still here\n"

@@ -53,13 +53,13 @@ def token(built: Containers) -> str:
     return str(text)
 
 
-def test_it_refuses_to_listen_for_everybody_as_long_as_there_is_no_token(built: Containers) -> None:
+def test_it_refuses_to_listen_on_all_addresses_without_a_token(built: Containers) -> None:
     refused = built.run(database="sqlite:////tmp/empty.sqlite3")
     assert refused.returncode == 2, refused.stderr
     assert "token" in refused.stderr
 
 
-def test_a_container_is_nobody_in_particular_without_capabilities_on_a_read_only_root(built: Containers) -> None:
+def test_a_container_runs_as_an_unprivileged_user_without_capabilities_on_a_read_only_root(built: Containers) -> None:
     seen = built.shell(
         "id; cat /proc/self/status; touch /var/lib/cotenant/kept && echo kept; touch /usr/left || echo refused"
     )
@@ -105,7 +105,7 @@ def test_what_was_acknowledged_outlives_a_kill_and_the_container(built: Containe
         assert ask(serving, "GET", "/v1/hosts/kept", token=token)[0] == 200
 
 
-def test_told_to_stop_it_is_not_ready_any_more_and_then_ends_by_itself(built: Containers, token: str) -> None:
+def test_asked_to_stop_it_reports_not_ready_and_then_ends_by_itself(built: Containers, token: str) -> None:
     with built.service(drain_s=str(DRAIN_S)) as serving:
         wait_for(lambda: ready(serving), serving)
         serving.signal("TERM")

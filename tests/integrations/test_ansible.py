@@ -130,7 +130,7 @@ def test_no_host_fails_with_reasons_unless_that_is_allowed(cloud: Service, folde
         ({"instances": [an_instance()], "url": "cotenant.example"}, "url is no URL"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(cloud: Service, folder: Path, task: dict[str, Any], says: str) -> None:
+def test_what_is_wrong_is_reported_in_a_sentence(cloud: Service, folder: Path, task: dict[str, Any], says: str) -> None:
     refused = placed(folder, **{"url": cloud.url, **task})
     assert refused["failed"]
     assert says in refused["msg"]

@@ -77,7 +77,7 @@ def test_pods_that_say_nothing_are_not_asked_about(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("fault", ["500", "garbage", "hang"])
-def test_wrong_answers_and_none_block_nobody(lab: Lab, fault: str) -> None:
+def test_wrong_answers_and_none_block_no_pod(lab: Lab, fault: str) -> None:
     lab.fresh(4)
     with answering(fault) as url:  # type: ignore[arg-type]
         lab.schedule_with_plugin(url, timeout="300ms")
@@ -111,7 +111,7 @@ def test_a_wrong_annotation_is_an_event(lab: Lab) -> None:
     assert "wrong" not in lab.cluster.bound()
 
 
-def test_nobody_is_evicted_where_that_would_not_help_and_no_more_than_is_needed_where_it_does(lab: Lab) -> None:
+def test_no_pod_is_evicted_where_that_would_not_help_and_no_more_than_needed_where_it_does(lab: Lab) -> None:
     """Each node is full with two streamers; a third that must keep its speed needs a node without any."""
     names = lab.fresh(3)
     for name, value in (("plugin-low", 10), ("plugin-high", 1000)):

@@ -57,7 +57,7 @@ def test_a_watch_that_breaks_misses_nothing(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("fault", ["500", "garbage", "hang"])
-def test_wrong_answers_and_none_block_nobody(lab: Lab, fault: Fault) -> None:
+def test_wrong_answers_and_none_block_no_pod(lab: Lab, fault: Fault) -> None:
     """Pods that ask wait for 300 ms twice at the most, and others behind them no longer than that."""
     lab.fresh(4)
     with answering(fault) as url, asking(lab, url):
@@ -68,7 +68,7 @@ def test_wrong_answers_and_none_block_nobody(lab: Lab, fault: Fault) -> None:
         assert time.monotonic() - begun < 5 * 0.6 + 30  # less than two of these answers would take
 
 
-def test_nobody_waits_for_a_service_that_is_away_or_knows_no_such_token(lab: Lab) -> None:
+def test_an_agent_does_not_wait_for_a_service_that_is_away_or_refuses_its_token(lab: Lab) -> None:
     names = lab.fresh(4)
     with asking(lab, lab.service.url.replace("http://", "http://any:cot_unknown@")):
         lab.burst({"no-token": "quiet"}, 60)
@@ -94,7 +94,7 @@ def test_an_empty_answer_of_a_proxy_blocks_pods_that_ask(lab: Lab) -> None:
     lab.cluster.wait_bound(["asks"])
 
 
-def test_whole_nodes_are_refused_and_nobody_is_blocked(lab: Lab) -> None:
+def test_whole_nodes_are_refused_and_no_other_request_is_blocked(lab: Lab) -> None:
     lab.fresh(2)
     with asking(lab, lab.extender, nodeCacheCapable=False):
         lab.burst({"asks": "quiet"}, 60)
@@ -102,7 +102,7 @@ def test_whole_nodes_are_refused_and_nobody_is_blocked(lab: Lab) -> None:
         assert "set nodeCacheCapable: true" in lab.cluster.scheduler.log.read_text(encoding="utf-8")
 
 
-def test_new_nodes_are_taken_before_the_sync_has_told_of_them(lab: Lab) -> None:
+def test_new_nodes_are_taken_before_the_sync_reports_them(lab: Lab) -> None:
     known = lab.fresh(2)
     first = {f"first-{at}": "stream" for at in range(2)}
     assert set(lab.burst(first).values()) == set(known)
@@ -115,7 +115,7 @@ def test_new_nodes_are_taken_before_the_sync_has_told_of_them(lab: Lab) -> None:
     wait(lambda: len(lab.instances()) == 6)
 
 
-def test_pods_that_nobody_asked_about_count(lab: Lab) -> None:
+def test_pods_without_a_question_count(lab: Lab) -> None:
     """Streamers that were put on half of the nodes by somebody else: those that ask go to the other half."""
     names = lab.fresh(8)
     silent = [pod(f"silent-{at}", "stream", asks=False, nodeName=names[at]) for at in range(4)]
@@ -205,7 +205,7 @@ def test_a_pod_is_as_large_as_kube_scheduler_counts_it(lab: Lab, sized: str) -> 
     assert lab.cluster.wait_bound(["sized"]) == {"sized": "just-enough"}
 
 
-def test_nobody_is_evicted_where_that_would_not_help(lab: Lab) -> None:
+def test_no_pod_is_evicted_where_that_would_not_help(lab: Lab) -> None:
     """Each node is full with two streamers, and a third that must keep its speed needs a node without any."""
     names = lab.fresh(4)
     for name, value in (("low", 10), ("high", 1000)):

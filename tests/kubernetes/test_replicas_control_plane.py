@@ -73,7 +73,7 @@ def balanced(by: str, services: Sequence[Service]) -> AbstractContextManager[str
     return forwarding(ports) if by == "connection" else each_question_to_the_next(ports)
 
 
-def test_what_is_told_to_one_replica_counts_in_the_answers_of_the_other(
+def test_a_placement_on_one_replica_counts_in_the_answers_of_the_other(
     replicas: tuple[Lab, Sequence[Service]],
 ) -> None:
     """Nodes take just one of each heavy kind, so that one placement that the other replica missed would show."""

@@ -99,7 +99,7 @@ def test_a_table_is_whole_or_not_there(written: Path, campaign: Campaign, monkey
     assert not list(written.glob("*.tmp"))
 
 
-def test_outcomes_hold_everything_that_a_workload_told(written: Path) -> None:
+def test_outcomes_hold_everything_that_a_workload_reported(written: Path) -> None:
     rows = table(written, "outcomes")
     assert list(rows[0]) == list(OUTCOMES)
     outcomes = {(row["outcome"], row["unit"]) for row in rows if row["run"] == "solo:cpu:0"}

@@ -18,7 +18,7 @@ NAMES = [f"w{number}" for number in range(12)]
 
 @settings(max_examples=examples(60))
 @given(st.integers(2, 5), st.integers(6, 12), st.floats(0.01, 0.5), st.integers(0, 1000))
-def test_everybody_is_used_about_equally_often(size: int, names: int, share: float, seed: int) -> None:
+def test_every_workload_is_used_about_equally_often(size: int, names: int, share: float, seed: int) -> None:
     count = max(1, round(share * math.comb(names, size)))
     chosen = choose(NAMES[:names], size, count, seed)
     assert len({frozenset(entry) for entry in chosen}) == count
@@ -40,7 +40,7 @@ def test_the_same_seed_chooses_the_same_and_another_one_others() -> None:
     assert choose(NAMES, 3, 20, 1) != choose(NAMES, 3, 20, 2)
 
 
-def test_nobody_always_has_the_same_place() -> None:
+def test_no_instance_always_has_the_same_place() -> None:
     places = Counter(entry.index("w0") for entry in choose(NAMES, 3, 80, 1) if "w0" in entry)
     assert set(places) == {0, 1, 2}
 

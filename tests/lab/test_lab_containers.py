@@ -185,7 +185,7 @@ def test_a_capped_host_gives_all_its_instances_together_no_more_cpu_time_than_th
             program.stop(0)
 
 
-def test_idle_cpus_are_kept_busy_by_programs_that_let_everybody_else_go_first() -> None:
+def test_idle_cpus_are_kept_busy_by_programs_of_the_lowest_priority() -> None:
     with registered() as (registry, scratch):
         setup = RunSetup(registry, (placed(0),), (CpuWorkload(),), scratch, fill_idle=True)
         with ContainerInstances(setup, prepared_maker()) as made:

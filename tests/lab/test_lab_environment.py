@@ -64,7 +64,7 @@ def test_without_tc_or_a_switch_qdiscs_are_unknown(monkeypatch: pytest.MonkeyPat
     assert compare(None, ["a"]).startswith("unknown")
 
 
-def test_a_changed_host_is_told_line_by_line() -> None:
+def test_a_changed_host_is_listed_line_by_line() -> None:
     assert compare(["a", "b"], ["a", "b"]) == "the same"
     assert compare(["a", "b"], ["b", "c"]) == "gone: a; new: c"
 
@@ -91,7 +91,7 @@ def test_without_a_package_system_programs_are_asked(monkeypatch: pytest.MonkeyP
     assert program_versions.versions(["sysbench"])["sysbench"].startswith("1.")
 
 
-def test_only_what_could_be_read_is_told() -> None:
+def test_only_what_could_be_read_is_sent() -> None:
     read = circumstances()
     assert {"kernel", "load", "hypervisor", "affinity"} <= set(read)
     assert all(read.values())
@@ -109,7 +109,7 @@ def test_before_and_after_stand_side_by_side_and_changes_are_named(tmp_path: Pat
     assert whole["times_begun"] == 1
 
 
-def test_a_resumed_campaign_is_told_as_such(tmp_path: Path, campaign: Campaign) -> None:
+def test_a_resumed_campaign_is_reported_as_such(tmp_path: Path, campaign: Campaign) -> None:
     journal = Journal(tmp_path, campaign)
     for at, qdisc in (("1", "a"), ("2", "b")):
         journal.note("before", {"at": at, "load": "0.1", "host_qdiscs": ["a"]})

@@ -165,7 +165,7 @@ def test_profiles_are_of_workloads_as_they_are_defined_and_of_their_part_loads(r
     assert solos == profile_keys(campaign) | {"solo:cpu.cap50:0", "solo:web.load0.5:1:1"}
 
 
-def test_a_group_of_one_is_measured_alone_and_nobody_is_with_it(read: Read) -> None:
+def test_a_group_of_one_is_measured_alone(read: Read) -> None:
     campaign = read(BASE + "groups: [{members: [cpu], cross: {cap_percent: [25, 50]}, pinnings: [same]}]")
     runs = expand(campaign)
     assert {run.kind for run in runs} == {"solo"}

@@ -103,7 +103,7 @@ def test_a_program_that_hangs_fails_the_run_and_everything_is_stopped(monkeypatc
     assert all(program.stopped for member in instances.members for program in member.started)
 
 
-def test_a_filler_that_fails_is_told_before_anything_is_measured() -> None:
+def test_a_filler_that_fails_is_reported_before_anything_is_measured() -> None:
     with pytest.raises(RunError, match="a: fill ended with status 3 in the warm-up: it broke"):
         _measure(FakeInstances(FakeWorkload(filler_s=0.0, filler_code=3)))
 

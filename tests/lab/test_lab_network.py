@@ -46,7 +46,7 @@ def test_dedicated_classes_keep_to_their_rate_and_shared_ones_borrow_up_to_the_l
     assert sum(line.startswith("filter add dev up parent 1: protocol ip ") for line in lines) == 2
 
 
-def test_on_a_line_without_classes_everybody_waits_in_one_fifo() -> None:
+def test_on_a_line_without_classes_all_wait_in_one_fifo() -> None:
     lines = htb_commands("up", [("10.0.0.2", None), ("10.0.0.3", NetworkSettings("none"))], None, 1.0, 500)
     assert lines[0] == "qdisc add dev up root handle 1: htb default 2"
     assert lines[1].startswith("class add dev up parent 1: classid 1:1 htb rate 1000kbit ceil 1000kbit ")
@@ -130,7 +130,7 @@ def test_shared_classes_get_what_they_were_promised_when_both_send() -> None:
 
 @pytest.mark.lab
 @pytest.mark.measured
-def test_a_line_is_everybodys_and_a_class_on_it_is_not_held_up_by_who_fills_it() -> None:
+def test_a_line_is_shared_by_all_and_a_class_on_it_is_not_delayed_by_a_sender_that_fills_it() -> None:
     """Beside a sender that fills a line of 1 Mbit/s, an answer takes seconds in the one fifo, not in an own class."""
 
     def answer_ms(net: NetworkSettings | None) -> float | None:

@@ -136,7 +136,7 @@ def on_two_speeds(seed: int, ratio: float, follows: float, *, known: bool) -> On
 
 
 @pytest.mark.parametrize("follows", [0.0, 0.4, 1.0])
-def test_rates_are_told_at_the_full_speed_of_the_cpus_as_far_as_they_follow_it(follows: float) -> None:
+def test_rates_are_reported_at_the_full_speed_of_the_cpus_as_far_as_they_follow_it(follows: float) -> None:
     known, unknown = [], []
     for seed in range(60):
         run = on_two_speeds(seed, 0.7, follows, known=True)
@@ -163,7 +163,7 @@ def test_a_state_of_which_one_member_is_not_known_is_left_out() -> None:
     assert {known.state for known in state_outcomes(replace(run, windows=windows))} == {(0, 1)}
 
 
-def test_latency_is_the_mean_over_answers_and_only_where_somebody_counts_it() -> None:
+def test_latency_is_the_mean_over_answers_and_only_where_it_is_counted() -> None:
     run = simulated(1, {}, 2, 12)
     asked = tuple(
         replace(window, answers=(10, 0), waited_s=(0.02 if len(window.state) > 1 else 0.01, 0.0))

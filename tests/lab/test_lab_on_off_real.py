@@ -46,7 +46,7 @@ def test_two_loops_halve_each_other_on_one_cpu_and_a_web_server_survives_freezin
 @pytest.mark.skipif(
     "freezer" not in find_mounts(LiveSource()), reason="only version 1 keeps frozen processes from dying"
 )
-def test_a_lab_that_was_killed_while_somebody_was_frozen_is_cleaned_up(tmp_path: Path, state: Path) -> None:
+def test_a_lab_that_was_killed_while_a_workload_was_frozen_is_cleaned_up(tmp_path: Path, state: Path) -> None:
     out = tmp_path / "data"
     freezer = Path(find_mounts(LiveSource())["freezer"])
     slow = {**SPINNING, "on_off": {"dwell_ms": 1000, "guard_ms": 20}}

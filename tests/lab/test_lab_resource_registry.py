@@ -23,7 +23,7 @@ from tests.lab.container_run import left_of, prepared_maker, registered
 
 
 @pytest.mark.lab
-def test_a_group_of_that_name_that_is_somebody_elses_is_refused_and_stays() -> None:
+def test_a_group_of_that_name_with_another_owner_is_refused_and_stays() -> None:
     with registered() as (registry, _):
         name = registry.group("web.1")
         place = group_places(name)[0]

@@ -177,6 +177,6 @@ def test_an_estimate_ends_where_the_minutes_end() -> None:
     assert estimate_campaign(campaign, one_round(campaign, 1)).minutes == pytest.approx(0.2 - 5 * 1.5 / 60)
 
 
-def test_a_round_that_does_not_fit_into_its_time_is_told() -> None:
+def test_a_round_that_does_not_fit_into_its_time_is_reported() -> None:
     campaign = replace(_campaign(4, 4, None), temporal=Temporal(0.01, 1.0))
     assert any("does not fit" in line for line in estimate_campaign(campaign, []).sentences())

@@ -175,7 +175,7 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(
         analyse(made.write(tmp_path), workloads, form)
 
 
-def test_what_was_told_alone_is_taken_from_solo_runs_only(tmp_path: Path, made: Made) -> None:
+def test_figures_alone_are_taken_from_solo_runs_only(tmp_path: Path, made: Made) -> None:
     made.rows["outcomes"].append(("same:web-1k:cpu", 1, "web-1k.1", "web-1k", "clock_offset", -2.5, "ms"))
     made.rows["outcomes"].append(("solo:web-1k:0", 1, "web-1k.1", "web-1k", "clock_offset", -1.5, "ms"))
     alone = analyse(made.write(tmp_path)).alone

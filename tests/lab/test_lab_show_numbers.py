@@ -196,7 +196,7 @@ def test_noise_is_the_variation_of_solo_throughput(tmp_path: Path) -> None:
     assert (noise.median, noise.cv) == (1000, IS(141.42 / 1000, rel=1e-3))
 
 
-def test_marked_runs_are_counted_and_their_effect_told(tmp_path: Path) -> None:
+def test_marked_runs_are_counted_and_their_effect_reported(tmp_path: Path) -> None:
     made = Made()
     for repeat, ratio in ((1, 0.5), (2, 0.5), (3, 0.2)):
         made.add("same", ("a", "b"), (ratio, 0.9), repeat, disturbed=repeat == 3, unsteady=repeat == 1)

@@ -103,7 +103,7 @@ def test_every_link_leads_to_a_place_on_the_page(reader: Reader) -> None:
     assert set(links) <= {f"#{place}" for place in ids}
 
 
-def test_the_page_asks_nobody_for_anything(text: str, reader: Reader) -> None:
+def test_the_page_asks_no_other_server_for_anything(text: str, reader: Reader) -> None:
     assert not {tag for tag, _ in reader.tags} & {"script", "link", "iframe", "img", "object", "base", "form", "image"}
     sources = [
         value

@@ -34,7 +34,7 @@ for number in range(int(sys.argv[2])):
 """
 
 
-def test_everybody_on_a_volume_shares_its_limit_and_nothing_is_left_of_it() -> None:
+def test_all_users_of_a_volume_share_its_limit_and_nothing_is_left_of_it() -> None:
     requests_s = 60.0
     with registered() as (registry, parent):
         scratch = registry.directory(parent)
@@ -56,7 +56,9 @@ def test_everybody_on_a_volume_shares_its_limit_and_nothing_is_left_of_it() -> N
         assert programs_of(registry.run) == []
 
 
-def test_a_host_that_cannot_mount_a_volume_is_told_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_host_that_cannot_mount_a_volume_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     failing = tmp_path / "mount"
     failing.write_text("#!/bin/sh\necho mount: permission denied >&2\nexit 1\n")
     failing.chmod(0o755)

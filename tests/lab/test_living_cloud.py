@@ -72,7 +72,7 @@ def test_a_signal_ends_all_of_it(state: Path, number: signal.Signals) -> None:
 
 
 @pytest.mark.lab
-def test_it_ends_when_nobody_reads(state: Path) -> None:
+def test_it_ends_when_its_output_has_no_reader(state: Path) -> None:
     with living(state) as (process, run, _):
         assert process.stdout is not None
         process.stdout.close()
@@ -125,7 +125,7 @@ def test_the_demo_shows_real_containers_and_removes_them_when_it_is_interrupted(
         process.communicate()
 
 
-def test_what_nobody_reads_is_not_acknowledged(tmp_path: Path) -> None:
+def test_unread_data_is_not_acknowledged(tmp_path: Path) -> None:
     gone = (tmp_path / "lines").open("w")
     lines = LineWriter(gone)
     connection = LineConnection(lines, 0.0)

@@ -92,7 +92,7 @@ def _load(server: _Server, rate: float, seconds: float, connections: int = 16) -
 
 
 @pytest.mark.measured
-def test_a_stall_is_counted_for_everybody_who_would_have_asked_meanwhile() -> None:
+def test_a_stall_is_counted_for_every_request_due_meanwhile() -> None:
     """A closed loop would see 16 slow requests of 600, and a 95th percentile of a fraction of a millisecond."""
     with _Server(OK, lambda number: 0.5 if number == 120 else 0.0) as server:
         done = _load(server, 400, 1.5)
@@ -174,7 +174,7 @@ def test_large_values_are_not_held_a_thousand_times() -> None:
     assert 0 < sum(map(len, open_loop.redis_requests("set:10:1048576"))) < 2 << 24
 
 
-def test_nobody_there_is_one_sentence() -> None:
+def test_an_absent_far_end_is_one_sentence() -> None:
     _fails(_run(*program("open_loop", "http", "127.0.0.1", 9, "/x", 10, 1, 1)), "Connection refused")
     _fails(_run(*program("stream_clients", "127.0.0.1", 9, "/x", 1, 1, 1, 1024, 1)), "Connection refused")
 
@@ -301,7 +301,7 @@ def qstat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("qstat")
 @pytest.mark.measured
-def test_queries_without_an_answer_are_null_and_the_others_are_told_apart() -> None:
+def test_queries_without_an_answer_are_null_and_the_others_are_distinguished() -> None:
     with _game(lambda number: number % 2 == 0) as port:
         report = json.loads(_run(*program("game_queries", "127.0.0.1", port, 1)).stdout)
     own = [number for number in range(9) if number % 5 != 4]

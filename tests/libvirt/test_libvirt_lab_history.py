@@ -14,7 +14,7 @@ pytestmark = pytest.mark.libvirt
 TOLD = {"cpu", "net_mbit", "disk_mb_s"}
 
 
-def test_what_the_preset_asks_for_is_there_and_a_busy_guest_is_told_from_an_idle_one(lab: Lab) -> None:
+def test_what_the_preset_asks_for_is_there_and_a_busy_guest_is_distinguished_from_an_idle_one(lab: Lab) -> None:
     preset = load_preset("libvirt-exporter")
     busy, idle = lab.guests[:2]
     try:

@@ -186,7 +186,7 @@ def test_nothing_is_left_of_a_lab_however_it_ends(how: signal.Signals) -> None:
     assert wait_until(lambda: _left_of(directory) == [], 20)
 
 
-def test_nobody_reads_everything_that_does_not_need_privileges(lab: Lab) -> None:
+def test_an_unprivileged_user_reads_everything_that_needs_no_privileges(lab: Lab) -> None:
     """Without KVM that is all eight metrics: the kernel's counts and libvirt's read-only socket are everybody's."""
     nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", sys.executable]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -41,7 +41,7 @@ def test_the_one_who_runs_while_it_waits_is_named_and_not_who_has_the_same_daily
         assert not [one for one in more if one.suspect == "follower"]
 
 
-def test_where_nobody_presses_hardly_anybody_is_named() -> None:
+def test_without_antagonists_hardly_any_instance_is_named() -> None:
     named = [antagonists(_host(seed, pressing=0.0), everybody) for seed in range(20)]
     assert sum(map(bool, named)) <= 4  # 5 % of 20, and what chance adds
 
@@ -57,7 +57,7 @@ def test_a_few_windows_say_nothing() -> None:
     assert antagonists(found, everybody) == ()
 
 
-def test_two_who_always_run_together_are_not_told_apart() -> None:
+def test_two_who_always_run_together_are_not_distinguished() -> None:
     host = _host(0, pressing=0.5)
     assert antagonists({**host, "twin": host["hog"]}, everybody) == ()
 

@@ -161,7 +161,7 @@ def test_contradicting_repeats_leave_both_possible(trained: Trained) -> None:
     assert (said.upper[scenes.present] >= 0.9).all()
 
 
-def test_an_interval_reaches_a_gain_that_nobody_is_expected_to_have(trained: Trained) -> None:
+def test_an_interval_reaches_a_gain_that_is_not_expected(trained: Trained) -> None:
     """T/B of five is answered with at most 1.1; what was measured must lie inside all the same."""
     data, predictor = trained("ratios far above 1.05")
     scenes = scenes_of(data)

@@ -115,7 +115,7 @@ def test_the_more_of_the_day_was_seen_the_more_that_counts() -> None:
     assert means[-1] < 0.4
 
 
-def test_who_was_seen_for_a_part_of_a_day_teaches_nobody_where_others_were_seen_for_whole_days() -> None:
+def test_an_instance_seen_for_part_of_a_day_teaches_nothing_where_others_were_seen_for_whole_days() -> None:
     whole = [of_a_day(f"web-{number}", OFFICE) for number in range(LEAST_KNOWN)]
     came = [at_night(f"web-{number}", 0.1) for number in range(10, 20)]
     alone, beside = CloudClasses.of(whole), CloudClasses.of([*whole, *came])
@@ -141,7 +141,7 @@ def test_what_all_of_a_kind_do_counts_for_more_than_what_one_of_them_does() -> N
     assert depth(*shifted) < 0.3
 
 
-def test_without_any_day_none_is_told_and_nobody_teaches_itself_its_day() -> None:
+def test_without_any_day_none_is_predicted_and_no_instance_teaches_itself_its_day() -> None:
     assert day_of(()) == ()
     one = [seen(f"db-{number}", 0.2) for number in range(5)]
     alone = CloudClasses.of([*one, of_a_day("web-1", OFFICE)])
@@ -197,14 +197,14 @@ def test_a_class_does_not_teach_itself() -> None:
     assert classes.changed({"web-99": guessed}) is classes
 
 
-def test_an_instance_that_is_asked_about_under_other_labels_takes_nothing_from_whom_it_never_taught() -> None:
+def test_an_instance_asked_about_under_other_labels_takes_nothing_from_classes_that_it_never_taught() -> None:
     known = [of_a_day(f"web-{number}", OFFICE) for number in range(4)] + [seen(f"db-{n}", 0.2) for n in range(4)]
     classes = CloudClasses.of([*known, of_a_day("x", NIGHT)])
     asked = Instance("x", 2, labels={"name": "db-9"})
     assert classes.levels(asked) == CloudClasses.of(known).levels(asked)
 
 
-def test_who_is_asked_about_is_told_by_whom_it_goes() -> None:
+def test_the_instance_in_question_sees_which_neighbour_leaves() -> None:
     classes = CloudClasses.of([*SHOP, *BATCH])
     basis = classes.basis(Instance("web-99", 2, labels={"project": "shop", "image": "unseen"}))
     assert basis == ((("", ""), 16), (("project", "shop"), 8), (("name", "web"), 8))

@@ -77,7 +77,7 @@ def share(
 
 
 @pytest.mark.parametrize("load", [0.1, 0.5, 0.8, 0.95])
-def test_one_open_loop_alone_on_its_cpu_never_waits_for_anybody(load: float) -> None:
+def test_one_open_loop_alone_on_its_cpu_never_waits_for_another(load: float) -> None:
     got = share(1, [load], OPEN)
     assert got.share == pytest.approx([1.0])
     assert got.short == pytest.approx([0.0])
@@ -118,7 +118,7 @@ def test_closed_loops_alike_are_a_machine_repair_queue(cpus: int, count: int, ea
     assert got.crowded == pytest.approx(crowded, abs=0.03)
 
 
-def test_where_vcpus_do_not_exceed_cpus_nobody_ever_waits() -> None:
+def test_where_vcpus_do_not_exceed_cpus_no_instance_ever_waits() -> None:
     got = share(8, [0.9, 3.0, 1.0], [OPEN, CLOSED, HOG], vcpus=[1.0, 4.0, 1.0])
     assert (got.share == 1).all() and (got.short == 0).all() and got.crowded == 0
 

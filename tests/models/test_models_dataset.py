@@ -114,7 +114,7 @@ def test_an_instance_with_unknown_vcpus_has_as_many_as_are_pinned(tmp_path: Path
     assert load_dataset(write(tmp_path, colocations=[row])).colocations[0].outcomes[0].instance.vcpus == 3
 
 
-def test_a_platform_has_at_least_the_cpus_somebody_is_pinned_to(tmp_path: Path) -> None:
+def test_a_platform_has_at_least_the_cpus_that_instances_are_pinned_to(tmp_path: Path) -> None:
     rows = [{**COLOCATION, "pinning": "0:0-5|1:3", "driver_cpus": "6"}]
     assert load_dataset(write(tmp_path, colocations=rows)).platforms["p"].pcpus == 7
 

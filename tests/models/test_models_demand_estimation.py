@@ -189,7 +189,7 @@ def test_the_autocorrelation_time_of_a_first_order_process_is_found() -> None:
     assert from_trace(demands).autocorrelation_s == pytest.approx(300 / -math.log(0.8), rel=0.15)
 
 
-def test_busy_hours_are_told_after_days_and_shrunk_to_the_class() -> None:
+def test_busy_hours_are_reported_after_days_and_shrunk_to_the_class() -> None:
     demands = [2.0 if at // 12 % 24 in range(9, 17) else 0.5 for at in range(288 * 5)]
     hours = from_trace(demands).hours
     assert len(hours) == 24
@@ -198,7 +198,7 @@ def test_busy_hours_are_told_after_days_and_shrunk_to_the_class() -> None:
     assert from_trace(demands[:240]).hours == ()  # of hours that were not seen nothing is told
 
 
-def test_hours_that_were_seen_are_told_until_a_whole_day_was_and_more_of_them_is_news() -> None:
+def test_hours_that_were_seen_are_reported_until_a_whole_day_was_and_more_of_them_is_news() -> None:
     hour, two, day = (estimated(tally(_windows([1.0] * count))) for count in (12, 24, 288))
     assert hour.seen_hours == (12.0, *(0.0,) * 23)
     assert (sum(two.seen_hours), day.seen_hours) == (24.0, ())

@@ -35,7 +35,7 @@ def test_a_disk_can_do_what_was_measured_else_what_its_platform_says_else_what_t
     assert solve(alone).throughput == pytest.approx(np.ones((4, 1)))
 
 
-def test_nobody_knows_what_memory_can_do_where_no_workload_tells_its_bandwidth() -> None:
+def test_memory_bandwidth_is_unknown_where_no_workload_reports_it() -> None:
     table = ProfileTable.build([WorkloadProfile("spin", {"cpu": 100.0})])
     scenes = batch((host(), [instance()]), table=table)
     assert capacity(scenes, "mem_bw_mb_s").tolist() == [0.0]

@@ -237,7 +237,7 @@ def test_a_model_that_memorises_wins_on_random_rows_and_nothing_on_unseen_pairs(
     assert memoriser == mean
 
 
-def test_errors_are_told_apart_for_the_workload_as_victim_and_as_neighbour(
+def test_errors_are_distinguished_for_the_workload_as_victim_and_as_neighbour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A method that is only wrong about victims it has not seen."""

@@ -54,7 +54,7 @@ def test_rows_that_were_measured_once_have_no_noise() -> None:
     assert times["mae"] == pytest.approx(0.05 / (0.1 * np.sqrt(0.5)), abs=1e-4)
 
 
-def test_repeats_are_of_the_same_run_and_instance_and_twins_in_a_run_are_told_apart() -> None:
+def test_repeats_are_of_the_same_run_and_instance_and_twins_in_a_run_are_distinguished() -> None:
     runs = ["d/r/1", "d/r/1", "d/r/2", "d/r/2", "d/s/1"]
     examples = rows([0.5] * 5, *[("a", "a")] * 5, runs=runs)
     assert repeats(examples).tolist() == [0, 1, 0, 1, 2]

@@ -105,7 +105,7 @@ def parts(depth: Floats, peak: Floats) -> Floats:
 
 
 @given(st.lists(st.tuples(means, depths, phases), min_size=1, max_size=8), st.floats(0.0, 0.6))
-def test_in_moments_everybody_wants_its_mean_and_the_sum_falls_and_rises_as_its_day_and_chance_say(
+def test_over_moments_each_has_its_mean_demand_and_the_sum_follows_day_and_chance(
     cast: list[tuple[float, float, float]], moves: float
 ) -> None:
     mean, depth, peak = (np.array(values) for values in zip(*cast, strict=True))

@@ -72,12 +72,12 @@ def test_alone_latency_and_jitter_are_those_of_alone(kind: str, workload: str | 
 
 
 @pytest.mark.parametrize("load", [0.3, 1.0])
-def test_apart_from_each_other_nobody_waits(load: float) -> None:
+def test_apart_from_each_other_no_instance_waits(load: float) -> None:
     for values in ratios(host("kvm", 2), instance(pins="0:0", load=load), instance(pins="0:1", load=load)):
         assert values == pytest.approx([1.0, 1.0])
 
 
-def test_on_a_host_with_endless_cpus_nobody_waits() -> None:
+def test_on_a_host_with_endless_cpus_no_instance_waits() -> None:
     for values in ratios(host("kvm", 512), *[instance(workload="half", load=0.9) for _ in range(4)]):
         assert values == pytest.approx([1.0] * 4)
 
@@ -181,7 +181,7 @@ def test_a_higher_cap_never_raises_its_owners_latency_or_jitter(scene: Scene, da
 # the network
 
 
-def test_in_a_full_queue_everybody_waits_for_all_of_it_and_in_a_class_of_its_own_nobody() -> None:
+def test_in_a_full_queue_all_wait_for_all_of_it_and_in_a_class_of_its_own_none() -> None:
     there = host("lxc", 4, nic_mbit=10.0)
     game, fills = instance(workload="game"), instance(workload="fills")
     full = ratios(there, game, fills, table=BURSTS)
@@ -271,7 +271,7 @@ def test_without_classes_packets_wait_for_those_of_the_others_in_one_queue() -> 
     st.sampled_from(["kvm", "lxc"]),
     st.data(),
 )
-def test_where_one_resource_is_shared_one_more_neighbour_shortens_nobodys_wait(
+def test_where_one_resource_is_shared_one_more_neighbour_shortens_no_wait(
     names: tuple[str, ...], kind: str, data: st.DataObject
 ) -> None:
     """On CPUs of closed loops of one vCPU, which are exact: how other bursts meet there is approximated."""
@@ -288,7 +288,7 @@ def test_where_one_resource_is_shared_one_more_neighbour_shortens_nobodys_wait(
     assert (more.jitter[0, :-1] >= fewer.jitter[0] * (1 - 1e-6)).all()
 
 
-def test_on_a_full_cpu_one_more_neighbour_shortens_nobodys_wait() -> None:
+def test_on_a_full_cpu_one_more_neighbour_shortens_no_wait() -> None:
     there = [instance(workload="half"), instance(load=0.5)]
     fewer, more = (ratios(host("lxc"), *some)[0] for some in (there, [*there, instance(workload="half", load=0.1)]))
     assert (more[:2] >= fewer * (1 - 1e-6)).all()

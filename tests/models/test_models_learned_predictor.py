@@ -59,7 +59,7 @@ def test_it_learned_something_of_the_pairs_it_saw(
     assert ours < np.abs(examples.base - examples.ratio).mean() / 2
 
 
-def test_nobody_sits_where_no_number_stands(predictor: LearnedPredictor, table: ProfileTable) -> None:
+def test_no_effect_lacks_a_number(predictor: LearnedPredictor, table: ProfileTable) -> None:
     asked = batch(pair("w0", "w1"), (host("lxc", 2), [instance("a", "w0")]), (host("lxc", 2), []), table=table)
     said = predictor.predict(asked)
     for band in (said.throughput, said.latency, said.jitter):

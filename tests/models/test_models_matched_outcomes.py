@@ -34,7 +34,7 @@ def test_the_difference_is_found_although_those_who_fare_worse_ask_more_often(ga
     assert means[0] - means[1] < found.lower, "plain means say something else"
 
 
-def test_few_say_nothing_and_nobody_is_compared_with_who_is_unlike_it() -> None:
+def test_few_instances_show_nothing_and_unlike_ones_are_not_compared() -> None:
     some = units(300, gain=0.1)
     assert matched_difference(some[:24]).lower is None
     assert matched_difference([replace(one, host="h1") for one in some]).lower is None

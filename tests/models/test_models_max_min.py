@@ -52,7 +52,7 @@ def test_filling_hands_out_all_there_is_and_no_more_than_is_wanted(case: tuple[f
     assert (got >= 0).all()
 
 
-def test_a_capacity_that_differs_from_the_demand_by_rounding_still_serves_everybody() -> None:
+def test_a_capacity_that_differs_from_the_demand_by_rounding_still_serves_all_of_it() -> None:
     random = np.random.default_rng(0)
     for count in range(1, 7):
         demand, weight = random.uniform(0, 1e6, (2000, count)), random.uniform(1, 65_535, (2000, count))
@@ -75,6 +75,6 @@ def test_unsatisfied_consumers_get_parts_in_proportion_to_their_weights() -> Non
     np.testing.assert_allclose(got, [[1.0, 2.0]])
 
 
-def test_nobody_and_nothing_can_be_shared() -> None:
+def test_an_empty_scene_can_be_shared() -> None:
     assert fill(np.zeros(0), np.zeros((0, 3)), np.ones((0, 3))).shape == (0, 3)
     np.testing.assert_array_equal(fill(np.array([0.0]), np.ones((1, 2)), np.ones((1, 2))), [[0.0, 0.0]])

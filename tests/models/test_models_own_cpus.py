@@ -86,7 +86,7 @@ def test_nothing_changes_where_nothing_is_dedicated_and_twice_is_once(own: int) 
     st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=5),
     st.integers(0, 12),
 )
-def test_as_long_as_there_are_enough_nobody_runs_on_the_cpus_of_a_dedicated_vcpu(
+def test_as_long_as_there_are_enough_no_other_runs_on_the_cpus_of_a_dedicated_vcpu(
     sizes: list[tuple[int, int]], first: int
 ) -> None:
     everybody = [vm(f"i{at}", vcpus, 0.5, own=min(own, vcpus)) for at, (vcpus, own) in enumerate(sizes)]

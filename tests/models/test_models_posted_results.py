@@ -57,7 +57,7 @@ def test_forty_results_of_ninety_per_cent_move_an_answer_of_fifty_three_and_its_
     assert math.log(upper / lower) < 2 * HALF
 
 
-def test_without_results_and_where_nothing_was_posted_of_anybody_answers_are_the_same_object() -> None:
+def test_without_posted_results_answers_are_the_same_object() -> None:
     assert results([]) is None
     others = scene("a", "b")
     was = band(others)

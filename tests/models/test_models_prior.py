@@ -56,7 +56,7 @@ def of(there: Host, *instances: Instance) -> Floats:
 
 @pytest.mark.parametrize("kind", ["xen", "kvm", "lxc"])
 @pytest.mark.parametrize("workload", NAMES)
-def test_alone_everybody_is_as_fast_as_alone(kind: str, workload: str) -> None:
+def test_alone_every_instance_is_as_fast_as_alone(kind: str, workload: str) -> None:
     there = host(kind, 2, driver_cpus=(0,))
     assert of(there, instance(workload=workload)) == pytest.approx([1.0])
 
@@ -136,7 +136,7 @@ EXPECTED: Mapping[str, tuple[Host, list[Instance], list[float]]] = {
 
 
 @pytest.mark.parametrize("case", EXPECTED)
-def test_everybody_gets_what_is_expected(case: str) -> None:
+def test_every_instance_gets_what_is_expected(case: str) -> None:
     there, instances, expected = EXPECTED[case]
     assert of(there, *instances) == pytest.approx(expected)
 
@@ -191,7 +191,7 @@ def test_who_sends_no_pages_does_not_mind_a_saturated_driver_domain() -> None:
     assert ratios((there, trio), table=table) == pytest.approx([0.625, 0.625, 1.0])
 
 
-def test_who_shares_the_driver_domains_cpu_slows_everybodys_pages_down() -> None:
+def test_sharing_the_driver_domains_cpu_slows_all_pages_down() -> None:
     there = host("kvm", 2, driver_cpus=(0,))
     apart = of(there, instance(workload="bulk", pins="0:1"), instance(pins="0:1"))
     beside = of(there, instance(workload="bulk", pins="0:1"), *[instance(pins="0:0") for _ in range(4)])
@@ -199,7 +199,7 @@ def test_who_shares_the_driver_domains_cpu_slows_everybodys_pages_down() -> None
     assert beside[0] < 0.8
 
 
-def test_a_neighbour_without_pages_makes_nobodys_pages_cheaper() -> None:
+def test_a_neighbour_without_pages_makes_no_pages_cheaper() -> None:
     """Crowding saves events where many feed the driver domain (N5); who feeds nothing must not help by being there."""
     table = ProfileTable.build([*PROFILES, WorkloadProfile("io", {"cpu": 30.0, "driver_domain.cpu": 60.0})])
     there = host("xen", 4, driver_cpus=(0,))
@@ -261,7 +261,7 @@ def test_without_any_class_there_is_no_tree_that_keeps_anything() -> None:
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(scenes(kinds=("lxc",), names=("bulk", "stream", "web")), min_size=1, max_size=3))
-def test_nobody_is_sure_of_more_than_it_wants_and_all_together_of_no_more_than_the_line(many: list[Scene]) -> None:
+def test_no_guarantee_exceeds_its_demand_and_together_they_do_not_exceed_the_line(many: list[Scene]) -> None:
     found = batch(*many)
     want, most = np.where(found.present, 500.0, 0.0), np.where(np.isnan(found.host_numbers[:, 6]), np.inf, 90.0)
     has_class = devices.shaped(found)
@@ -376,7 +376,7 @@ def test_a_scene_gets_the_same_answer_whatever_is_asked_with_it(many: list[Scene
 
 @settings(max_examples=examples(40), deadline=None)
 @given(scenes(least=1))
-def test_an_empty_slot_disturbs_nobody(scene: Scene) -> None:
+def test_an_empty_slot_disturbs_no_instance(scene: Scene) -> None:
     there, instances = scene
     ghost = batch((there, [*instances, instance("ghost", None, vcpus=3)]))
     present = ghost.present.copy()
@@ -399,7 +399,7 @@ def test_no_scenes_and_scenes_without_instances_have_answers_of_their_shape() ->
     st.sampled_from(["kvm", "lxc"]),
     st.data(),
 )
-def test_where_one_resource_is_contended_one_more_neighbour_helps_nobody(
+def test_where_one_resource_is_contended_one_more_neighbour_helps_no_instance(
     names: tuple[str, ...], kind: str, data: st.DataObject
 ) -> None:
     """T/B of profiles is exact max-min. Shares of bursts, as of unknown workloads, are approximated (decision 70)."""
@@ -425,7 +425,7 @@ def test_one_hog_more_than_there_are_cpus_leaves_an_unknown_workload_no_more(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(scenes(least=2, most=4))
-def test_one_more_neighbour_helps_somebody_only_by_slowing_down_somebody_else(scene: Scene) -> None:
+def test_one_more_neighbour_helps_an_instance_only_by_slowing_another_down(scene: Scene) -> None:
     """With several resources a newcomer on one of them frees another; beyond that only the bound of bursts is left."""
     there, instances = scene
     gain = solve(batch(scene)).throughput[0, :-1] - solve(batch((there, instances[:-1]))).throughput[0]
@@ -446,7 +446,7 @@ def test_a_lower_cap_never_helps_the_one_that_is_capped(scene: Scene, data: st.D
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(scenes(), min_size=1, max_size=3))
-def test_predictions_stand_inside_their_intervals_and_only_where_somebody_sits(many: list[Scene]) -> None:
+def test_predictions_lie_inside_their_intervals_and_only_where_an_instance_is(many: list[Scene]) -> None:
     scene_batch = batch(*many)
     prediction = PriorPredictor().predict(scene_batch)
     here = scene_batch.present

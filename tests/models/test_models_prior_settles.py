@@ -34,7 +34,7 @@ def test_one_more_of_the_same_never_helps(kind: str, pcpus: int) -> None:
 
 
 @pytest.mark.parametrize("instances", range(150, 201, 10))
-def test_who_is_served_alike_is_told_the_same(instances: int) -> None:
+def test_equally_served_instances_get_the_same_answer(instances: int) -> None:
     throughput = solve(crowd("kvm", 64, instances)).throughput[0]
     assert np.ptp(throughput) <= EXACT
 

@@ -59,7 +59,7 @@ def test_what_was_probed_on_a_host_itself_counts_as_its_platforms_did_in_trainin
     np.testing.assert_array_equal(served.x, trained.x)
 
 
-def test_a_host_that_nobody_probed_counts_as_usual_only_where_training_saw_none_unknown() -> None:
+def test_an_unprobed_host_counts_as_usual_only_where_training_saw_none_unknown() -> None:
     data = with_probe_features(dataset())
     assert usual_host([data]) == {"probe.rtt.median": 0.4}  # only one has been probed by tcp
     table = ProfileTable.build(data.profiles, {**data.platform_numbers, "": usual_host([data])})

@@ -152,7 +152,7 @@ def test_the_attributed_part_of_the_driver_domain_wins_over_the_whole() -> None:
     assert phase.metrics["driver_domain.cpu"].value == 9.0
 
 
-def test_beside_others_nothing_is_taken_that_cannot_be_told_apart() -> None:
+def test_beside_others_nothing_is_taken_that_cannot_be_distinguished() -> None:
     samples = cpu_samples([40] * 40) + cpu_samples([90] * 40, instance="i2") + host_samples(WHOLE, 40)
     phase = profiled(samples).phases[0]
     assert not phase.solo
@@ -229,14 +229,14 @@ def test_an_instance_that_moved_is_profiled_where_it_is_now() -> None:
     assert len(found.labels) == 30
 
 
-def test_missing_windows_are_told_and_part_the_spans() -> None:
+def test_missing_windows_are_reported_and_part_the_spans() -> None:
     samples = [s for s in cpu_samples([40] * 60) if not BEGIN_S + 200 < s.time_s <= BEGIN_S + 400]
     found = profiled(samples)
     assert found.notes == ("20 of 60 windows are missing",)
     assert found.phases[0].spans == ((BEGIN_S, BEGIN_S + 200), (BEGIN_S + 400, BEGIN_S + 600))
 
 
-def test_an_instance_nobody_measured_is_refused() -> None:
+def test_an_unmeasured_instance_is_refused() -> None:
     with pytest.raises(ValueError, match="nothing was measured of instance ghost"):
         align(by_series(cpu_samples([1.0])), "ghost")
     with pytest.raises(ValueError, match="on host h9"):

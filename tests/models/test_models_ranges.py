@@ -86,7 +86,7 @@ def test_waits_at_wake_ups_count_by_how_often_a_neighbour_is_at_work() -> None:
     assert 0 < waits[0] < waits[1] < waits[2]
 
 
-def test_while_one_cpu_is_always_idle_nobody_waits_for_one() -> None:
+def test_while_one_cpu_is_always_idle_no_instance_waits_for_one() -> None:
     fifteen = left_out(*(one(at, "hog") for at in range(16)), on=host(16))
     np.testing.assert_array_equal(fifteen.waking, 0.0)
     crowd = left_out(*(one(at, "hog") for at in range(17)), on=host(16))
@@ -107,7 +107,7 @@ def test_the_clock_and_the_hosts_other_work_count_once() -> None:
     assert [lone.down(ratio, own, clock)[0, 0] for clock in (0.0, 0.05, 0.3)] == pytest.approx([0.3, 0.3, 0.5])
 
 
-def test_of_whom_only_demand_is_known_the_range_is_of_its_share_of_cpu_time() -> None:
+def test_where_only_demand_is_known_the_range_is_of_cpu_delivered() -> None:
     demand = {"cpu": Demand(0.1, windows=1000.0)}
     found = left_out(one(0, None, "0:0", demand=demand), one(1, "hog", "0:0"))
     assert found.waking[0, 0] == found.company[0, 0] == 0.0

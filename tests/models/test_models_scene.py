@@ -45,7 +45,7 @@ def test_row_zero_is_the_unknown_workload_of_which_nothing_is_known() -> None:
     assert TABLE.names[0] == ""
 
 
-def test_an_unknown_metric_is_unknown_for_everybody() -> None:
+def test_an_unknown_metric_is_unknown_for_every_instance() -> None:
     assert np.isnan(TABLE.column("no_such_metric")).all()
     assert TABLE.column("no_such_metric").shape == (len(TABLE.values),)
 
@@ -106,7 +106,7 @@ def test_a_profile_answers_to_every_spelling() -> None:
     assert not WorkloadProfile("b", {}).known
 
 
-def test_settings_become_numbers_and_what_is_not_set_holds_nobody_back() -> None:
+def test_settings_become_numbers_and_unset_ones_limit_nothing() -> None:
     bare = batch((host("kvm", 3), [instance("a", "spin")]))
     assert bare.cap[0, 0] == bare.net_rate[0, 0] == bare.net_ceil[0, 0] == bare.disk_limit[0, 0] == math.inf
     assert bare.weight[0, 0] == 256

@@ -41,7 +41,7 @@ def test_a_good_artifact_predicts_and_is_tried_once(artifact: Path, monkeypatch:
         ("raise RuntimeError('no such library')", "no such library"),
     ],
 )
-def test_a_library_that_dies_or_hangs_takes_nobody_along(
+def test_a_library_that_dies_or_hangs_stops_nothing_else(
     artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, says: str
 ) -> None:
     (tmp_path / "numpy.py").write_text(does + "\n", encoding="utf-8")

@@ -149,7 +149,7 @@ def test_contended_rows_count_as_much_as_calm_ones_together(examples: Examples) 
     assert len(chosen.key) == len(chosen.importance) == len(chosen)
 
 
-def test_nobody_is_on_both_sides_of_a_fold(examples: Examples) -> None:
+def test_no_instance_is_on_both_sides_of_a_fold(examples: Examples) -> None:
     moved = replace(examples, victim=tuple("h0-vm0" if one == "h1-vm0" else one for one in examples.victim))
     older, newest = newest_fold(moved)
     assert examples.ends_s[older].max() < examples.ends_s[newest].min()
@@ -220,7 +220,7 @@ def test_the_gate_refuses_a_model_of_shuffled_outcomes_though_the_prior_is_worse
     assert any("no better beyond noise" in why for why in of_host)
 
 
-def test_who_works_in_longer_bursts_is_told_another_share(tmp_path: Path) -> None:
+def test_an_instance_with_longer_bursts_gets_another_share(tmp_path: Path) -> None:
     random, found = np.random.default_rng(2), []
     for window in learned_from():
         bursts = {one.id: float(random.choice([2.0, 30.0])) for one in window.instances}

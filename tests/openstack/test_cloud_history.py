@@ -195,7 +195,9 @@ def test_a_projects_reader_is_given_the_series_of_its_project_alone(
 
 
 @pytest.mark.usefixtures("aetos")
-def test_what_the_cloud_refuses_is_told_in_one_sentence_without_the_password(lab: OpenStackLab, folder: Path) -> None:
+def test_what_the_cloud_refuses_is_reported_in_one_sentence_without_the_password(
+    lab: OpenStackLab, folder: Path
+) -> None:
     wrong = {**lab.environment(), "OS_PASSWORD": "not-the-password"}
     done = command(folder, "history", "ceilometer", "--cloud", "envvars", env=wrong)
     assert done.returncode != 0

@@ -128,7 +128,9 @@ def test_who_may_not_see_the_cloud_removes_nothing(
     assert len(service.get("/v1/hosts?limit=1000")["items"]) == 100
 
 
-def test_a_wrong_password_is_told_in_one_sentence_without_it(service: Service, environment: Mapping[str, str]) -> None:
+def test_a_wrong_password_is_reported_in_one_sentence_without_it(
+    service: Service, environment: Mapping[str, str]
+) -> None:
     told = service.sync({**environment, "OS_PASSWORD": "not-the-password"})
     assert not told["complete"]
     assert all(part["state"] != "read" for part in told["parts"])

@@ -110,7 +110,7 @@ def test_servers_are_placed_without_an_answer(lab: OpenStackLab, relay: Relay, s
     assert waited_ms < 2 * 1000 * TIMEOUT_S, "and not for as long as the harm goes on, which is three times that"
 
 
-def test_servers_are_placed_while_nobody_listens_and_by_the_answer_again_afterwards(
+def test_servers_are_placed_while_the_service_is_away_and_by_its_answer_afterwards(
     lab: OpenStackLab, service: Service, reconfigure: Reconfigure
 ) -> None:
     crowd(service, {"h017": 0})
@@ -164,7 +164,7 @@ def everything(service: Service) -> Inventory:
 
 
 @pytest.mark.measured
-def test_what_a_question_adds_to_a_boot_is_told(
+def test_what_a_question_adds_to_a_boot_is_reported(
     lab: OpenStackLab, relay: Relay, service: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = log_size(lab)

@@ -59,7 +59,7 @@ def test_there_are_two_stages_and_the_last_has_neither_compiler_nor_pip_nor_sour
     assert not [rest for word, rest in stage(1) if word == "RUN" and "pip" in rest]
 
 
-def test_it_runs_as_nobody_in_particular_and_writes_where_it_may() -> None:
+def test_it_runs_as_an_unprivileged_user_and_writes_where_it_may() -> None:
     assert [rest for word, rest in stage(1) if word == "USER"] == ["10001:10001"]
     last = [word for word, _ in stage(1)]
     assert "RUN" not in last[last.index("USER") :]
@@ -168,7 +168,9 @@ def test_the_wheels_have_every_file_that_is_no_source(wheels: list[Path]) -> Non
 
 @pytest.mark.lab
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_it_runs_as_nobody_on_a_read_only_root_file_system(wheels: list[Path], tmp_path: Path, workers: str) -> None:
+def test_it_runs_as_an_unprivileged_user_on_a_read_only_root_file_system(
+    wheels: list[Path], tmp_path: Path, workers: str
+) -> None:
     if os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("setpriv") is None:
         pytest.skip("needs root, unshare and setpriv (util-linux) for a mount namespace")
     packages = tmp_path / "packages"

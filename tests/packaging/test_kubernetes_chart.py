@@ -105,7 +105,7 @@ def test_the_description_finds_what_is_misspelt_and_what_lies_too_deep() -> None
     assert any("replicas" in fault for fault in faults(deployment, MODULES[0]))
 
 
-def test_nobody_may_more_than_the_work_needs() -> None:
+def test_no_account_may_more_than_the_work_needs() -> None:
     rows = rendered(*EVERYTHING)
     rules = [rule for row in rows if row["kind"] in ("ClusterRole", "Role") for rule in row["rules"]]
     assert sorted((rule["resources"], rule["verbs"]) for rule in rules) == [
@@ -156,7 +156,7 @@ def test_containers_are_confined() -> None:
             )
 
 
-def test_the_scheduler_s_plug_in_is_told_where_to_ask() -> None:
+def test_the_scheduler_s_plug_in_gets_the_address_of_the_service() -> None:
     told = yaml.safe_load(
         named(rendered("scheduler.name=mine"), "ConfigMap", "cotenant-scheduler")["data"]["scheduler.yaml"]
     )

@@ -70,7 +70,7 @@ def _until(deadline_s: float, true: object) -> float:
 
 @pytest.mark.measured
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_service_told_to_stop_is_not_ready_first_then_refuses_and_finishes_what_it_has(
+def test_a_service_asked_to_stop_is_not_ready_first_then_refuses_and_finishes_what_it_has(
     tmp_path: Path, workers: str
 ) -> None:
     with service(tmp_path, "--workers", workers) as (process, port):

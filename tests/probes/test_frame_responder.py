@@ -200,7 +200,9 @@ def test_a_name_that_cannot_be_encoded_is_one_sentence() -> None:
         Responder(("ä..b", 0))
 
 
-def test_where_no_process_can_be_made_a_client_is_told_and_the_responder_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_process_can_be_made_the_client_gets_an_error_and_the_responder_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refused() -> int:
         raise OSError(11, "Resource temporarily unavailable")
 

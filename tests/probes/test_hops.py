@@ -154,7 +154,7 @@ def test_the_row_ends_at_a_far_end_that_is_nearer(row: dict[str, str]) -> None:
     assert any("sum is of 2 and not of 3" in mark for mark in document["marks"])
 
 
-def test_an_address_that_no_router_knows_is_told(fresh_row: dict[str, str]) -> None:
+def test_an_address_that_no_router_knows_is_reported(fresh_row: dict[str, str]) -> None:
     done = hops(fresh_row["me"], "--to", "10.99.0.1", "--count", "1")
     document = json.loads(done.stdout)
     assert any("cannot be reached" in mark for mark in document["marks"])

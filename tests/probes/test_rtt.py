@@ -86,7 +86,7 @@ def test_probes_leave_on_a_grid_whatever_answers_do() -> None:
     assert all(probe.sent_s >= probe.planned_s for probe in found.sent)
 
 
-def test_a_probe_that_the_kernel_refuses_counts_as_lost_and_is_told() -> None:
+def test_a_probe_that_the_kernel_refuses_counts_as_lost_and_is_reported() -> None:
     found = sent([0.005, -1, 0.005])
     assert found.refused == 1
     assert summarise(found, 0, 100)["lost"].value == 1

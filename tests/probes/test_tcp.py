@@ -57,7 +57,7 @@ def test_an_end_that_shares_its_cpu_with_others_of_its_system_is_named() -> None
     assert any(mark.startswith("the receiver waited") for mark in result.marks)
 
 
-def test_what_an_end_did_is_told_and_read_back() -> None:
+def test_what_an_end_did_is_reported_and_read_back() -> None:
     told = EndpointCpu.now().document()
     assert EndpointCpu.read(told).document() == told
     assert EndpointCpu.read({"cpu_s": 1.5, "waited_s": None}).values("sender", 3.0).keys() == {"sender_cpu"}

@@ -160,7 +160,7 @@ def test_a_window_across_a_clock_jump_is_dropped_and_the_next_one_has_the_new_ti
 
 
 @pytest.mark.measured
-def test_a_host_that_slept_is_told_from_a_clock_that_was_set() -> None:
+def test_a_host_that_slept_is_distinguished_from_a_clock_that_was_set() -> None:
     backend = SteadyBackend()
     backend.trouble = lambda number: setattr(backend, "skew_s", 500.0 if number >= 8 else 0.0)
     bench = Bench(backend, lambda: backend.skew_s, duration_s=0.8)

@@ -68,7 +68,7 @@ def test_whatever_is_said_is_one_line_that_reads_back(text: str) -> None:
     assert json.loads(as_json.getvalue())["error"] == text
 
 
-def test_a_log_that_nobody_reads_does_not_stop_the_agent() -> None:
+def test_a_log_without_a_reader_does_not_stop_the_agent() -> None:
     class Broken(io.StringIO):
         def write(self, _text: str) -> int:
             raise BrokenPipeError

@@ -66,7 +66,7 @@ class Bench:
         return dict(json.loads(body))
 
 
-def test_the_host_and_everybody_on_it_are_told() -> None:
+def test_the_host_and_all_its_instances_are_reported() -> None:
     told = Bench().tell()
     assert told["host"] == {
         "id": "h1", "kind": "kvm", "pcpus": 4, "memory_mb": 1000.0, "numa": [[0, 1], [2, 3]],
@@ -76,13 +76,13 @@ def test_the_host_and_everybody_on_it_are_told() -> None:
     assert (told["machine"], told["every_s"]) == ("m", EVERY_S)
 
 
-def test_without_news_it_is_told_once_a_minute() -> None:
+def test_without_news_it_is_reported_once_a_minute() -> None:
     bench = Bench()
     assert bench.tell()
     assert [bool(bench.tell(10.0)) for _ in range(12)] == [number in (5, 11) for number in range(12)]
 
 
-def test_who_comes_and_goes_is_told_within_one_listing() -> None:
+def test_arrivals_and_departures_are_reported_within_one_listing() -> None:
     bench = Bench()
     bench.tell()
     bench.backend.names = ("a", "b")
@@ -92,7 +92,7 @@ def test_who_comes_and_goes_is_told_within_one_listing() -> None:
     assert bench.tell(10.0)["instances"] == []
 
 
-def test_settings_are_read_one_instance_at_a_time_and_told_with_the_next_minute() -> None:
+def test_settings_are_read_one_instance_at_a_time_and_reported_with_the_next_minute() -> None:
     bench = Bench(Pinned())
     bench.backend.names = ("a", "b")
     assert ["isolation" in instance for instance in bench.tell()["instances"]] == [True, False]
@@ -107,7 +107,7 @@ def test_a_pinning_to_every_cpu_is_none() -> None:
     assert Bench(backend).tell()["instances"][0]["pinning"] is None
 
 
-def test_a_backend_that_fails_is_asked_again_and_nothing_is_told_of_what_is_not_known() -> None:
+def test_a_backend_that_fails_is_asked_again_and_unknown_values_are_left_out() -> None:
     class Broken(SteadyBackend):
         def list_instances(self) -> list[Instance]:
             raise OSError("libvirtd is away")
@@ -140,7 +140,7 @@ def _send_news_and_a_batch(bench: Bench, spool: Spool, pusher: Pusher) -> None:
     assert [pusher.step(), pusher.step(), pusher.step()] == [0.0, 0.0, None]
 
 
-def test_who_is_there_is_told_before_what_was_measured_of_them(pushing: Pushing) -> None:
+def test_residents_are_reported_before_their_measurements(pushing: Pushing) -> None:
     double, bench, spool, pusher = pushing
     _send_news_and_a_batch(bench, spool, pusher)
     assert double.paths == ["/cotenant/v1/announcements", "/cotenant/v1/samples"]
@@ -353,7 +353,7 @@ def test_of_24_cpus_of_which_16_are_isolated_8_are_for_who_is_not_pinned() -> No
         (((), ()), None),
     ],
 )
-def test_only_a_pin_that_holds_an_instance_back_is_told(
+def test_only_a_pin_that_holds_an_instance_back_is_reported(
     pins: tuple[tuple[int, ...], ...], told: dict[str, list[int]] | None
 ) -> None:
     anywhere = (frozenset[int](), frozenset({0, 1, 2, 3}), frozenset({0, 1}))
@@ -425,13 +425,13 @@ def test_docker_and_podman_say_what_a_container_is() -> None:
 
 
 @pytest.mark.parametrize("garbage", ["", "[]", "{", '[{"id": "' + DOCKER_ID + '", "metadata": 7}]', "[" * 100_000])
-def test_garbage_in_the_files_of_container_programs_names_nobody(garbage: str) -> None:
+def test_garbage_in_the_files_of_container_programs_names_no_container(garbage: str) -> None:
     host = FakeHost()
     host.files["/var/lib/containers/storage/overlay-containers/containers.json"] = garbage
     assert names_of(host, f"libpod-{DOCKER_ID}.scope") == {}
 
 
-def test_the_machine_is_told_apart_without_its_id(tmp_path: Path) -> None:
+def test_the_machine_is_distinguished_without_its_id(tmp_path: Path) -> None:
     file = tmp_path / "machine-id"
     file.write_text("8e3f6a7c11d24a5a9d1b6b3f0c2e4d5f\n")
     assert re.fullmatch(r"[0-9a-f]{16}", machine_digest(file))

@@ -26,7 +26,7 @@ def sources() -> str:
 CELLS = [(key, cell) for key, cells in DEFINITIONS.items() for cell in cells]
 
 
-def test_every_kind_of_hypervisor_can_be_read_and_told() -> None:
+def test_every_kind_of_hypervisor_can_be_read_and_reported() -> None:
     """Definitions and what describes a host follow the table of kinds; backends and tools have entries of their own."""
     assert {kind.backend for kind in TRAITS.values()} == detection._makers(LiveSource(), None, "off").keys()
     assert HOST_TOOLS.keys() == set(HOST_KINDS)

@@ -104,7 +104,7 @@ def test_values_are_given_in_base_units(seen: AgentView, expected: dict[tuple[st
     assert {name for name in found if name[0] == "cotenant_cpu_seconds_total"} <= expected.keys()
 
 
-def test_who_waited_for_whom_are_counters_and_a_watch_that_failed_is_seen() -> None:
+def test_waits_by_antagonist_are_counters_and_a_watch_that_failed_is_seen() -> None:
     status = RunQueueStatus({("a", 'b"'): 1.5, ("a", "(host)"): 2.0}, "the kernel refuses")
     text = page(view({}), None, None, "1.2.3", status).decode()
     samples = {
@@ -117,7 +117,7 @@ def test_who_waited_for_whom_are_counters_and_a_watch_that_failed_is_seen() -> N
     assert samples["cotenant_profiler_run_queue_up", None, None] == 0
 
 
-def test_whom_an_instance_waited_for_is_no_gauge() -> None:
+def test_waits_by_antagonist_are_no_gauge() -> None:
     found = scraped(view({("a", "instance", "waited_for:b"): 8.0, ("a", "instance", "waited_for_host"): 3.0}))
     assert found["cotenant_waited_for_host_ratio", "instance=a,scope=instance,statistic=mean"] == 0.03
     assert not any("waited_for:" in name for name, _ in found)
@@ -243,7 +243,7 @@ def test_slow_clients_are_cut_off_and_the_others_served(served: Exporter, monkey
         client.close()
 
 
-def test_a_client_that_never_reads_holds_nobody_up(served: Exporter) -> None:
+def test_a_client_that_never_reads_delays_no_other(served: Exporter) -> None:
     with socket.create_connection(served.address) as client:
         client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert get(served)[0] == 200

@@ -57,14 +57,14 @@ def monitored() -> FakeHost:
 THREADS = {"shop": (101, 102), "web": (201, 202), "lost": (301,)}
 
 
-def test_groups_are_told_by_their_threads_and_none_counts_twice(monitored: FakeHost) -> None:
+def test_groups_are_reported_by_their_threads_and_none_counts_twice(monitored: FakeHost) -> None:
     absent: dict[str, str] = {}
     found = ResctrlReader(monitored).read(THREADS, absent)
     assert found == {"shop": CacheCounters(3 << 20, 0), "web": CacheCounters(4 << 20, 0)}
     assert "its threads and no others" in absent["lost"]
 
 
-def test_a_group_that_two_share_is_nobodys(monitored: FakeHost) -> None:
+def test_a_group_that_two_share_belongs_to_neither(monitored: FakeHost) -> None:
     assert ResctrlReader(monitored).read({"a": (101,), "b": (102,)}, {}) == {}
 
 

@@ -150,7 +150,7 @@ def test_a_hidden_process_leaves_cpu_from_libvirt_and_says_what_is_missing(host:
     assert (counters.whole.events, "run as root" in counters.whole.absent["events"]) == (None, True)
 
 
-def test_a_process_that_nobody_may_look_into_is_hidden_not_gone(host: LibvirtHost, monkeypatch: Any) -> None:
+def test_a_process_that_may_not_be_read_is_hidden_not_gone(host: LibvirtHost, monkeypatch: Any) -> None:
     def names(_path: str) -> list[str]:
         raise OSError(errno.EACCES, "no")
 

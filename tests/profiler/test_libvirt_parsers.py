@@ -294,7 +294,7 @@ def test_any_answer_is_a_list_of_domains_or_refused(answer: Any) -> None:
     [("", 1), (" unit='MB'", 1e9 / 2**20), (" unit='GiB'", 2**20), (" unit='G'", 2**20), (" unit='bytes'", 2**-10),
      (" unit='kB'", 1e6 / 2**20), (" unit='t'", 2**30)],
 )  # fmt: skip
-def test_memory_is_told_in_any_of_libvirts_units(unit: str, megabytes: float) -> None:
+def test_memory_is_reported_in_any_of_libvirts_units(unit: str, megabytes: float) -> None:
     """By the table of formatdomain, "memory": 1024 of each."""
     times = 1024 if unit not in {" unit='MB'", " unit='kB'"} else 1000
     described = parse_domain(f"<domain><vcpu>1</vcpu><memory{unit}>{times}</memory></domain>")

@@ -91,7 +91,7 @@ def test_the_source_of_each_metric_is_that_of_the_definitions(recording: Path) -
     assert [metrics[cell.metric].source for cell in DEFINITIONS["lxc"]] == [cell.source for cell in DEFINITIONS["lxc"]]
 
 
-def test_without_an_instance_only_host_and_driver_domain_can_be_told() -> None:
+def test_without_an_instance_only_host_and_driver_domain_are_measured() -> None:
     metrics = _after_a_second(_host())
     assert (metrics["event"].state, metrics["switch"].state) == ("given", "given")
     for name in OF_INSTANCES:
@@ -132,7 +132,7 @@ def test_a_host_whose_own_times_are_hidden_says_why_for_event_and_driver_domain(
     ("names", "listed"),
     [(["late"], "(late)"), ([f"web{number:02}" for number in range(20)], "(web00, web01, web02 and 17 more)")],
 )
-def test_instances_that_have_just_come_are_told_with_that_reason_and_not_all_listed(
+def test_instances_that_have_just_come_are_reported_with_that_reason_and_not_all_listed(
     names: list[str], listed: str
 ) -> None:
     host = _host("shop", *names)
@@ -243,7 +243,7 @@ def test_strict_fails_where_something_distorts_and_only_there(checked: Checked, 
     assert (code, "No things distort measurements" in printed) == (0, True)
 
 
-def test_a_host_without_instances_says_what_can_be_told(checked: Checked) -> None:
+def test_a_host_without_instances_says_what_can_be_measured(checked: Checked) -> None:
     code, printed = checked(_Ticking(_host()))
     last = printed.strip().splitlines()[-1]
     assert code == 0
@@ -252,7 +252,7 @@ def test_a_host_without_instances_says_what_can_be_told(checked: Checked) -> Non
 
 
 @pytest.mark.parametrize("fails_at", [0, 1, 2])
-def test_a_hypervisor_that_cannot_be_read_is_told_and_the_checks_stand(
+def test_a_hypervisor_that_cannot_be_read_is_reported_and_the_checks_stand(
     fails_at: int, checked: Checked, checks: list[Check]
 ) -> None:
     reason = "libvirtd gives no answer"
@@ -266,7 +266,7 @@ def test_a_hypervisor_that_cannot_be_read_is_told_and_the_checks_stand(
     assert backend.closed == (fails_at > 0)
 
 
-def test_a_trace_that_somebody_reads_is_left_alone(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_with_a_reader_is_left_alone(checked: Checked, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = _Ticking(_host("shop"))
     monkeypatch.setattr(command, "traced_already", lambda _source: True)
     code, printed = checked(backend, "--json")

@@ -54,9 +54,7 @@ def test_check_tells_state_distortion_and_fix(capsys: pytest.CaptureFixture[str]
     assert all(check["distorts"] for check in checks.values() if check["state"] == "warning")
 
 
-def test_once_names_the_backend_that_it_is_told_to_use(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_once_names_the_chosen_backend(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[str] = []
 
     def find(name: str, *_others: object) -> SteadyBackend:
@@ -81,7 +79,7 @@ def test_the_host_may_be_named_as_the_inventory_names_it(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("interval", ["abc", "0", "301", "nan", ""])
-def test_an_interval_that_is_none_is_told_what_it_may_be(interval: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_interval_is_refused_with_what_it_may_be(interval: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["once", "--every", interval])
     assert caught.value.code == 2

@@ -369,7 +369,7 @@ def _serve_tls(listener: socket.socket, context: ssl.SSLContext, received: list[
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-def test_over_https_nothing_is_sent_to_whom_nobody_vouches_for(
+def test_over_https_nothing_is_sent_to_an_untrusted_server(
     tmp_path: Path, trusted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key, certificate = _certificate(tmp_path)

@@ -59,7 +59,7 @@ def test_what_is_no_instance_counts_as_the_host_and_its_own_cap_apart() -> None:
     assert set(_waits({VICTIM: "victim"}).waited_for) <= {("victim", HOST), ("victim", UNKNOWN)}
 
 
-def test_a_window_tells_for_whom_each_waited_and_nothing_of_caps_and_of_itself() -> None:
+def test_a_window_says_for_which_others_each_waited_and_nothing_of_caps_and_of_itself() -> None:
     told = _waits().series({"victim", "hog", "capped", "idle"})
     assert told["victim", "instance", "waited_for:hog"].mean == pytest.approx(
         100 * _waits().waited_for["victim", "hog"] / _waits().seconds
@@ -71,7 +71,7 @@ def test_a_window_tells_for_whom_each_waited_and_nothing_of_caps_and_of_itself()
     }  # fmt: skip
 
 
-def test_all_that_was_waited_is_charged_to_somebody_but_for_idle_cpus() -> None:
+def test_all_waiting_is_charged_to_an_instance_but_for_idle_cpus() -> None:
     waited = _waits().waited_for
     groups = [group for line in RECORDING.read_text().splitlines() for group in json.loads(line)["groups"]]
     for number, name in NAMES.items():
@@ -161,7 +161,7 @@ def test_the_groups_of_guests_are_those_of_their_vcpu_threads(version: int) -> N
     assert backend.scheduling_groups() == expected
 
 
-def test_guests_in_one_group_are_not_told_apart() -> None:
+def test_guests_in_one_group_are_not_distinguished() -> None:
     host = LibvirtHost()
     for number, name in enumerate(("shop", "web"), 1):
         host.guest(name, number)

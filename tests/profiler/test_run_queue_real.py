@@ -135,7 +135,7 @@ def test_who_is_moved_while_it_waits_is_followed(program: Path, containers: Real
         assert row.get(UNKNOWN, 0.0) < 0.1 * sum(row.values())
 
 
-def test_it_may_do_all_it_needs_as_nobody_with_the_capabilities_and_system_calls_of_its_drop_in(program: Path) -> None:
+def test_it_may_do_all_it_needs_as_an_unprivileged_user_with_the_capabilities_of_its_drop_in(program: Path) -> None:
     if shutil.which("systemd-analyze") is None or ctypes.util.find_library("seccomp") is None:
         pytest.skip("needs systemd-analyze and libseccomp (apt-get install systemd)")
     files = (

@@ -221,7 +221,7 @@ def test_what_was_put_aside_does_not_grow_without_end(spool: Spool, tmp_path: Pa
     assert len(list(tmp_path.glob("*.refused"))) == 100
 
 
-def test_a_batch_that_somebody_removed_is_not_sent_and_not_waited_for(spool: Spool, tmp_path: Path) -> None:
+def test_a_batch_that_was_removed_is_not_sent_and_not_waited_for(spool: Spool, tmp_path: Path) -> None:
     put(spool, 1, 2)
     gone = spool.oldest(BIG)[0]
     (tmp_path / gone.name).unlink()

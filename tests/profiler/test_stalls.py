@@ -175,7 +175,7 @@ def test_a_guest_of_libvirt_tells_how_long_its_requests_take() -> None:
     assert (values["net_drops"], values["net_backlog_bytes"]) == (4.0, 1514.0)
 
 
-def test_a_qemu_in_nobodys_group_has_no_pressure_of_its_own() -> None:
+def test_a_qemu_without_a_group_of_its_own_has_no_pressure_of_its_own() -> None:
     host = LibvirtHost()
     host.files["/proc/mounts"] = UNIFIED
     host.guest("shop", 1)
@@ -222,7 +222,7 @@ def test_a_guest_of_xen_whose_disk_takes_no_more_requests() -> None:
     assert (values["net_drops"], values["net_backlog_bytes"]) == (4.0, 9000.0)
 
 
-def test_times_of_a_disk_that_two_guests_share_are_nobodys() -> None:
+def test_times_of_a_disk_that_two_guests_share_belong_to_neither() -> None:
     shop = backend_on(_xen(domain2="fd:1")).read_counters().instances["shop"]
     assert "disk_wait_us" not in shop.further
     assert "several guests" in shop.absent["disk_wait_us"]

@@ -92,7 +92,7 @@ def test_totals_count_everything_once_across_windows() -> None:
     assert windows.totals() == {CPU: 1000.0}
 
 
-def test_a_window_in_which_nothing_was_read_forgets_nobody() -> None:
+def test_a_window_in_which_nothing_was_read_forgets_no_instance() -> None:
     windows = WindowAggregator(10, 1)
     fill(windows, [{"a": 50.0}] * 10)
     assert windows.close(20.0).series == {}

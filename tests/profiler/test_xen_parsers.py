@@ -138,7 +138,7 @@ def test_rates_of_all_vifs_are_added_and_one_without_means_no_limit() -> None:
     assert vif_rate_mbit({}, 3) is None
 
 
-def test_devices_and_interfaces_are_told_by_their_names() -> None:
+def test_devices_and_interfaces_are_reported_by_their_names() -> None:
     assert device_of("vbd-3-51712") == ("vbd", 3, 51_712)
     assert interface_of("vif12.1") == (12, 1)
     assert interface_of("vif12.1-emu") == (12, 1)

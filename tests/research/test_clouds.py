@@ -193,7 +193,7 @@ def test_random_draws_hosts_not_situations() -> None:
     assert 400 < chosen.count(()) < 490
 
 
-def test_rules_that_need_a_metric_nobody_measured_are_left_out() -> None:
+def test_rules_that_need_an_unmeasured_metric_are_left_out() -> None:
     bare = replace(world(), profiles=tuple(WorkloadProfile(name, {"solo_runtime_s": 1.0}) for name in CPU))
     assert {"least loaded", "best fit to 100%"}.isdisjoint(rules(bare, settings=True))
 
@@ -268,7 +268,7 @@ def test_the_interval_of_a_mean_holds_it_and_one_value_has_none() -> None:
     assert interval([1.0]) is None
 
 
-def test_a_dataset_that_is_not_there_is_told_in_one_sentence(
+def test_a_dataset_that_is_not_there_is_reported_in_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert placement.main([str(tmp_path / "none")]) == 1
@@ -326,7 +326,7 @@ def test_the_placement_table_and_its_picture_hold_every_column_at_both_loads(tmp
     [((2.9, 1.2, 2.0), False), ((1.0, 1.2, 1.1), True), ((6.0, 6.2, 6.1), True)],
     ids=["holds 0", "better", "worse"],
 )
-def test_a_difference_whose_interval_holds_0_is_not_told_apart(learned: tuple[float, ...], apart: bool) -> None:
+def test_a_difference_whose_interval_holds_0_decides_nothing(learned: tuple[float, ...], apart: bool) -> None:
     values = {"prior": (2.0, 2.1, 2.0), "learned": learned}
     text = "\n".join(placement.tables([placement.PlacementRow("f", "w", "full", "", values)]))
     assert ("not significant" not in text) == apart

@@ -115,7 +115,7 @@ def test_a_batch_arrives_every_period_as_one_job_for_each_vcpu() -> None:
     assert rows[:, 1].sum() / 10.0 == pytest.approx(0.5)
 
 
-def test_a_closed_loop_is_busy_for_its_demand_when_nobody_is_beside() -> None:
+def test_a_closed_loop_alone_is_busy_for_its_demand() -> None:
     rows = jobs(container("closed", demand=0.6, vcpus=2), SECONDS)
     thinking, busy = rows.sum(axis=0)
     assert busy / (busy + thinking) == pytest.approx(0.3, rel=0.05)

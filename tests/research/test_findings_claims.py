@@ -200,7 +200,7 @@ def test_sweeps_are_read_load_by_load_within_a_round(tmp_path: Path) -> None:
     assert _measured("N7", "100k-range-ii-flat", _dataset(tmp_path / "b", without)) is None
 
 
-def test_the_example_of_three_megabits_is_told_alone_and_together(tmp_path: Path) -> None:
+def test_the_example_of_three_megabits_is_reported_alone_and_together(tmp_path: Path) -> None:
     payload = 1448 / 1514
     members: Members = [("bulk", {"solo": str(3 * payload)}), ("bulk", {"solo": str(3 * payload)})]
     name = "same:bulk.shared1:bulk.shared2"
@@ -316,7 +316,7 @@ def test_a_grant_table_is_full_only_where_every_server_of_1_kb_holds_all_of_its_
     assert _filled("N15", "grant-table", some)["measured_verdict"] == "agrees"
 
 
-def test_hops_are_told_beside_a_neighbour_that_sends_through_the_same_routers(tmp_path: Path) -> None:
+def test_hops_are_reported_beside_a_neighbour_that_sends_through_the_same_routers(tmp_path: Path) -> None:
     def with_hops(path: Path, neighbour: str) -> Path:
         lab = _dataset(path, {"different:h": ("group", [("hops", {}), (neighbour, {})], [[1.0, 1.0]] * 4)})
         outcomes = lab / "outcomes.csv"

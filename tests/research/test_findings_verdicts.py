@@ -135,7 +135,7 @@ def test_bounds_hold_the_median_and_say_how_often_they_would(values: list[float]
     assert measured.coverage == order_coverage(len(values))
 
 
-def test_coverage_is_that_of_the_pair_of_values_that_is_told() -> None:
+def test_coverage_is_that_of_the_pair_of_values_shown() -> None:
     assert [round(order_coverage(count), 4) for count in range(1, 10)] == [
         0.0, 0.5, 0.75, 0.875, 0.9375, 0.9688, 0.9844, 0.9922, 0.9609,
     ]  # fmt: skip

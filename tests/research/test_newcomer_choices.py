@@ -42,14 +42,14 @@ def test_rules_have_every_value_of_what_they_leave_free() -> None:
     assert {"first fit", "random", "Nova's weighers", "least loaded"} <= placed.keys()
 
 
-def test_no_host_is_short_where_nobody_works() -> None:
+def test_no_host_is_short_where_no_instance_works() -> None:
     idle = tuple(DailyContainer(f"dev-{at}", "dev", np.full(144, 0.08), at) for at in range(5))
     assert short(Evening(idle, (0,) * 5, ()), []) == 0
     busy = tuple(DailyContainer(f"ci-{at}", "ci", np.full(144, 7.6), at) for at in range(5))
     assert short(Evening(busy, (0,) * 5, ()), []) > 90
 
 
-def test_everybody_finds_a_host_that_has_room() -> None:
+def test_every_instance_finds_a_host_that_has_room() -> None:
     policies: list[Policy] = [*rules(Evening.columns).values(), Advised(PriorPredictor())]
     for policy in policies:
         placed = policy(draw(0, 0))

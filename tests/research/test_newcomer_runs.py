@@ -66,7 +66,7 @@ def test_each_simple_policy_chooses_what_it_says() -> None:
     assert chosen("least loaded", everywhere, loads) == 2
 
 
-def test_a_full_host_takes_nobody() -> None:
+def test_a_full_host_takes_no_instance() -> None:
     full = Placed({host: ["x"] * MOST for host in range(HOSTS) if host != 3})
     assert {chosen(policy, full, Loads()) for policy in (*POLICIES, *FURTHER) if policy != OURS} == {3}
     no_memory = Placed(used_mb={host: 16_384.0 for host in range(HOSTS) if host != 5})

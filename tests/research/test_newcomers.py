@@ -22,7 +22,7 @@ def few() -> NewVmCluster:
     return NewVmCluster.draw(1, 1.0, 5, kinds=True, never_known=False)
 
 
-def test_newcomers_are_the_last_of_the_cloud_and_names_of_kinds_change_nobody_s_size(few: NewVmCluster) -> None:
+def test_new_vms_are_the_last_of_the_cloud_and_names_of_kinds_change_no_size(few: NewVmCluster) -> None:
     plain = NewVmCluster.draw(1, 1.0, 5, kinds=False, never_known=False)
     everybody = few.cluster.inventory.instances
 
@@ -60,7 +60,7 @@ def test_rules_of_thumb_go_by_what_is_known_of_each_host(few: NewVmCluster, name
 
 
 @pytest.mark.parametrize("never_known", [False, True])
-def test_the_product_is_told_of_newcomers_when_they_are_there_or_never(
+def test_the_product_knows_new_vms_when_they_are_there_or_never(
     monkeypatch: pytest.MonkeyPatch, never_known: bool
 ) -> None:
     arrivals = NewVmCluster.draw(1, 1.0, 5, kinds=True, never_known=never_known)

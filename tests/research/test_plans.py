@@ -26,7 +26,7 @@ def test_no_plan_has_more_than_a_third_of_what_is_left() -> None:
     assert plans.PlanDeadline(300.0, now - 60).seconds() == 1.0
 
 
-def test_scattered_clouds_are_the_same_each_time_and_hold_everybody() -> None:
+def test_scattered_clouds_are_the_same_each_time_and_hold_every_instance() -> None:
     empty, instances = plans.made_up(200, 20, "many")
     one, other = plans.scattered(empty, instances), plans.scattered(empty, instances)
     assert one.residents == other.residents

@@ -73,7 +73,7 @@ def test_cotenants_own_sync_reads_the_same_cluster_from_the_stand_in(cluster: Si
     assert guests == [(one.id, one.host, one.vcpus, one.memory_mb) for one in cluster.inventory.instances]
 
 
-def test_the_stand_in_tells_pressure_and_moves_nobody(cluster: SimulatedCluster, tmp_path: Path) -> None:
+def test_the_stand_in_reports_pressure_and_moves_no_instance(cluster: SimulatedCluster, tmp_path: Path) -> None:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with serving(ProxmoxStandIn(cluster), TOKEN, tmp_path) as port:
@@ -119,7 +119,7 @@ def test_the_tables_say_plainly_who_is_better() -> None:
     assert verdicts == ["**Cotenant better** |", "**ProxLB better** |", "neither |"]
 
 
-def test_what_cannot_be_compared_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_compared_is_reported_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, python = tmp_path / "cloud.yaml", tmp_path / "python"
     file.write_text(
         "hosts: [{id: a, kind: kvm, pcpus: 4, memory_mb: 4096}]\ninstances: [{id: x, host: a}]\n", encoding="utf-8"

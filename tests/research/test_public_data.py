@@ -289,7 +289,7 @@ def test_a_disk_that_refuses_leaves_the_earlier_conversion(tmp_path: Path, monke
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "source"]
 
 
-def test_an_output_below_a_file_is_told_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_output_below_a_file_is_reported_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = made_up.spec(tmp_path / "source")
     assert main(["spec2017", str(source), str(source / "pairs.csv" / "out")]) == 1
     assert "cannot be written" in capsys.readouterr().err

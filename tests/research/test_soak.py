@@ -16,7 +16,7 @@ from research.benchmarks import soak
 from research.benchmarks.http_load import LoadedCloud
 
 
-def test_a_slope_is_found_and_told_from_none() -> None:
+def test_a_slope_is_distinguished_from_none() -> None:
     questions = np.arange(100) * 200.0
     noise = np.random.default_rng(0).normal(0.0, 300.0, 100)
     growing, steady = (400_000 + rise * questions + noise for rise in (0.7, 0.0))

@@ -43,7 +43,7 @@ def test_the_model_says_who_is_where_and_what_hosts_may_promise() -> None:
     }
 
 
-def test_readings_are_the_means_that_cotenant_is_told_and_no_host_is_more_than_full() -> None:
+def test_readings_are_the_same_means_that_cotenant_gets_and_no_host_is_more_than_full() -> None:
     told = readings(cluster(3.2))
     assert told["instance_cpu_usage"][identity("vm-3")] == pytest.approx(80.0)
     assert [told["host_cpu_usage"][identity(host)] for host in ("h1", "h2", "h3")] == [100.0, pytest.approx(40.0), 0.0]
@@ -57,7 +57,7 @@ def test_cotenant_consolidates_where_watchers_strategies_are_asked_for_fewer_hos
     assert (len(set(idle.places.values())), found.judged()["hosts"], found.moves) == (2, 1, 1)
 
 
-def test_a_watcher_that_fails_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_watcher_that_fails_is_reported_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\necho no module named watcher >&2\nexit 3\n", encoding="ascii")
     python.chmod(0o755)

@@ -75,7 +75,7 @@ def test_what_is_remembered_is_what_would_be_decided_anew(case: Case, data: st.D
             asking.see(asking.snapshot.changed(instances={there.id: there}, seen={}, pending=(), taken_at=NOW))
 
 
-def test_another_name_is_told_without_deciding_anew_in_every_text() -> None:
+def test_an_answer_for_another_name_is_reused_with_the_name_replaced_in_every_text() -> None:
     limited = vm("r", on="a", min_throughput_ratio=0.95)
     asking = Asking(cloud([host("a", pcpus=1), host("b", pcpus=1)], [limited, vm("s", on="b")]))
     question = request(vm("shop-1", min_throughput_ratio=0.4), limit=1)
@@ -112,7 +112,7 @@ def test_a_name_that_may_decide_something_has_answers_of_its_own(name: str) -> N
     assert asking.check(request(vm(name)))
 
 
-def test_commands_are_never_told_under_another_name() -> None:
+def test_commands_are_never_given_for_another_name() -> None:
     asking = Asking(cloud([host("a")], [vm("r", on="a")]))
     question = request(vm("n", pins="0:0"), commands=True)
     assert not asking.check(question)
@@ -127,14 +127,14 @@ def test_other_widths_of_intervals_are_another_answer() -> None:
     assert asking(request(), a=2.0).source == asking(request()).source == "hit"
 
 
-def test_what_is_told_while_a_model_fails_is_not_remembered() -> None:
+def test_answers_given_while_a_model_fails_are_not_cached() -> None:
     asking = Asking(cloud([host("a")]), Failing())
     for _ in range(2):
         answer = asking(request())
         assert (answer.head.degraded, answer.source) == (True, "miss")
 
 
-def test_hosts_that_hold_others_now_are_told_of_anew() -> None:
+def test_hosts_whose_residents_changed_are_reported_anew() -> None:
     """The same contents under other names: what is predicted is the same, and what is said is not."""
     asking = Asking(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
     assert _neighbours(asking(request()).recommendation) == ["r"]
@@ -164,7 +164,7 @@ def test_a_question_that_names_many_hosts_takes_room_for_all_of_them() -> None:
     assert [asking(request(exclude=with_name[:50])).source for _ in range(2)] == ["miss", "hit"]
 
 
-def test_what_can_not_be_told_again_is_let_go_when_the_cloud_changes() -> None:
+def test_what_cannot_be_reused_is_dropped_when_the_cloud_changes() -> None:
     asking = Asking(cloud([host("a")]))
     for number in range(9):
         asking(request(Instance("n", load=0.1 + number / 10)))
@@ -189,7 +189,7 @@ def _after_a_change(
         return asking(called(request(), "n-2"), former=former)
 
 
-def test_who_would_wait_for_another_answer_is_told_what_was_true_a_moment_ago_under_the_own_name() -> None:
+def test_a_question_that_would_wait_gets_an_earlier_answer_under_its_own_name() -> None:
     told = _after_a_change(seen_s=0.4)
     assert (told.source, _neighbours(told.recommendation)) == ("former", ["r"])
     assert told.recommendation.request.instance.id == "n-2"
@@ -197,7 +197,7 @@ def test_who_would_wait_for_another_answer_is_told_what_was_true_a_moment_ago_un
 
 
 @pytest.mark.parametrize("why", [{"seen_s": 0.6}, {"seen_s": 0.4, "former": False}, {"seen_s": 0.4, "alone": True}])
-def test_what_was_true_before_is_not_told_late_nor_to_who_holds_a_host_nor_to_who_need_not_wait(
+def test_an_earlier_answer_is_not_given_late_nor_to_questions_that_hold_a_host_or_need_not_wait(
     why: dict[str, Any],
 ) -> None:
     told = _after_a_change(**why)

@@ -108,7 +108,7 @@ def test_parts_of_the_time_have_a_decimal_where_they_are_small(part: float, word
     assert time_part(part) == words
 
 
-def test_before_is_told_of_residents() -> None:
+def test_residents_have_a_figure_before_the_placement() -> None:
     effect = Effect("web-12", Band(1.0, 0.9, 1.0), Band(1.03, 1.0, 2.0), cpu=CpuTime(0.98, 0.9, 0.021, 0.003))
     assert short_of_cpu(effect.instance, cpu_of(effect)) == "web-12 is contended 2.1 % of the time, 0.3 % before."
     assert latency_in_words(effect) == "× 1.03"

@@ -100,7 +100,7 @@ HELPFUL = Invented(company, half=0.1)
 
 
 @pytest.mark.parametrize("limit", [None, 3.0])
-def test_no_resident_is_told_that_a_newcomer_helps_it(limit: float | None) -> None:
+def test_no_resident_is_predicted_to_gain_from_a_new_vm(limit: float | None) -> None:
     snapshot = cloud([host()], [vm("r", on="h1", max_latency_ratio=limit)])
     candidate = only(ask(snapshot, request(vm("n")), HELPFUL))
     (resident,) = candidate.neighbours

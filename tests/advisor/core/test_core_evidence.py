@@ -119,7 +119,7 @@ def test_a_newcomer_may_be_said_to_be_like_another_one() -> None:
     assert any(note.startswith(said) for note in ask(cloud(), found).notes)
 
 
-def test_whom_it_is_like_is_told_by_its_name_though_answers_are_remembered_without() -> None:
+def test_the_similar_instance_is_named_though_answers_are_cached_without_names() -> None:
     snapshot = cloud()
     asked = without_name(with_class(snapshot, PlacementRequest(Instance("web-99", 8))), snapshot)
     assert asked.instance.id != "web-99"

@@ -98,7 +98,7 @@ def test_a_loss_of_cpu_is_for_its_time_its_siblings_or_the_clock(
     ],
     ids=["alone", "nobody wants the same", "unknown", "demand known", "slow before"],
 )
-def test_where_nobody_loses_nobody_is_named(residents: list[Instance], text: str) -> None:
+def test_where_no_instance_loses_none_is_named(residents: list[Instance], text: str) -> None:
     (found,) = losses(*residents, new_vm=vm())
     assert (found.resource, found.share, found.neighbour, found.text) == ("none", 0.0, None, text)
 
@@ -124,7 +124,7 @@ def test_a_latency_instance_that_waits_is_named_where_no_throughput_is_lost() ->
         assert ("No contention" in explain(late)[0][0].text) == (factor < 1.1)
 
 
-def test_a_wait_is_told_beside_a_loss() -> None:
+def test_a_wait_is_reported_beside_a_loss() -> None:
     lost = losses(vm("r", "web", on="h1", service="latency", pins="0:0"), new_vm=vm(pins="0:0"), pcpus=2)
     assert "of its uncontended speed" in lost[0].text
     assert re.search(r"\. r takes \d+\.\d\d times as long to answer as alone \(\d", lost[0].text)
@@ -195,7 +195,7 @@ def test_a_resident_that_loses_most_is_the_one_spoken_of() -> None:
     assert re.match(r"r runs at \d+ % of its uncontended speed \(\d+ % without n\)", lost[0].text)
 
 
-def test_a_loss_without_neighbours_names_nobody() -> None:
+def test_a_loss_without_neighbours_names_no_antagonist() -> None:
     (reason,) = reasons(new_vm=vm(cap_percent=50.0))
     assert (reason.resource, reason.share, reason.neighbour) == ("cpu", 1.0, None)
     assert reason.text == "n runs at 50 % of its uncontended speed, limited by the CPU: no neighbour competes for it."
@@ -241,7 +241,7 @@ LINKS = [host("a", pcpus=1), host("b", nic_mbit=1000.0)]
 SENDERS = [vm("r", "bulk", on="a"), vm("s", "bulk", on="b"), vm("t", "bulk", on="b")]
 
 
-def test_a_link_without_limit_that_would_change_the_order_is_told_with_the_first_and_with_its_host() -> None:
+def test_a_link_without_limit_that_would_change_the_order_is_reported_with_the_first_and_with_its_host() -> None:
     text = (
         "If the network link of b had no limit, b would come before a: its most affected instance would run at "
         "100 % of its uncontended speed."
@@ -385,7 +385,7 @@ def test_a_counterfactual_that_is_carried_out_gives_the_order_it_says(
         assert first.host in one.text
 
 
-def test_a_disk_without_limit_is_as_if_nobody_used_it() -> None:
+def test_a_disk_without_limit_is_as_if_unused() -> None:
     hosts = [host("a", pcpus=1), host("b")]
     residents = [vm("r", "disk", on="a"), vm("s", "disk", on="b"), vm("t", "disk", on="b")]
     question = request(vm("n", "disk"))

@@ -25,7 +25,7 @@ def test_a_score_keeps_four_decimals_however_large_it_is() -> None:
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
-def test_what_is_not_finite_is_not_told(value: float) -> None:
+def test_what_is_not_finite_is_not_reported(value: float) -> None:
     assert (significant(value), score_figure(value), decimals(value, 1)) == (None, None, None)
 
 
@@ -37,6 +37,6 @@ def test_rounding_turns_no_order_round(one: float, other: float) -> None:
 
 
 @given(finite)
-def test_what_was_told_is_told_the_same_again(value: float) -> None:
+def test_an_answer_that_was_given_is_given_the_same_again(value: float) -> None:
     told = significant(value)
     assert told is not None and significant(told) == told

@@ -76,7 +76,7 @@ def test_a_host_where_the_newcomer_fits_into_one_numa_node_comes_first() -> None
     assert comparison(answer).endswith("n fits into one NUMA node of b, and of a not.")
 
 
-def test_a_host_with_somebody_badly_off_is_not_tied_with_one_where_all_is_well() -> None:
+def test_a_host_with_a_victim_is_not_tied_with_one_where_all_is_well() -> None:
     pressed = [vm(f"p{at}", None, on="a", pins="0:0", demand={"cpu": Demand(1.0, windows=1000.0)}) for at in range(5)]
     answer = ask(cloud([large("a"), large("b")], [*pressed, *many("b", 40)]), request(known("n")))
     assert hosts_of(answer) == ["b", "a"]
@@ -130,5 +130,5 @@ def test_a_group_has_all_within_its_width_of_its_highest_and_keeps_the_order(val
         assert (leaders[numbers > numbers[one]] >= leaders[one]).all()
 
 
-def test_ratios_of_which_one_is_unknown_are_not_told_apart() -> None:
+def test_ratios_of_which_one_is_unknown_are_not_distinguished() -> None:
     assert alike(1.0, float("nan")) and alike(1.0, 1.0 - NOTICED / 2) and not alike(1.0, 0.22)

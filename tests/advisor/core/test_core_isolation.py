@@ -85,7 +85,7 @@ def test_who_has_no_limit_is_not_cut_by_more_than_half_where_a_dearer_rung_is_en
     assert "last resort" not in pinning.text
 
 
-def test_a_cut_by_more_than_half_is_the_last_resort_and_says_whom_it_hits() -> None:
+def test_a_cut_by_more_than_half_is_the_last_resort_and_names_its_victim() -> None:
     crowded = Shared(host(kind="xen", pcpus=1), [vm("batch")], vm("shop", min_throughput_ratio=0.9))
     rungs = crowded.escalate(others=("h2",))
     assert actions(rungs) == ["weight", "cap", "cap"]
@@ -166,7 +166,7 @@ def test_a_cap_on_who_minds_latency_says_how_long_it_stands_still() -> None:
 
 
 @pytest.mark.parametrize(("kind", "stall"), [("kvm", "39 of 40 ms"), ("lxc", "20 of 20 ms")])
-def test_the_stall_that_is_told_is_that_of_the_period_that_is_rendered(kind: str, stall: str) -> None:
+def test_the_stall_that_is_reported_is_that_of_the_period_that_is_rendered(kind: str, stall: str) -> None:
     batch = vm("batch", service="latency", vcpus=2)
     crowded = Shared(host(kind=kind, pcpus=1), [batch], vm("shop", min_throughput_ratio=0.93))
     rung = crowded.escalate()[-1]
@@ -419,7 +419,7 @@ def test_a_step_that_no_command_can_carry_out_says_which_label_it_needs() -> Non
     assert ready.text == bare.text.removesuffix("; needs label uplink on host h1 to be carried out.") + "."
 
 
-def test_a_name_that_no_command_may_hold_is_told_with_the_step_and_refuses_nothing() -> None:
+def test_a_name_that_no_command_may_hold_is_reported_with_the_step_and_refuses_nothing() -> None:
     rung = Shared(host(pcpus=1), [vm("batch")], vm("7", min_throughput_ratio=0.6)).escalate()[-1]
     assert rung.satisfies
     assert len(rung.notes) == 1 and "no command can be rendered for instance '7'" in rung.notes[0]

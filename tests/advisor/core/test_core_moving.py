@@ -44,7 +44,7 @@ def emptied(snapshot: ClusterSnapshot, targets: Sequence[str] | None = None) -> 
 # emptying a host
 
 
-def test_everybody_leaves_and_each_counts_in_for_the_next() -> None:
+def test_all_leave_and_each_counts_in_for_the_next() -> None:
     hosts = [host(name) for name in "abcd"]
     assert sorted(emptied(cloud(hosts, [vm(f"v{n}", on="a") for n in range(3)])).values()) == ["b", "c", "d"]
 
@@ -67,7 +67,7 @@ def test_only_named_targets_are_used_and_never_the_host_itself() -> None:
     assert emptied(snapshot, ["a"]) == {"v": None}
 
 
-def test_an_unknown_host_has_nobody_to_move() -> None:
+def test_an_unknown_host_has_no_instance_to_move() -> None:
     assert moving.evacuation(cloud([host("b")]), CONTEXT, "a") == ()
 
 

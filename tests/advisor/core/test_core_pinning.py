@@ -100,7 +100,7 @@ def test_a_pin_counts_where_each_host_has_that_cpu() -> None:
     assert [np.flatnonzero(row).tolist() for row in found.affinity] == [[1], [0]]
 
 
-def test_isolated_cpus_are_offered_to_nobody_and_are_no_place_for_who_is_not_pinned() -> None:
+def test_isolated_cpus_are_not_offered_and_hold_no_unpinned_instance() -> None:
     snapshot = cloud([host(pcpus=6, isolated_cpus=(2, 3, 4, 5))], [vm("r", on="h1"), vm("s", on="h1", pins="0:4")])
     assert [one.id for one in snapshot.residents[0]] == ["s", "r"]
     assert snapshot.scenes.affinity[0].sum(axis=1).tolist() == [1, 2]

@@ -56,7 +56,7 @@ def test_ties_are_mutual_among_what_is_shown() -> None:
     assert all(one not in others and all(one in tied[other] for other in others) for one, others in tied.items())
 
 
-def test_a_limit_shows_the_best_and_still_names_everybody_they_are_tied_with() -> None:
+def test_a_limit_shows_the_best_and_still_names_all_hosts_tied_with_them() -> None:
     snapshot = cloud([host(name) for name in "abcde"])
     answer = ask(snapshot, request(limit=2))
     assert hosts_of(answer) == ["a", "b"]
@@ -101,7 +101,7 @@ def test_pack_does_not_count_a_newcomer_twice_where_it_sits_already() -> None:
 # who is counted
 
 
-def test_everybody_on_a_host_is_predicted_with_and_without_the_newcomer() -> None:
+def test_every_resident_of_a_host_is_predicted_with_and_without_the_new_vm() -> None:
     candidate = only(ask(cloud([host(**ONE)], [vm("r", on="h1"), vm("q", "calm", on="h1")])))
     assert [one.instance for one in candidate.neighbours] == ["q", "r"]
     assert candidate.new_vm.before is None
@@ -334,7 +334,9 @@ def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing(
     assert answer.rejected[0].reason.startswith("z would run at")
 
 
-def test_a_candidate_says_whom_its_last_resort_takes_more_than_half_from_and_what_its_commands_need() -> None:
+def test_a_candidate_names_the_instance_that_its_last_resort_cuts_by_more_than_half_and_what_its_commands_need() -> (
+    None
+):
     starved = only(ask(cloud([host(kind="xen", **ONE)], [vm("r", on="h1")]), request(vm(min_throughput_ratio=0.9))))
     assert starved.notes == ("r would run at 10 % of its uncontended speed instead of 50 %, and no limit protects it",)
     assert starved.neighbours[0].throughput_ratio.expected == pytest.approx(0.1)

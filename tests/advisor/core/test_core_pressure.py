@@ -52,7 +52,7 @@ def test_caps_ceilings_and_disk_limits_hold_demand_back() -> None:
     assert found["disk"] == pytest.approx(0.1)
 
 
-def test_what_nobody_knows_is_not_a_number_and_an_empty_host_is_idle() -> None:
+def test_an_unknown_value_is_not_a_number_and_an_empty_host_is_idle() -> None:
     bare = Host("h", "lxc", pcpus=4, memory_mb=4096)
     found = asked(bare, vm("u", None, on="h", vcpus=3))
     assert found["cpu"] == pytest.approx(0.75 * day_one(1).mean), "as virtual machines usually do"

@@ -106,7 +106,7 @@ def test_an_interval_is_measured_on_the_scale_of_the_score() -> None:
     assert scored.score[0] == pytest.approx(0.8 - CAUTION * 0.2)
 
 
-def test_total_is_the_newcomers_ratio_minus_what_everybody_loses() -> None:
+def test_total_is_the_ratio_of_the_new_vm_minus_all_losses() -> None:
     scored = scores([[0.7, 0.9], [0.9, 0.8]], before=[[0.9, 1.0], [0.9, 1.0]], objective="total")
     np.testing.assert_allclose(scored.score, [0.9 - 0.2, 0.8])
 

@@ -245,7 +245,7 @@ def test_the_estimated_share_falls_with_demand_and_reaches_that_of_a_fluid() -> 
     assert found[-1] == pytest.approx(1 / 3, abs=0.01)
 
 
-def test_a_resource_of_unknown_size_lets_everybody_have_all() -> None:
+def test_a_resource_of_unknown_size_limits_no_instance() -> None:
     sums = np.zeros((1, 2, 4))
     sums[:, :, 0] = 1e6
     assert shares(sums, np.full((1, 2), np.inf)).tolist() == [1.0]

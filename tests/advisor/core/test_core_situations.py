@@ -348,7 +348,7 @@ def test_hosts_that_are_alike_are_asked_about_once() -> None:
     assert screened(counting) == 3 * 2  # without the newcomer and with it; one pCPU leaves nothing to pin
 
 
-def test_latency_is_asked_only_where_somebody_minds_it_and_for_what_is_shown() -> None:
+def test_latency_is_predicted_only_where_an_instance_counts_it_and_for_what_is_shown() -> None:
     counting = Counting()
     snapshot = changed(three_kinds(), instances={"r1": vm("r1", on="d", max_latency_ratio=9.0)})
     put(snapshot, request(limit=1), counting)

@@ -68,7 +68,7 @@ def test_two_of_a_batch_are_apart_whoever_says_so(apart: dict[str, list[str]]) -
     assert list(answers[1].request.constraints.anti_affinity) == apart["later"]
 
 
-def test_whom_an_earlier_one_was_placed_beside_stays_there_when_asked_about() -> None:
+def test_the_neighbour_of_an_earlier_placement_stays_there_when_asked_about() -> None:
     snapshot = cloud([host("roomy"), host("tight", pcpus=1)], [vm("runs", on="tight")])
     answers = in_turn(snapshot, request(vm("n"), affinity=["runs"]), request(vm("runs")))
     assert [hosts_of(one) for one in answers] == [["tight"], ["tight"]]

@@ -97,7 +97,7 @@ def test_a_new_size_and_new_settings_are_taken() -> None:
     assert (world.instances["web-1"].vcpus, world.instances["web-1"].memory_mb) == (2, 50.0)
 
 
-def test_an_instance_that_is_not_told_any_more_is_stopped_and_after_an_hour_gone() -> None:
+def test_an_instance_that_is_no_longer_reported_is_stopped_and_after_an_hour_gone() -> None:
     world = World()
     world.hear(announcement("kvm01", vm("web-1"), vm("web-2")))
     assert world.hear(announcement("kvm01", vm("web-1"))).stopped == ("web-2",)
@@ -312,7 +312,7 @@ def test_too_many_instances_and_a_new_host_of_which_the_size_is_not_known_are_re
 
 @settings(max_examples=examples(100))
 @given(st.lists(st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["h1", "h2", "h3"])), min_size=1, max_size=6))
-def test_whatever_moves_starts_and_stops_the_inventory_is_right_once_every_agent_has_told_twice(
+def test_whatever_moves_starts_and_stops_the_inventory_is_right_once_every_agent_has_reported_twice(
     days: list[dict[str, str]],
 ) -> None:
     world = World()

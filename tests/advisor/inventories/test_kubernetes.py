@@ -335,7 +335,7 @@ def test_the_class_of_a_pod_is_what_made_it(kind: str, name: str, labels: dict[s
     assert pods.owner(pod("p", labels=labels, ownerReferences=owners)) == known
 
 
-def test_a_wrong_annotation_is_told_and_the_pod_counts(api: ApiServer) -> None:
+def test_a_wrong_annotation_is_reported_and_the_pod_counts(api: ApiServer) -> None:
     api.put("pods", pod("p", "n1", annotations={"cotenant.io/load": "much", "cotenant.io/worklod": "web"}))
     told = reading(api)
     assert len(told.instances) == 1
@@ -387,7 +387,7 @@ def test_a_node_that_lost_cpus_is_followed_whatever_is_pinned_to_them(api: ApiSe
     assert advisor.inventory.instance("mine").settings.pinning is None
 
 
-def test_a_host_that_is_gone_stays_while_somebody_is_on_it(api: ApiServer, advisor: Advisor) -> None:
+def test_a_host_that_is_gone_stays_while_an_instance_is_on_it(api: ApiServer, advisor: Advisor) -> None:
     advisor.inventory.follow(reading(api))
     advisor.inventory.put_instance(Instance("mine", host="n2"))
     told = replace(Reading("kubernetes", ()), partial=True, gone_hosts=frozenset({"n1", "n2"}))

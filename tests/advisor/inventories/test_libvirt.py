@@ -304,7 +304,7 @@ def test_a_domain_that_cannot_be_read_stays_and_is_said(advisor: Advisor) -> Non
     assert A in news.left_out[0]
 
 
-def test_neither_user_nor_parameters_of_a_uri_are_shown_and_ssh_is_told_not_to_ask() -> None:
+def test_neither_user_nor_parameters_of_a_uri_are_shown_and_ssh_does_not_prompt() -> None:
     assert shown_uri("qemu+ssh://root:secret@kvm01/system?keyfile=x") == "qemu+ssh://kvm01/system"
     assert unattended("qemu+ssh://a/system") == "qemu+ssh://a/system?no_tty=1"
     assert unattended("qemu+ssh://a/system?keyfile=k") == "qemu+ssh://a/system?keyfile=k&no_tty=1"

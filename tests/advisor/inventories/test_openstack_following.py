@@ -55,7 +55,7 @@ def names(advisor: Advisor) -> tuple[list[str], list[str]]:
     return [one.id for one in advisor.inventory.hosts().items], [one.id for one in advisor.inventory.instances().items]
 
 
-def test_what_is_told_is_stored_with_its_source(advisor: Advisor) -> None:
+def test_what_is_reported_is_stored_with_its_source(advisor: Advisor) -> None:
     news = advisor.inventory.follow(told(host("h1", labels={"zone": "a"}), server("s1", "h1")))
     assert (len(news.hosts), len(news.instances)) == (1, 1)
     assert advisor.inventory.host("h1") == Host("h1", "kvm", 8, 16384.0, labels={**MINE, "zone": "a"})
@@ -224,7 +224,7 @@ def test_who_writes_faster_than_is_compared_is_kept_waiting_in_the_end(
     assert (entry.detail["hosts"], entry.detail["instances"]) == (1, 1)
 
 
-def test_a_told_label_that_no_command_can_be_made_of_leaves_its_host_out(advisor: Advisor) -> None:
+def test_a_reported_label_that_no_command_can_hold_leaves_its_host_out(advisor: Advisor) -> None:
     news = advisor.inventory.follow(
         told(host("h1"), host("h2", labels={"uplink": "a;b"}), server("s1", "h2"), server("s2", "h1"))
     )

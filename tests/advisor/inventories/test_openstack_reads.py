@@ -139,7 +139,7 @@ def test_a_host_with_dedicated_cpus_has_all_of_them(
         assert {cpu % 24 for cpu in facts["dedicated_cpus"]} == set(range(24 - (dedicated + 1) // 2, 24))
 
 
-def test_a_host_without_shared_cpus_of_which_nothing_else_is_told_is_left_out_with_the_reason() -> None:
+def test_a_host_that_reports_only_dedicated_cpus_is_left_out_with_the_reason() -> None:
     row = {"hypervisor_hostname": "n", "hypervisor_type": "QEMU", "vcpus": 0, "memory_mb": 1, "state": "up"}
     with pytest.raises(ValueError, match="neither its topology nor Placement"):
         host_facts(row, source="openstack", zones={}, aggregates=[], inventories=None)
@@ -244,7 +244,7 @@ def test_every_so_many_reads_all_servers_are_read(cloud: Replay) -> None:
     assert [source.read().every_instance for _ in range(5)] == [True, False, False, True, False]
 
 
-def test_an_account_without_rights_is_told_nothing_and_removes_nothing(cloud: Replay, source: OpenStack) -> None:
+def test_an_account_without_rights_sees_nothing_and_removes_nothing(cloud: Replay, source: OpenStack) -> None:
     cloud.show("reader")
     reading = source.read()
     refused = {name for name, state in states(reading).items() if state == "refused"}
@@ -289,7 +289,7 @@ def test_servers_that_are_no_servers_are_a_failure_not_an_end(cloud: Replay, sou
     assert len(reading.hosts) == 10
 
 
-def test_a_server_without_an_id_is_nobody(cloud: Replay, source: OpenStack) -> None:
+def test_a_server_without_an_id_is_left_out(cloud: Replay, source: OpenStack) -> None:
     cloud.changed = lambda path, answer: (200, {"servers": [{"name": "x"}]}) if "servers/detail" in path else answer
     reading = source.read()
     assert (reading.instances, reading.gone, reading.unclear) == ((), frozenset(), frozenset())
@@ -326,7 +326,7 @@ def test_servers_and_hosts_of_a_cell_that_is_down_are_not_gone(cloud: Replay, so
     assert not reading.every_host
 
 
-def test_nobody_there_is_told_and_the_next_read_tries_again(cloud: Replay) -> None:
+def test_an_absent_server_is_reported_and_the_next_read_tries_again(cloud: Replay) -> None:
     cloud.changed = lambda path, answer: (503, {"error": {"message": "down"}}) if "auth/tokens" in path else answer
     source = OpenStack(connection=cloud.connect)
     assert set(states(source.read()).values()) == {"failed"}

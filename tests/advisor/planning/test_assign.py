@@ -100,7 +100,7 @@ Case = tuple[ClusterSnapshot, tuple[Instance, ...]]
 
 @SMALL_CLOUD
 @given(clouds(), st.sampled_from(["worst", "total", "pack"]))
-def test_whoever_is_admitted_passes_every_filter_and_pushes_nobody_below_a_limit(case: Case, objective: str) -> None:
+def test_an_admitted_instance_passes_every_filter_and_pushes_no_other_below_a_limit(case: Case, objective: str) -> None:
     cloud, coming = case
     found = assigned(cloud, "admit", *coming, objective=objective)
     assert found.where.keys() == {one.id for one in coming}
@@ -186,7 +186,7 @@ def test_consolidating_uses_no_more_hosts_and_breaks_no_limit(case: Case) -> Non
 
 @SMALL_CLOUD
 @given(clouds())
-def test_who_is_evacuated_goes_where_filters_let_it_and_nobody_else_moves(case: Case) -> None:
+def test_evacuated_instances_go_where_filters_let_them_and_no_other_moves(case: Case) -> None:
     cloud, _ = case
     found = assigned(cloud, "evacuate", emptied=frozenset({"h1"}))
     assert found.where.keys() == {one.id for one in cloud.residents[0]}
@@ -264,7 +264,7 @@ def test_what_the_solver_proves_is_no_worse_than_the_search_alone(monkeypatch: p
     assert searched.search.value <= solved.search.value + 1e-6 <= searched.search.bound + 2e-6
 
 
-def test_an_empty_cloud_takes_nobody_and_says_so() -> None:
+def test_an_empty_cloud_takes_no_instance_and_says_so() -> None:
     found = assigned(snapshot(()), "admit", vm("n1"))
     assert (found.where, found.search.ended) == ({"n1": None}, "in the way")
     assert found.notes == ("The cloud has no hosts.",)
@@ -279,14 +279,14 @@ def test_who_is_larger_than_any_host_is_refused_with_the_filters_reason() -> Non
     assert found.search.ended == "in the way"
 
 
-def test_whose_limit_nobody_can_keep_is_refused_for_that() -> None:
+def test_a_limit_that_no_host_can_keep_is_the_reason_of_a_refusal() -> None:
     cloud = snapshot((host("h1", 1),), vm("r1", on="h1", min_throughput_ratio=1.0))
     (why,) = assigned(cloud, "admit", vm("n1")).refused["n1"]
     assert why.code in {"limit.new_vm", "limit.neighbour"}
     assert "of its uncontended speed" in why.reason
 
 
-def test_hosts_without_fresh_data_and_disabled_ones_take_nobody() -> None:
+def test_hosts_without_fresh_data_and_disabled_ones_take_no_instance() -> None:
     stale, disabled = snapshot((host("h1"),), seen=False), snapshot((host("h1", enabled=False),))
     for cloud, code in ((stale, "host.no_data"), (disabled, "host.disabled")):
         assert assigned(cloud, "admit", vm("n1")).refused["n1"][0].code == code

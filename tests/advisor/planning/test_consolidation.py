@@ -78,7 +78,7 @@ def closed(request: pytest.FixtureRequest) -> tuple[ClusterSnapshot, Assignment]
     return cloud, consolidated(cloud)
 
 
-def test_a_half_empty_cloud_is_closed_nearly_to_the_bound_and_nobody_gets_lost(
+def test_a_half_empty_cloud_is_closed_nearly_to_the_bound_and_no_instance_gets_lost(
     closed: tuple[ClusterSnapshot, Assignment],
 ) -> None:
     cloud, found = closed
@@ -97,7 +97,7 @@ def test_no_more_moves_than_allowed_close_as_many_hosts_as_these_can() -> None:
     assert in_use(found.after) == HOSTS - 4  # two are on each
 
 
-def test_hosts_on_which_somebody_must_stay_are_not_closed() -> None:
+def test_hosts_on_which_an_instance_must_stay_are_not_closed() -> None:
     stay = [Instance(f"p{at}", 1, 512.0, host=f"h{at:03}", workload="cpu", load=0.1, settings=PINNED)
             for at in range(50)]  # fmt: skip
     found = consolidated(beside(*stay))
@@ -132,7 +132,7 @@ class OverAfter(SearchClock):
 
 
 @pytest.mark.parametrize("looks", [0, 3, 40])
-def test_when_the_time_is_over_every_host_is_empty_or_as_it_was_or_took_somebody(
+def test_when_the_time_is_over_every_host_is_empty_or_as_it_was_or_took_an_instance(
     looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(OverAfter, "looks", looks)
@@ -175,7 +175,7 @@ def test_no_bound_is_beyond_what_the_solver_proves(loads: list[tuple[str, float]
 
 
 @pytest.mark.parametrize("aim", ["admit", "consolidate"])
-def test_whom_filters_let_in_is_the_same_whether_asked_one_by_one_or_by_size(aim: str) -> None:
+def test_filters_admit_the_same_instances_one_by_one_and_by_size(aim: str) -> None:
     random = np.random.default_rng(3)
     stay = (
         Instance(f"p{at}", 4, float(at) * 300, host=f"h{at:03}", workload="cpu", settings=PINNED) for at in range(50)

@@ -104,7 +104,7 @@ def test_a_host_that_rests_can_still_be_emptied() -> None:
     assert len(moved(found)) == len(CROWD)
 
 
-def test_the_label_of_an_instance_tells_moves_that_nobody_saw() -> None:
+def test_the_label_of_an_instance_shows_moves_that_were_not_observed() -> None:
     told = (NOW - timedelta(hours=1)).isoformat()
     labelled = [replace(one, labels={"moved_at": f"{told}, nonsense"}) for one in CROWD]
     found = plan(cloud(*labelled, hosts=HOSTS), REBALANCE)

@@ -57,7 +57,7 @@ def test_filters_are_asked_for_kinds_of_which_one_wants_more_than_another_has_vc
     assert found.allowed[[found.waiting[0], found.waiting[1]]].all()
 
 
-def test_what_a_driver_domain_is_asked_for_is_told_apart_by_demand() -> None:
+def test_the_load_of_a_driver_domain_is_attributed_by_demand() -> None:
     """Who wants more CPUs, with its driver's, than the host has is slowed down and asks the driver domain for less."""
     narrow = Host("h1", "xen", 1, 65_536, driver_overcommit=0.3)
     calm, keen = (replace(vm(name, "web"), demand=wants(cpus)) for name, cpus in (("a", 0.1), ("b", 1.0)))
@@ -94,7 +94,7 @@ def test_what_is_assumed_of_an_unknown_instance_grows_from_what_is_assumed_now()
         np.testing.assert_allclose(getattr(assumed, edge), getattr(given, edge), atol=1e-9)
 
 
-def test_demand_that_outgrows_its_vcpus_is_told_with_its_month() -> None:
+def test_demand_that_outgrows_its_vcpus_is_reported_with_its_month() -> None:
     request = PlanRequest("capacity", (replace(dark("n", 0.4), memory_mb=99_999),), growth=Growth(0, 100, 4))
     notes = plan(Inventory((replace(LARGE, pcpus=64),), (dark("a", 0.4, on="h1"),)), request).notes
     assert [one.partition(":")[0] for one in notes if one.startswith("From")] == [
@@ -119,14 +119,14 @@ def test_who_is_measured_to_use_less_than_was_given_may_be_made_smaller_than_tha
     assert of_plan(inventory, answer, None).after["h1"]["cpu"] == pytest.approx(0.25), "on a host of four CPUs"
 
 
-def test_an_imagined_cloud_keeps_what_everybody_wants() -> None:
+def test_an_imagined_cloud_keeps_all_demands() -> None:
     now = large(dark("a", 0.4, on="h1"), dark("b", 0.7, on="h2"))
     imagined, homeless, _ = imagine(now, WhatIf(hosts=(host("h3"),), remove=("h2",), pinning="own"))
     assert imagined.residents[0][0].demand == wants(0.4)
     assert homeless[0].demand == wants(0.7)
 
 
-def test_only_of_whom_neither_profile_nor_demand_is_known_a_plan_says_what_is_assumed() -> None:
+def test_a_plan_says_what_is_assumed_only_where_neither_profile_nor_demand_is_known() -> None:
     asked = PlanRequest(instances=(dark("a", 0.4), dark("b"), vm("c")))
     assert [note.partition(":")[0] for note in plan(cloud(hosts=HOSTS), asked).notes] == [
         "Nothing is known about what b would run"

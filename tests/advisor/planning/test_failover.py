@@ -45,7 +45,7 @@ def test_so_many_fit_as_hosts_that_are_left_have_room_for() -> None:
 FULL = cloud(*(vm(f"r{at}", on=f"h{at % 2}", memory_mb=1000, load=0.05) for at in range(14)), hosts=racks("a", "b"))
 
 
-def test_where_not_even_now_everybody_has_a_host_that_is_said() -> None:
+def test_a_cloud_without_a_host_for_every_instance_now_is_reported() -> None:
     answer = capacity(FULL, PlanRequest("capacity", MIX, spare_hosts=1, keep_ratio=0.1))
     assert answer.spare and (answer.spare.fit, answer.spare.too_many) == (None, 0)
     assert "the search finds no hosts for the present instances: if h" in answer.reserve

@@ -52,7 +52,7 @@ def test_a_limit_of_its_own_counts_as_it_is_whatever_the_cap() -> None:
     assert required_ratios_of([(kvm("h", 2), beyond)], table, 0.8).tolist() == pytest.approx([0.4])
 
 
-def test_right_sizing_gives_no_cap_by_which_somebody_keeps_less_than_it_must_without_one() -> None:
+def test_right_sizing_gives_no_cap_that_breaks_a_limit_kept_without_it() -> None:
     def caps(limit: float) -> list[float | None]:
         there = (*some(2, "a"), vm("poor", on="a", min_throughput_ratio=limit))
         used: dict[str, Sequence[float]] = {one.id: [1.0] * 60 for one in there}
@@ -64,7 +64,7 @@ def test_right_sizing_gives_no_cap_by_which_somebody_keeps_less_than_it_must_wit
     assert not caps(0.75)  # 50 would do for the other
 
 
-def test_whom_no_move_changes_hides_no_gain() -> None:
+def test_instances_that_no_move_changes_hide_no_gain() -> None:
     held = vm("held", on="b", settings=HALF, min_throughput_ratio=0.9)
     cloud = snapshot((kvm("a", 2), kvm("b")), held, *some(3, "a"))
     found = assigned(cloud, "rebalance", keep_ratio=0.8)
@@ -107,14 +107,14 @@ def test_notes_name_the_true_cause() -> None:
     assert "no more than 1 move may be made" in few.notes[0]
 
 
-def test_who_is_evacuated_in_vain_is_told_of_other_hosts_only() -> None:
+def test_an_instance_evacuated_in_vain_has_reasons_for_other_hosts_only() -> None:
     cloud = snapshot((kvm("a", 4), kvm("b", 1, 512)), *some(3, "a"))
     found = assigned(cloud, "evacuate", emptied=frozenset({"a"}))
     (reason,) = (one.reason for one in found.refused["i0"] if one.host == "b")
     assert found.notes == (f"No host takes i0 and 2 more; on b: {reason}.",)
 
 
-def test_nothing_is_called_fine_where_nobody_may_move_or_all_suffer() -> None:
+def test_nothing_is_called_fine_where_no_instance_may_move_or_all_suffer() -> None:
     apart = snapshot((kvm("a"), kvm("b")), vm("x", on="a", settings=FIRST), vm("y", on="b", settings=FIRST))
     found = assigned(apart, "consolidate")
     assert found.search.ended == "in the way"
@@ -132,7 +132,7 @@ def test_a_distance_to_a_bound_of_nothing_is_no_share() -> None:
     assert Search("instances below a limit", 4.0, 0.0, 4.0, "time").away == "4"
 
 
-def test_no_ratio_is_told_below_its_limit_in_a_report_that_is_not_below_in_the_sums() -> None:
+def test_no_ratio_is_reported_below_its_limit_in_a_report_that_is_not_below_in_the_sums() -> None:
     inventory = Inventory((kvm("a"), kvm("b")), (vm("capped", on="b", settings=HALF),), WORKLOADS)
     answer = plan(inventory, PlanRequest(kind="evacuate", empty=("b",)))
     assert answer.sums_after and answer.sums_after.below == 0

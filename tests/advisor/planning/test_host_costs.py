@@ -32,12 +32,12 @@ def test_hosts_in_use_draw_between_idle_and_full_and_all_hosts_cost() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["", "much", "-1", "nan", "inf"])
-def test_of_a_host_that_does_not_say_nothing_is_told(wrong: str) -> None:
+def test_nothing_is_assumed_of_a_host_that_does_not_say(wrong: str) -> None:
     assert sums(labelled(1, watts_full=wrong, price_per_month=wrong)).watts is None
     assert sums((*labelled(1), *labelled(2, price_per_month=wrong)[1:])).price is None
 
 
-def test_a_label_that_is_no_number_is_told_of() -> None:
+def test_a_label_that_is_no_number_is_reported() -> None:
     def notes(**labels: str) -> list[str]:
         answer = plan(cloud(HALF_BUSY, hosts=labelled(3, **labels)), PlanRequest("rebalance"))
         return [note for note in answer.notes if "label" in note]
@@ -62,7 +62,7 @@ def test_an_imagined_cloud_stands_beside_the_present_one_with_run_way_and_price(
     assert imagined.instance_days == pytest.approx((1 + 2 + 3 * 4) * 365.25 / 12)
 
 
-def test_days_of_newcomers_are_not_told_where_months_were_left_out() -> None:
+def test_days_of_newcomers_are_not_reported_where_months_were_left_out() -> None:
     begun = PlanSums(1, 1, 1, 0, 1.0, 1.0, 1.0)
     runway = tuple(RunwayPoint(float(month), month, 1.0, begun, fits=True) for month in range(3))
     known = Capacity(9, 9, 9, "", runway=runway)

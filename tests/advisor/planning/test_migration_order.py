@@ -66,7 +66,7 @@ def test_two_of_an_anti_affinity_group_that_change_places_are_never_together_on_
     assert told(found) == [(0, "a", "h3"), (1, "b", "h1"), (2, "a", "h2")]
 
 
-def test_nobody_goes_round_by_a_host_of_another_kind_or_by_more_moves_than_may_be() -> None:
+def test_no_move_goes_round_by_a_host_of_another_kind_or_takes_more_steps_than_allowed() -> None:
     assert ordered(snapshot((*TWO, replace(THREE[2], kind="kvm")), A, B), *SWAP).scheduled == ()
     for most, count in ((2, 0), (3, 3)):
         limits = MigrationLimits(2)
@@ -92,7 +92,7 @@ def test_a_stage_has_as_many_moves_as_allowed_and_one_for_each_host() -> None:
     assert [stage for stage, *_ in told(ordered(start, *together, at_once=3))] == [0, 1]
 
 
-def test_nobody_is_taken_below_its_limit_on_the_way() -> None:
+def test_no_instance_falls_below_its_limit_on_the_way() -> None:
     """Both ends are fine; to bring b before a has gone would take the three of them below what they must keep."""
     a, b, c = vm("a", on="h1"), vm("b", on="h2"), vm("c", on="h1")
     start = snapshot((host("h1"), host("h2"), host("h3")), a, b, c)

@@ -59,7 +59,7 @@ def test_less_network_makes_moves_slower_and_an_unknown_one_tells_nothing() -> N
     assert _timed(PlanStep("i0", "h0", action="settings", source="h0")) == [None]
 
 
-def test_a_plan_takes_the_slowest_of_each_stage_and_a_move_that_never_ends_is_told() -> None:
+def test_a_plan_takes_the_slowest_of_each_stage_and_a_move_that_never_ends_is_reported() -> None:
     slow, fast = (replace(move(0, "h1"), duration_s=Band(s, s, 2 * s)) for s in (8.0, 3.0))
     assert whole_time([slow, fast, replace(fast, stage=1)]) == Band(11.0, 11.0, 22.0)
     assert whole_time([slow, move(1, "h2")]) is None

@@ -39,7 +39,7 @@ def test_a_move_that_may_do_more_harm_where_it_goes_than_good_where_it_leaves_is
     assert not is_worth_it(gain, GOAL)
 
 
-def test_whom_a_move_does_not_change_hides_no_gain_and_adds_no_doubt() -> None:
+def test_instances_that_a_move_does_not_change_hide_no_gain_and_add_no_doubt() -> None:
     before, after = [host(a=(0.3, 0.1, 0.5), b=(0.3, 0.1, 0.5)), host()], [host(a=FEW), host(b=FEW)]
     held = (0.6, 0.2, 0.9)
     beside = [[host(a=(0.3, 0.1, 0.5), b=(0.3, 0.1, 0.5), h=held), host()], [host(a=FEW, h=held), host(b=FEW)]]

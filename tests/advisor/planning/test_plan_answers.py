@@ -45,7 +45,7 @@ PRIOR = PriorPredictor()
 SMALL = host("h1", 4096)
 
 
-def test_nobody_gets_the_room_of_who_is_there_already_and_finds_no_host() -> None:
+def test_no_instance_gets_the_room_of_a_resident_that_finds_no_host() -> None:
     asked = (vm("a", memory_mb=99_999), vm("n", memory_mb=3000))
     answer = plan(cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL,)), PlanRequest(instances=asked))
     assert [(one.instance, one.source, one.host) for one in answer.steps] == [("a", "h1", None), ("n", None, None)]
@@ -81,7 +81,7 @@ def test_a_move_is_not_said_to_help_the_worst_off_where_it_brings_others_within_
 
 
 @pytest.mark.parametrize("kind", ["consolidate", "evacuate"])
-def test_who_goes_round_is_told_to_come_from_where_it_was(kind: str) -> None:
+def test_a_detour_starts_where_the_instance_was(kind: str) -> None:
     start = snapshot(THREE, A, B)
     scheduled = schedule(start, SWAP, PRIOR, keep_ratio=0.8, limits=MigrationLimits(2)).scheduled
     ratios = CloudEvaluation.of(start, PRIOR).ratios()
@@ -108,7 +108,7 @@ def test_a_neighbour_whose_limit_would_break_is_named_as_the_one_that_is_there()
     assert [(one.host, one.reason.split()[0]) for one in answer.steps[0].rejected] == [("h1", "r1"), ("h2", "r2")]
 
 
-def test_each_of_those_alike_is_told_of_itself() -> None:
+def test_each_of_several_equal_hosts_has_an_answer_of_its_own() -> None:
     answer = plan(cloud(hosts=(host("h1", pcpus=1),)), PlanRequest(instances=(vm("n1"), vm("n2"), vm("n3"))))
     reasons = [step.rejected[0].reason for step in answer.steps if step.host is None]
     assert len(reasons) == 2
@@ -129,7 +129,9 @@ def test_who_was_not_moved_in_time_is_not_said_to_be_unmovable(monkeypatch: pyte
     assert answer.search and answer.search.ended == "time"
 
 
-def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_instance_that_no_size_or_cap_helps_is_reported_only_when_all_hosts_were_examined(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     crowd = cloud(*(vm(f"p{at}", on="h1") for at in range(12)), hosts=HOSTS)
     said = "12 instances stay below a limit: no size or cap helps; a rebalance may."
     assert said in plan(crowd, PlanRequest(kind="right_size")).notes
@@ -138,7 +140,7 @@ def test_whom_no_size_or_cap_helps_is_told_only_when_all_hosts_were_looked_at(mo
     assert late.notes == ("Time limit reached before 3 of 3 hosts were looked at.",)
 
 
-def test_one_is_told_as_one() -> None:
+def test_one_is_worded_as_one() -> None:
     full = cloud(vm("a", on="h1", memory_mb=3000), hosts=(SMALL, host("h2", 1024)))
     answer = plan(full, PlanRequest(kind="evacuate", empty=("h1",)))
     assert offline.plan_document(answer).facts == {"Steps": "0 in 0 stages; 1 instance finds no host"}

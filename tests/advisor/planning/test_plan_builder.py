@@ -43,7 +43,7 @@ def test_the_same_question_at_the_same_moment_has_the_same_plan() -> None:
     assert plan(cloud(hosts=HOSTS), request) == plan(cloud(hosts=HOSTS), request)
 
 
-def test_before_and_after_say_for_everybody_what_predict_says() -> None:
+def test_before_and_after_say_for_every_instance_what_predict_says() -> None:
     now = cloud(vm("a", on="h1"), vm("b", "bulk", on="h1"), vm("c", "bulk", on="h2"), hosts=HOSTS)
     asked = (vm("d", "bulk"), vm("e"))
     answer = plan(now, PlanRequest(instances=asked))
@@ -107,7 +107,7 @@ def test_who_is_there_already_and_would_be_better_off_elsewhere_moves() -> None:
     assert moved.before and moved.before.expected < moved.throughput_ratio.expected
 
 
-def test_a_rebalanced_cloud_has_nobody_below_a_limit_and_is_fine_when_it_is_asked_again() -> None:
+def test_a_rebalanced_cloud_keeps_all_limits_and_is_fine_when_asked_again() -> None:
     before = cloud(*PRESSED, hosts=HOSTS)
     answer = plan(before, PlanRequest(kind="rebalance", commands=True))
     assert answer.sums_before and answer.sums_after and answer.steps
@@ -189,7 +189,7 @@ def test_who_lost_its_host_in_an_imagined_cloud_is_placed_before_what_is_asked_t
     assert [one.fit for one in answer.variants] == [None, None, 1, 1]
 
 
-def test_loads_that_outgrow_vcpus_and_predictions_are_told_with_their_month() -> None:
+def test_loads_that_outgrow_vcpus_and_predictions_are_reported_with_their_month() -> None:
     request = PlanRequest(kind="capacity", instances=(vm("n"),), growth=Growth(0, 50, 8))
     notes = plan(cloud(replace(vm("a", on="h1"), load=0.8), hosts=HOSTS[:1]), request).notes
     assert [one.partition(":")[0] for one in notes] == [
@@ -199,13 +199,13 @@ def test_loads_that_outgrow_vcpus_and_predictions_are_told_with_their_month() ->
     assert plan(cloud(hosts=HOSTS[:1]), replace(request, growth=Growth(1, 0, 2))).notes == ()
 
 
-def test_a_workload_that_nobody_knows_by_that_name_is_told() -> None:
+def test_an_unknown_workload_is_reported() -> None:
     answer = plan(cloud(hosts=HOSTS), PlanRequest(instances=(vm("n", "nosuch"), replace(vm("m"), workload=None))))
     assert "about what n, m would run" in answer.notes[0]
     assert answer.notes[1] == "There is no workload nosuch: define it, or check its spelling."
 
 
-def test_a_host_that_is_imagined_too_small_for_who_is_on_it_is_told() -> None:
+def test_a_host_that_is_imagined_too_small_for_its_instances_is_reported() -> None:
     small = PlanRequest(kind="what_if", what_if=WhatIf(hosts=(host("h1", memory_mb=2000, pcpus=1),)))
     assert plan(cloud(*PRESSED, hosts=HOSTS), small).notes == (
         "The instances on h1 are promised more CPU than there would be.",
@@ -213,7 +213,7 @@ def test_a_host_that_is_imagined_too_small_for_who_is_on_it_is_told() -> None:
     )
 
 
-def test_own_pcpus_for_everybody_change_what_is_predicted_and_where_there_are_too_few_that_is_said() -> None:
+def test_own_pcpus_for_all_change_what_is_predicted_and_too_few_are_reported() -> None:
     request = PlanRequest(kind="what_if", what_if=WhatIf(pinning="own"))
     assert plan(cloud(*PRESSED[:4], hosts=HOSTS[:1]), request).notes == ()
     assert "not enough pCPUs on h1" in plan(cloud(*PRESSED, hosts=HOSTS[:1]), request).notes[0]
@@ -233,7 +233,7 @@ def test_steps_of_an_imagined_cloud_say_why_as_those_of_the_one_of_now() -> None
     assert "so that fewer hosts are needed" in step.why
 
 
-def test_nobody_goes_round_by_a_host_of_which_the_news_are_old() -> None:
+def test_no_move_goes_round_by_a_host_with_old_data() -> None:
     active = ActivePredictor(PriorPredictor())
     for age_s, steps in ((0.0, 3), (90.0, 0)):
         seen = {"h1": NOW, "h2": NOW, "h3": NOW - timedelta(seconds=age_s)}

@@ -397,7 +397,7 @@ def test_of_a_card_is_shown_what_has_the_shape_of_one() -> None:
     assert "throughput, unseen pair" in shown
 
 
-def test_who_hurts_whom_is_the_prediction_with_and_without_the_neighbour() -> None:
+def test_interference_is_the_prediction_with_and_without_the_neighbour() -> None:
     there = tuple(vm(name, on="h1") for name in "abc")  # three that want a CPU each, on two
     taken = {(one.victim, one.neighbour): one for one in _harm(there)}
     assert len(taken) == 6

@@ -36,7 +36,7 @@ def test_who_uses_a_tenth_of_its_vcpus_is_made_smaller_and_who_is_unknown_is_lef
     assert "by its profile" in few.steps[0].why, "ten windows say nothing, the profile does: one CPU of four"
 
 
-def test_a_cap_that_holds_its_instance_back_is_loosened_where_nobody_suffers() -> None:
+def test_a_cap_that_holds_its_instance_back_is_loosened_where_no_other_suffers() -> None:
     held = replace(vm("held", on="h1"), settings=IsolationSettings(cap_percent=30))
     answer = plan(cloud(held, hosts=HOSTS), PlanRequest(kind="right_size"))
     (step, *_) = answer.steps
@@ -44,7 +44,7 @@ def test_a_cap_that_holds_its_instance_back_is_loosened_where_nobody_suffers() -
     assert answer.after["h1"][0].throughput_ratio.expected > answer.before["h1"][0].throughput_ratio.expected
 
 
-def test_who_uses_all_it_has_is_only_told() -> None:
+def test_a_saturated_instance_is_only_reported() -> None:
     answer = plan(cloud(vm("full", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
     assert (answer.steps, answer.search and answer.search.ended) == ((), "already fine")
     assert "full uses all of its vCPUs" in answer.notes[0]

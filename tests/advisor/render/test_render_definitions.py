@@ -31,7 +31,7 @@ def test_a_rate_that_may_be_exceeded_is_no_limit_of_the_vif() -> None:
     assert "vif" not in text
 
 
-def test_a_latency_instance_on_xen_is_told_of_shorter_slices_as_a_hint_only() -> None:
+def test_shorter_slices_are_only_a_hint_for_a_latency_instance_on_xen() -> None:
     (hint,) = said(XEN, "xl", replace(SHOP, service="latency"))[1:2]
     assert "every domain of the pool: xl sched-credit2 -s -r 500" in hint
     assert not any("slices" in text for text in said(XEN, "xl"))

@@ -48,7 +48,7 @@ def test_a_driver_domain_that_is_there_already_stays(host: Host) -> None:
     assert words(host, host.driver_cpus or (0, 1, 2, 3)) == []
 
 
-def test_a_cloud_is_told_in_words_and_a_container_host_has_none() -> None:
+def test_a_cloud_is_described_in_words_and_a_container_host_has_none() -> None:
     (said,) = driver.commands(XEN, (1,), [], "openstack")
     assert said == Command("openstack", (), (), "keep the driver domain of x1 to CPUs 1 with the host's own tools")
     assert words(replace(XEN, kind="lxc"), (1,)) == []
@@ -77,7 +77,7 @@ def test_in_a_plan_who_comes_unpinned_has_its_threads_where_the_driver_domain_is
     assert plan(replace(XEN, driver_cpus=(0,)), Instance("new"), IsolationSettings(), [], {}) == ()
 
 
-def test_in_a_plan_the_driver_domain_moves_before_anybody_comes() -> None:
+def test_in_a_plan_the_driver_domain_moves_before_any_instance_comes() -> None:
     new_vm = Instance("new")
     found = plan(XEN, new_vm, IsolationSettings(weight=512), [], {}, driver_cpus=(1,))
     argv = [one.argv for one in found if one.argv]

@@ -62,7 +62,7 @@ def test_who_moves_onto_new_cpus_is_capped_before_and_who_gives_up_cpus_goes_fir
     ]
 
 
-def test_a_cpu_is_left_before_somebody_else_comes_to_it() -> None:
+def test_a_cpu_is_left_before_another_instance_comes_to_it() -> None:
     chain = (resident("a", pins("0:0")), resident("b", pins("0:1")), resident("c", pins("0:2")))
     made = plan(HOST, SHOP, NOTHING, chain, {"a": pins("0:1"), "b": pins("0:2"), "c": pins("0:3")})
     assert run(made) == ["xl vcpu-pin c 0 3", "xl vcpu-pin b 0 2", "xl vcpu-pin a 0 1"]
@@ -107,7 +107,7 @@ def test_the_newcomer_s_definition_stands_before_the_commands_that_need_it_to_ru
     assert all(command.argv for command in rest)
 
 
-def test_changes_to_somebody_who_is_not_there_and_a_newcomer_that_is_are_refused() -> None:
+def test_changes_to_an_absent_instance_and_a_new_vm_that_is_present_are_refused() -> None:
     with pytest.raises(InvalidInput, match="instance ghost is to be changed and is not on host h1"):
         plan(HOST, SHOP, NOTHING, (resident("a"),), {"ghost": pins("0:1")})
     with pytest.raises(InvalidInput, match="shop is on host h1 already"):
@@ -175,7 +175,7 @@ PINNED = st.lists(st.integers(0, 3), unique=True, min_size=1).map(lambda cpus: P
 
 @given(st.lists(st.tuples(PINNED, PINNED, st.none() | st.floats(5, 90), st.none() | st.floats(5, 90)), max_size=4))
 @settings(max_examples=examples(150), deadline=None)
-def test_on_the_way_nobody_is_met_on_a_new_cpu_without_the_limit_it_will_have(
+def test_on_the_way_no_instance_shares_a_new_cpu_without_its_later_limit(
     moves: list[tuple[Pinning, Pinning, float | None, float | None]],
 ) -> None:
     residents = tuple(

@@ -258,7 +258,7 @@ def test_a_plan_that_gives_one_s_class_to_another_leaves_the_tree_in_place_and_u
     assert bench.mbits(bench.other)[0] == pytest.approx(100, rel=0.10)
 
 
-def test_a_qdisc_that_somebody_else_has_set_on_the_uplink_is_not_overwritten(bench: Bench) -> None:
+def test_a_qdisc_of_another_program_on_the_uplink_is_not_overwritten(bench: Bench) -> None:
     _line(bench, 1000)
     before = bench.dump()
     with pytest.raises(AssertionError, match="qdisc add"):

@@ -79,7 +79,7 @@ def test_what_a_replay_predicts_is_what_the_predictor_says_of_each_host_at_each_
     assert np.flatnonzero(predictions.expected).min() == pytest.approx(min(ratios) / BIN, abs=1.0)
 
 
-def test_who_is_faster_than_alone_is_not_told_as_slower() -> None:
+def test_an_instance_faster_than_alone_is_not_called_slower() -> None:
     """A learned model may say so of everybody; where nobody is, nobody is slowed."""
     nobody = ReplayPredictions(
         np.zeros(2, dtype=np.int64), np.full(2, np.inf), *(np.zeros(BINS, dtype=np.int64),) * 2, 0, 0.0
@@ -167,7 +167,7 @@ def test_first_fit_takes_the_first_best_fit_the_fullest_and_nova_the_emptiest_ho
     assert [RulePolicy(rule, demand, 3, seed=1)(cloud, 5, 0) for rule in rules] == [0, 1, 2, 2]
 
 
-def test_who_knows_the_future_leaves_nobody_short_where_that_is_possible_on_as_few_hosts_as_it_can() -> None:
+def test_a_policy_that_knows_the_future_contends_no_instance_where_possible_on_as_few_hosts_as_it_can() -> None:
     """Two that are busy by day and two by night fill two hosts: one of each on each."""
     day, night = np.tile([0.9, 0.1], 10), np.tile([0.1, 0.9], 10)
     cpu = np.stack([day, day, night, night], axis=1).astype(np.float32)
@@ -183,7 +183,7 @@ def test_who_knows_the_future_leaves_nobody_short_where_that_is_possible_on_as_f
 
 @given(st.integers(1, 6), st.integers(0, 10_000))
 @settings(max_examples=examples(40), deadline=None)
-def test_a_fair_share_gives_each_what_it_asked_for_or_as_much_as_anybody_has(count: int, seed: int) -> None:
+def test_a_fair_share_gives_each_its_demand_or_as_much_as_any_other_has(count: int, seed: int) -> None:
     random = np.random.default_rng(seed)
     vcpus = random.integers(1, 5, count)
     load = random.uniform(0.05, 1.0, count)
@@ -294,7 +294,7 @@ def test_what_the_trace_says_of_network_and_disk_is_not_said_to_be_left_out() ->
     assert "need CPU only" in " ".join(demand_of(made_trace(), (), HOST, (), 1).assumptions)
 
 
-def test_nobody_is_said_to_have_advised_where_nobody_did() -> None:
+def test_no_adviser_is_named_where_there_was_none() -> None:
     alone = [Replayed("first fit", (3,), 3.0, worst=0.7, mean=1.0)]
     assert "All ratios are predicted, from the trace's demand" in conclusion(alone, 0.8, judge="model")
 

@@ -102,7 +102,7 @@ def kept(cloud: MeasuredCloud) -> Sequence[stays.Stay]:
         return stays.since(connection, 0.0)
 
 
-def test_what_was_asked_and_where_it_went_is_counted_and_told_stands_beside_observed(cloud: MeasuredCloud) -> None:
+def test_questions_and_placements_are_counted_and_predicted_stands_beside_observed(cloud: MeasuredCloud) -> None:
     first = cloud.ask(new_vm("web-1"))
     cloud.come(new_vm("web-1"), first.candidates[0].host)
     assert first.candidates[0].host == "h0"
@@ -173,7 +173,7 @@ def test_an_arrival_counts_once_whoever_looks_and_whatever_goes_missing_for_a_wh
     assert [one.host for one in kept(cloud) if one.ended_s is None] == ["h2"]
 
 
-def test_hosts_that_are_new_bring_whom_they_have_and_what_is_old_is_forgotten(
+def test_new_hosts_bring_their_instances_and_what_is_old_is_forgotten(
     cloud: MeasuredCloud, clock: Clock, advisor: Advisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"{__name__}.HOSTS", (*HOSTS, replace(HOSTS[0], id="h9")))

@@ -68,7 +68,7 @@ def test_changes_of_the_inventory_name_what_they_are_about_and_the_generation_th
     ]
 
 
-def test_what_is_refused_changes_nothing_and_is_not_told(small: Advisor) -> None:
+def test_what_is_refused_changes_nothing_and_is_not_reported(small: Advisor) -> None:
     before = told(small)
     for step in (
         lambda: small.inventory.delete_host("h1"),
@@ -82,7 +82,7 @@ def test_what_is_refused_changes_nothing_and_is_not_told(small: Advisor) -> None
     assert told(small) == before
 
 
-def test_what_was_measured_is_told_once_for_all_of_it(small: Advisor, clock: Clock) -> None:
+def test_what_was_measured_is_reported_once_for_all_of_it(small: Advisor, clock: Clock) -> None:
     now = clock().timestamp()
     samples = [MetricSample("h1", "a", "instance", "cpu", 50.0, now - number) for number in range(100)]
     small.telemetry.ingest([*samples, MetricSample("nope", None, "host", "event", 1.0, now)])
@@ -100,7 +100,7 @@ def test_what_was_measured_is_told_once_for_all_of_it(small: Advisor, clock: Clo
     ]
 
 
-def test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_is_held(small: Advisor) -> None:
+def test_every_recommendation_is_an_event_with_instance_host_and_whether_that_is_held(small: Advisor) -> None:
     dry = small.placements.place(PlacementRequest(Instance("n", vcpus=1), dry_run=True)).recommendation
     held = small.placements.place(PlacementRequest(Instance("n", vcpus=1))).recommendation
     none = small.placements.place(PlacementRequest(Instance("n", vcpus=1, memory_mb=10**9))).recommendation
@@ -116,7 +116,7 @@ def test_every_recommendation_is_told_with_where_it_sends_whom_and_whether_that_
     ]
 
 
-def test_what_schedulers_are_told_is_told_though_nothing_is_stored(small: Advisor) -> None:
+def test_answers_to_schedulers_are_audited_though_nothing_is_stored(small: Advisor) -> None:
     small.inventory.put_host(Host("h2", "kvm", 4, 8192))
     fits, huge = PlacementRequest(Instance("n")), PlacementRequest(Instance("m", memory_mb=10**9), hosts=("h1", "h2"))
     small.placements.in_turn([fits, huge], hold=False)
@@ -137,13 +137,13 @@ def test_what_schedulers_are_told_is_told_though_nothing_is_stored(small: Adviso
     assert small.outcomes.page().items == ()
 
 
-def test_whom_a_scheduler_has_placed_is_told_together(small: Advisor) -> None:
+def test_pods_that_a_scheduler_placed_are_reported_together(small: Advisor) -> None:
     small.inventory.put_host(Host("h2", "kvm", 4, 8192))
     small.placements.hold([Instance("n", host="h1"), Instance("m", host="h2"), Instance("o", host="gone")])
     assert told(small)[-1] == ("placement.hold", ("n", "m"), {"hosts": 2})
 
 
-def test_every_change_of_the_registry_is_told_and_an_activation_that_the_gate_refused(
+def test_every_change_of_the_registry_is_reported_and_an_activation_that_the_gate_refused(
     small: Advisor, trained: Path, tmp_path: Path
 ) -> None:
     version = small.models.register(trained).version

@@ -162,7 +162,7 @@ def test_too_few_windows_to_calibrate_answers_widen_what_windows_are_held_agains
     assert answer_about(cloud).widened == {}
 
 
-def test_one_bad_window_is_no_alarm_and_a_loss_that_nobody_feels_never_is() -> None:
+def test_one_bad_window_is_no_alarm_and_a_negligible_loss_never_is() -> None:
     total = accumulated(0.0, beyond(0.9, 0.8, 1.0, 0.1))
     assert 0 < total <= ALARM / 4
     assert accumulated(total, beyond(0.9, 0.8, 1.0, 0.9)) == 0

@@ -36,7 +36,7 @@ def heard(advisor: Advisor, clock: Clock, after: str) -> tuple[list[tuple[str, A
     return told(events), mark
 
 
-def test_changes_of_the_inventory_and_plans_are_told_in_their_order_and_only_once(
+def test_changes_of_the_inventory_and_plans_are_sent_in_their_order_and_only_once(
     advisor: Advisor, clock: Clock
 ) -> None:
     _, mark = advisor.access.events(None)
@@ -53,7 +53,7 @@ def test_changes_of_the_inventory_and_plans_are_told_in_their_order_and_only_onc
     assert heard(advisor, clock, mark)[0] == []
 
 
-def test_a_model_that_is_activated_and_taken_back_is_told(
+def test_a_model_that_is_activated_and_taken_back_is_reported(
     advisor: Advisor, clock: Clock, trained: Path, tmp_path: Path
 ) -> None:
     version = advisor.models.register(make(trained, tmp_path / "made", "m-1")).version
@@ -152,7 +152,7 @@ def database(empty_url: str) -> Any:
     found.close()
 
 
-def test_every_kind_of_entry_that_is_an_event_can_be_told_and_no_other_is(database: Database) -> None:
+def test_every_kind_of_entry_that_is_an_event_can_be_reported_and_no_other_is(database: Database) -> None:
     clock = Clock()
     log = Audit(clock, timedelta(days=1))
     detail = {"since": clock().isoformat(), "raised": clock().isoformat(), "why": "w", "generation": 1}

@@ -131,7 +131,7 @@ def test_a_model_that_is_right_is_calibrated_after_enough_windows_on_two_days(cl
 
 
 @pytest.mark.usefixtures("fewer_are_enough")
-def test_a_model_that_is_wrong_is_told_so_and_its_intervals_widen_until_they_hold(cloud: Cloud) -> None:
+def test_a_wrong_model_is_reported_and_its_intervals_widen_until_they_hold(cloud: Cloud) -> None:
     cloud.truth = lambda share: share**4
     cloud.windows(2)
     was = cloud.advisor.placements.place(NEW_VM).recommendation.candidates[0].new_vm.throughput_ratio
@@ -161,7 +161,7 @@ def test_an_answer_tells_how_answers_about_such_newcomers_have_held(cloud: Cloud
 
 
 @pytest.mark.usefixtures("fewer_are_enough")
-def test_calm_windows_are_told_apart_and_calibrate_nothing(cloud: Cloud) -> None:
+def test_calm_windows_are_distinguished_and_calibrate_nothing(cloud: Cloud) -> None:
     cloud.two_days(load=0.02)
     calm = cloud.group(contended=False)
     assert (calm.coverage, calm.widening) == (1.0, None)
@@ -178,7 +178,7 @@ def test_time_that_its_own_cap_took_is_not_held_against_a_prediction(cloud: Clou
     assert cloud.advisor.outcomes.quality().windows == ()
 
 
-def test_a_window_in_which_somebody_came_or_was_changed_is_not_held(cloud: Cloud) -> None:
+def test_a_window_in_which_an_instance_came_or_was_changed_is_not_scored(cloud: Cloud) -> None:
     cloud.windows(4)
     assert cloud.windows(1) == len(HOSTS)
     cloud.advisor.inventory.put_instance(Instance("late", vcpus=2, memory_mb=1024, host="h00"))

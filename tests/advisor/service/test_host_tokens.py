@@ -179,7 +179,7 @@ def test_what_another_source_moves_is_spoken_for_by_the_host_that_it_moved_to(ad
     assert agents.send("kvm2", "u-1") != []
 
 
-def test_a_uuid_of_an_instance_elsewhere_makes_nobody_that_instance(advisor: Advisor, agents: Agents) -> None:
+def test_a_uuid_of_an_instance_elsewhere_identifies_no_instance_here(advisor: Advisor, agents: Agents) -> None:
     found = agents.announce("kvm1", vm("web"), vm("impostor", "u-mail"))
     assert found.new == ("impostor",)
     assert "uuid" not in advisor.inventory.instance("impostor").labels

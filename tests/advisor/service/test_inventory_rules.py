@@ -268,7 +268,7 @@ def test_a_host_stored_before_labels_were_checked_has_no_commands_and_all_others
     assert advisor.placements.get(told.id) == told
 
 
-def test_a_name_that_one_tool_would_misread_keeps_nobody_from_the_commands_of_another(advisor: Advisor) -> None:
+def test_a_name_that_one_tool_would_misread_hides_no_commands_of_another(advisor: Advisor) -> None:
     """xl takes 7 for the number of a domain, OpenStack for a name."""
     hosts = (HOST, Host("h2", "kvm", 4, 8192, labels={"render": "openstack"}))
     advisor.inventory.put(Inventory(hosts), mode="replace", generation=None)

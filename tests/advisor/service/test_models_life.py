@@ -115,9 +115,7 @@ def test_judging_changes_nothing_but_the_verdict(advisor: Advisor, register: Reg
             unknown("m-none")
 
 
-def test_a_broken_active_model_keeps_nobody_from_taking_its_place(
-    advisor: Advisor, register: Register, settings: Settings
-) -> None:
+def test_a_broken_active_model_can_be_replaced(advisor: Advisor, register: Register, settings: Settings) -> None:
     advisor.models.activate(register("m-old", 0.02))
     (settings.model_dir / "m-old" / "card.json").write_text("{}", encoding="utf-8")
     assert advisor.models.activate(register("m-new", 0.05)).status == "active"

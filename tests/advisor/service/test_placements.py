@@ -49,7 +49,7 @@ def _cloud(advisor: Advisor) -> None:
     advisor.inventory.put(Inventory(HOSTS, workloads=(BUSY,)), mode="replace", generation=None)
 
 
-def test_only_who_holds_no_host_and_would_wait_is_told_what_was_true_a_moment_ago(
+def test_only_a_question_that_holds_no_host_and_would_wait_gets_an_earlier_answer(
     advisor: Advisor, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, over = threading.Event(), threading.Event()

@@ -96,7 +96,7 @@ def placed_jointly(advisor: Advisor, *names: str) -> list[str]:
     return [answer.candidates[0].host for answer in joint.answers]
 
 
-def test_nobody_waits_for_a_joint_search_and_what_was_held_meanwhile_counts(
+def test_no_question_waits_for_a_joint_search_and_what_was_held_meanwhile_counts(
     equal: Advisor, during_the_search: list[Callable[[], object]]
 ) -> None:
     others: list[str] = []
@@ -164,7 +164,7 @@ def test_scores_that_are_not_held_leave_a_note_unless_they_are_asked_for_again(e
     assert equal.outcomes.page().items == ()
 
 
-def test_whom_a_scheduler_has_placed_counts_there_until_time_is_up(equal: Advisor, clock: Clock) -> None:
+def test_a_pod_that_a_scheduler_placed_counts_there_until_time_is_up(equal: Advisor, clock: Clock) -> None:
     there = [Instance(name, 1, 1024.0, host=host, workload="busy") for name, host in (("a", "h0"), ("b", "h1"))]
     equal.placements.hold([*there, Instance("c", 1, 1024.0, host="nowhere", workload="busy")])
     assert sorted(placed(equal, "d", "e")) == ["h2", "h3"]
@@ -173,7 +173,7 @@ def test_whom_a_scheduler_has_placed_counts_there_until_time_is_up(equal: Adviso
     assert placed(equal, "f") == ["h0"]
 
 
-def test_it_is_told_for_some_seconds_that_somebody_else_had_a_host_held(equal: Advisor, clock: Clock) -> None:
+def test_for_some_seconds_an_answer_says_that_another_request_held_a_host(equal: Advisor, clock: Clock) -> None:
     def alone() -> bool:
         """As an answer, and what is placed, say it."""
         per_host = equal.placements.scores(question("x"), hold=False).per_host

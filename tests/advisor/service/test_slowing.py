@@ -97,7 +97,7 @@ def test_an_instance_that_no_source_reports_any_more_is_no_antagonist(pressed: A
     assert "hog" not in {pair.neighbour for pair in pressed.telemetry.slowing("h1").found}
 
 
-def test_whom_it_waited_for_is_somebody_known_and_no_metric_of_a_profile(pressed: Advisor, clock: Clock) -> None:
+def test_an_antagonist_is_a_known_instance_and_no_metric_of_a_profile(pressed: Advisor, clock: Clock) -> None:
     waited_for = [
         MetricSample("h1", "victim", "instance", f"waited_for:{name}", 5.0, clock().timestamp())
         for name in ("stranger", "calm")
@@ -109,7 +109,9 @@ def test_whom_it_waited_for_is_somebody_known_and_no_metric_of_a_profile(pressed
     assert not any("waited_for" in metric for metric in own)
 
 
-def test_a_host_that_is_not_there_and_samples_that_are_elsewhere_are_told(pressed: Advisor, settings: Settings) -> None:
+def test_a_host_that_is_not_there_and_samples_that_are_elsewhere_are_reported(
+    pressed: Advisor, settings: Settings
+) -> None:
     with pytest.raises(NotFound, match="there is no host h9"):
         pressed.telemetry.slowing("h9")
     with Advisor(settings.model_copy(update={"prometheus_url": "http://127.0.0.1:1"})) as other:

@@ -130,7 +130,7 @@ def test_a_cache_keeps_to_its_room_and_tells_no_value_of_another_key() -> None:
     assert cache._there == sum(value[1] for value in cache._values.values()) <= 50
 
 
-def test_threads_that_share_a_model_are_told_what_each_would_be_told_alone(trained: Path) -> None:
+def test_threads_that_share_a_model_get_the_answers_that_each_would_get_alone(trained: Path) -> None:
     model = load(trained)
     host = Host("h", "kvm", 4, 8192)
     tables = [ProfileTable.build((WEB,)), ProfileTable.build(CLOUD.workloads)]

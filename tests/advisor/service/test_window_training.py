@@ -101,7 +101,7 @@ def groups(error: float, scenes: float, days: float = 2.0) -> dict[WindowKey, Wi
     }
 
 
-def test_a_model_that_turned_out_worse_is_told_from_one_that_did_not() -> None:
+def test_a_model_that_turned_out_worse_is_distinguished_from_one_that_did_not() -> None:
     assert window_training.turned_out("m-1", groups(0.09, 20)) is None
     assert window_training.turned_out("m-1", groups(0.09, 200, 0.5)) is None
     for error, worse in ((0.09, True), (0.052, False), (0.02, False)):
@@ -110,7 +110,9 @@ def test_a_model_that_turned_out_worse_is_told_from_one_that_did_not() -> None:
 
 
 @pytest.mark.parametrize(("cause", "answers"), [("activate", "analytic"), ("force", "m-1")])
-def test_what_turned_out_worse_goes_back_unless_somebody_forced_it(advisor: Advisor, cause: str, answers: str) -> None:
+def test_a_model_that_turned_out_worse_goes_back_unless_it_was_forced(
+    advisor: Advisor, cause: str, answers: str
+) -> None:
     use(advisor, active="m-1", shadow="m-2")
     with advisor._database.write() as connection:
         registry.record(connection, Activation(datetime(2026, 1, 1, tzinfo=UTC), "analytic", "m-1", cause))

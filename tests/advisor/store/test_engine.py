@@ -84,7 +84,7 @@ def test_a_file_that_is_no_database_or_a_directory_is_unavailable(tmp_path: Path
     database.close()
 
 
-def test_a_writer_that_waits_too_long_is_told_that_the_database_is_locked(url: str, database: Database) -> None:
+def test_a_writer_that_waits_too_long_sees_that_the_database_is_locked(url: str, database: Database) -> None:
     impatient = Database(url, busy_s=0.05)
     with database.write() as first:
         counters.bump(first, "inventory")

@@ -31,7 +31,7 @@ def begun(keys: Idempotency, request: str = "q") -> KeyUse:
     return use
 
 
-def test_of_many_who_begin_at_once_one_works_and_the_others_are_told(database: Database) -> None:
+def test_of_many_callers_at_once_one_works_and_the_others_are_refused(database: Database) -> None:
     keys = keys_of(database)
 
     def begin() -> str:
@@ -69,7 +69,7 @@ def test_an_answer_comes_back_as_it_was_and_one_that_is_late_replaces_nothing(da
     assert again == KeptAnswer("ß".encode() * 5000, "/v1/placements/x")
 
 
-def test_what_failed_is_begun_anew_and_a_key_from_a_clock_that_was_ahead_holds_nobody_up(database: Database) -> None:
+def test_what_failed_is_begun_anew_and_a_key_from_a_clock_that_was_ahead_blocks_nothing(database: Database) -> None:
     keys = keys_of(database)
     keys.let_go(begun(keys_of(database, NOW + timedelta(days=30)), "another question"))
     begun(keys_of(database, NOW + timedelta(days=30)))

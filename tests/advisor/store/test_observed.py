@@ -103,7 +103,7 @@ def test_other_models_are_found_by_source(database: Database) -> None:
     assert {row.version for row in found} == {"other"}
 
 
-def test_platforms_that_have_news_are_told(database: Database) -> None:
+def test_platforms_that_have_news_are_reported(database: Database) -> None:
     with database.write() as connection:
         observed.add(connection, series(3), keep=10)
         before = held.newest(connection)[0]

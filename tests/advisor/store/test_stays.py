@@ -69,7 +69,7 @@ def test_moves_are_stays_of_one_instance_on_different_hosts(database: Database) 
             assert list(stays.moves(connection, since_s)) == [move for move in every if move.at_s >= since_s]
 
 
-def test_who_came_and_who_went_is_counted_since_anybody_looked(database: Database) -> None:
+def test_arrivals_and_departures_are_counted_since_the_last_look(database: Database) -> None:
     with database.write() as connection:
         assert stays.came_and_went(connection, 5000.0, 1e9) == (0, 0, 0.0)
         stays.begin(connection, [Stay(f"old{at}", stays.BEFORE, "h1") for at in range(5)])

@@ -213,7 +213,7 @@ def test_who_tells_of_a_host_says_after_how_long_its_silence_counts(database: Da
         assert hosts.patience(connection) == {"h1": 1200.0}  # of several, the one who takes longest
 
 
-def test_a_host_that_had_no_fresh_data_and_has_some_now_is_told_and_an_older_sighting_is_not(
+def test_a_host_that_had_no_fresh_data_and_has_some_now_is_reported_and_an_older_sighting_is_not(
     database: Database,
 ) -> None:
     later = NOW + timedelta(hours=2)

@@ -53,7 +53,7 @@ def bench(database: Database) -> Bench:
     return Bench(database)
 
 
-def test_a_token_is_told_from_forgeries_of_it(bench: Bench) -> None:
+def test_a_token_is_distinguished_from_forgeries_of_it(bench: Bench) -> None:
     token, text = bench.tokens.create("agents", "write", lasts=None)
     other, _ = bench.tokens.create("other", "admin", lasts=None)
     assert bench.actor(text) == f"token:{token.id}"
@@ -84,7 +84,7 @@ def test_an_unknown_id_costs_the_same_work_as_a_wrong_secret(bench: Bench, monke
     assert compared == [(64, 64)] * 3
 
 
-def test_what_is_stored_lets_nobody_ask(bench: Bench) -> None:
+def test_what_is_stored_admits_no_caller(bench: Bench) -> None:
     _, text = bench.tokens.create("agents", "read", lasts=None)
     secret = text[len("cot_") + 17 :]  # by its place: a secret may itself have "_"
     with bench.database.read() as connection:
@@ -180,7 +180,7 @@ def test_neither_what_was_not_looked_up_yet_nor_the_last_token_that_ends_opens_a
     assert bench.tokens.required
 
 
-def test_nobody_gets_in_by_what_was_read_before_the_database_went_away(bench: Bench) -> None:
+def test_no_caller_is_admitted_by_what_was_read_before_the_database_failed(bench: Bench) -> None:
     _, text = bench.tokens.create("agents", "read", lasts=None)
     assert bench.actor(text)
 

@@ -23,7 +23,7 @@ def container(kind: Kind, mean: float = 0.3) -> DayContainer:
     return DayContainer("c", kind, 1, mean, 2.0, lognormal=False, period_s=0.8, late_h=0.0, weight=256, seed=5)
 
 
-def test_a_plan_follows_from_its_seed_and_nobody_is_in_two_places() -> None:
+def test_a_plan_follows_from_its_seed_and_no_instance_is_in_two_places() -> None:
     days = plan(3, CYCLES)
     assert days == plan(3, CYCLES)
     assert days != plan(4, CYCLES)
@@ -89,7 +89,7 @@ def record(path: Path) -> Path:
     return path
 
 
-def test_recorded_turns_are_told_before_and_held_afterwards(tmp_path: Path) -> None:
+def test_recorded_turns_are_predicted_before_and_checked_afterwards(tmp_path: Path) -> None:
     days = RecordedDays.read(record(tmp_path / "days.jsonl"))
     assert MetricSample("h0", "a", "instance", "execution", 40.0, days.begin_s(0) + 50.0) in list(days.samples(0))
     replay = DaysReplay(days, tmp_path)

@@ -84,7 +84,7 @@ def test_hosts_that_a_prediction_does_not_tell_apart_are_not_in_order() -> None:
     assert judge.rank_correlation(-np.arange(5.0), np.arange(5.0)) == pytest.approx(-1.0)
 
 
-def test_a_prediction_that_leaves_somebody_out_is_refused() -> None:
+def test_a_prediction_that_leaves_an_instance_out_is_refused() -> None:
     with pytest.raises(ValueError, match="hosts predicted of 8"):
         judge.judge(lambda hosts: truth(hosts)[1:], FOUND)
     with pytest.raises(ValueError, match="is not predicted"):

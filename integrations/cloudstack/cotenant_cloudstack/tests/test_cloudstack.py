@@ -66,7 +66,7 @@ def test_a_signed_call_can_be_repeated_for_minutes_only() -> None:
     assert SECRET not in str(given)
 
 
-def test_the_server_accepts_what_was_signed_and_a_wrong_secret_is_told_as_refused(cloud: Cloud) -> None:
+def test_the_server_accepts_what_was_signed_and_refuses_a_wrong_secret(cloud: Cloud) -> None:
     with serving(cloud) as endpoint:
         right, wrong = (
             CloudStack(open_api=lambda secret=secret: Api(Account(endpoint, KEY, secret))).read()  # type: ignore[misc]

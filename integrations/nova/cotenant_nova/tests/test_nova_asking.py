@@ -116,7 +116,7 @@ def test_an_endless_answer_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatc
         Service(url, timeout_s=PATIENCE_S).ask({})
 
 
-def test_nobody_there_is_told_at_once() -> None:
+def test_an_absent_server_is_reported_at_once() -> None:
     with socket.socket() as taken, pytest.raises(NoAnswer, match="refused"):
         taken.bind(("127.0.0.1", 0))  # so that nothing else listens there
         Service(f"http://127.0.0.1:{taken.getsockname()[1]}", timeout_s=PATIENCE_S).ask({})

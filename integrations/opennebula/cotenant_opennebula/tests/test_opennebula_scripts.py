@@ -315,7 +315,7 @@ def test_who_gains_moves_and_keeps_its_datastore(scripts: Scripts) -> None:
     assert (action["OPERATION"], action["DS_ID"], action["HOST_ID"] in {"4", "5"}) == ("migrate", "103", True)
 
 
-def test_nothing_moves_on_a_host_that_suits_everybody(scripts: Scripts) -> None:
+def test_nothing_moves_on_a_host_that_suits_all(scripts: Scripts) -> None:
     assert actions(scripts.run("optimize", document(Machine(50, host=4)), "7")) == ("7", [])
 
 

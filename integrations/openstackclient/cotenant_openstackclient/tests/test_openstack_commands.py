@@ -102,14 +102,14 @@ def test_candidates_are_listed_best_first_and_none_is_held(run: Run, service: Se
         (("plan", "create", "--kind", "evacuate"), "needs the hosts that are to be emptied"),
     ],
 )
-def test_what_cannot_be_answered_is_told_in_a_sentence(run: Run, words: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_answered_is_reported_in_a_sentence(run: Run, words: tuple[str, ...], message: str) -> None:
     done = run("cotenant", *words)
     assert done.returncode == 1
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_service_that_is_away_is_told_with_its_url(run: Run) -> None:
+def test_a_service_that_is_away_is_reported_with_its_url(run: Run) -> None:
     done = run("cotenant", "plan", "list", url=f"http://127.0.0.1:{free_port()}")
     assert done.returncode == 1
     assert "cannot be asked: nothing listens there" in done.stderr

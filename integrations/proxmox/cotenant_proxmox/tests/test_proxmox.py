@@ -237,7 +237,7 @@ def test_guests_of_a_named_cluster_do_not_meet_those_of_another(cluster: Cluster
     ]  # fmt: skip
 
 
-def test_a_wrong_token_is_told_as_refused(cluster: Cluster) -> None:
+def test_a_wrong_token_is_reported_as_refused(cluster: Cluster) -> None:
     with serving(cluster) as endpoint:
         (part,) = Proxmox(open_api=lambda: ProxmoxApi(ProxmoxAccount(endpoint, "a@b!c=d"))).read().parts
     assert (part.state, part.name) == ("refused", "resources")

@@ -114,7 +114,7 @@ def test_what_a_former_guest_of_its_number_did_is_not_its_own(synced: Synced) ->
     assert (cpu.mean, cpu.windows) == (pytest.approx(1.0), pytest.approx(24, abs=1))
 
 
-def test_who_was_made_half_an_hour_ago_is_told_nothing_of(synced: Synced) -> None:
+def test_an_instance_made_half_an_hour_ago_is_not_reported(synced: Synced) -> None:
     def young(told: list[Any]) -> list[Any]:
         return [row if row["time"] > time.time() - 1800 else {"time": row["time"]} for row in told]
 
@@ -123,7 +123,7 @@ def test_who_was_made_half_an_hour_ago_is_told_nothing_of(synced: Synced) -> Non
 
 
 @pytest.mark.parametrize("status", [403, 595])
-def test_a_guest_that_cannot_be_read_is_told_and_the_others_count(synced: Synced, status: int) -> None:
+def test_a_guest_that_cannot_be_read_is_reported_and_the_others_count(synced: Synced, status: int) -> None:
     synced.cluster.codes["/nodes/pve2/lxc/101/rrddata"] = status
     found = synced.history(code=1)
     assert list(found["instances"]) == ["100"]

@@ -74,18 +74,18 @@ def test_what_the_service_does_not_know_stays_and_a_note_says_so(client: Client)
         (["h0"], {"other": "h0", "vm-1": "h1"}, "knows none of the 2 servers where they are; let `cotenant sync"),
     ],
 )
-def test_a_cloud_that_is_not_known_is_told_with_what_to_do(
+def test_a_cloud_that_is_not_known_is_reported_with_what_to_do(
     client: Client, nodes: list[str], places: dict[str, str], message: str
 ) -> None:
     with pytest.raises(NoPlan, match=message):
         plan(client, "rebalance", nodes, places, {})
 
 
-def test_nobody_to_move_is_a_plan_without_moves(client: Client) -> None:
+def test_an_empty_host_gives_a_plan_without_moves(client: Client) -> None:
     assert plan(client, "rebalance", hosts(), {}, {}).moves == ()
 
 
-def test_a_service_that_is_away_is_told_in_a_sentence() -> None:
+def test_a_service_that_is_away_is_reported_in_a_sentence() -> None:
     with Client(f"http://127.0.0.1:{free_port()}", tries=1) as client, pytest.raises(NoPlan) as told:
         plan(client, "rebalance", hosts(), CROWD, {})
     assert str(told.value).startswith("Cotenant gives no plan: http://127.0.0.1:")

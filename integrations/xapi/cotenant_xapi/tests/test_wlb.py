@@ -207,7 +207,7 @@ def test_a_vm_that_fits_nowhere_is_left_out(xapi: Xapi, pool: Advisor) -> None:
     assert said.text == "false"
 
 
-def test_a_crowd_is_told_to_move_apart_and_then_nothing_more(xapi: Xapi, pool: Advisor) -> None:
+def test_a_crowd_is_asked_to_move_apart_and_then_nothing_more(xapi: Xapi, pool: Advisor) -> None:
     moves = xapi.optimisation()
     assert len(moves) == 1
     ((vm, (source, target, why)),) = moves.items()
@@ -228,7 +228,7 @@ def test_every_answer_has_one_entry_in_the_audit_log(xapi: Xapi, pool: Advisor) 
     assert found == ["placement.look", "placement.answer", "moves.answer", "moves.answer"]
 
 
-def test_storage_that_is_away_is_told_in_words(pool: Advisor, settings: Settings) -> None:
+def test_storage_that_is_away_is_reported_in_words(pool: Advisor, settings: Settings) -> None:
     away = failing(StorageUnavailable("the database does not answer"))
     with pytest.raises(RefusedError) as error:
         Xapi(bent_client(pool, settings, placements={"scores": away})).vm_recommendations("v0", 3)

@@ -92,7 +92,7 @@ def test_two_vms_of_one_name_stay_two(source: Xapi, pool: Pool) -> None:
         (["INTERNAL_ERROR", "it\nbroke"], "failed", "INTERNAL_ERROR itbroke"),
     ],
 )
-def test_what_is_refused_is_told_and_nothing_is_gone(
+def test_what_is_refused_is_reported_and_nothing_is_gone(
     source: Xapi, pool: Pool, error: list[str], state: str, words: str
 ) -> None:
     pool.refuses["host.get_all_records"] = error
@@ -103,7 +103,7 @@ def test_what_is_refused_is_told_and_nothing_is_gone(
     assert words in part.reason
 
 
-def test_without_links_all_else_is_told(source: Xapi, pool: Pool) -> None:
+def test_without_links_all_else_is_reported(source: Xapi, pool: Pool) -> None:
     pool.refuses["PIF.get_all_records"] = ["RBAC_PERMISSION_DENIED"]
     reading = source.read()
     assert not reading.complete
@@ -160,7 +160,7 @@ def test_sync_reads_a_pool(pool: Pool, tmp_path: Path, monkeypatch: pytest.Monke
         st.one_of(st.none(), st.text(max_size=5), st.integers(), st.lists(st.text(max_size=3)), st.just({})),
     )
 )
-def test_whatever_a_record_holds_nothing_is_raised_and_nobody_is_lost(changes: dict[str, Any]) -> None:
+def test_whatever_a_record_holds_nothing_is_raised_and_no_instance_is_lost(changes: dict[str, Any]) -> None:
     pool = Pool()
     pool.classes["VM"]["OpaqueRef:v1"] |= changes
     without_wire: Any = nullcontext(SimpleNamespace(records=pool.classes.__getitem__))
