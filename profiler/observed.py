@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from profiler import huge_pages
 from profiler.cores import Groups, as_said, first_of_core
 from profiler.demand import Demand, Resource
 from profiler.host_kinds import HOST_KINDS, HostKind
@@ -296,6 +297,11 @@ class Host:
         return sorted(position[cpu] for cpu in cpus if cpu in position)
 
     @property
+    def ordinary_memory_mb(self) -> float:
+        """Its memory without its pools of huge pages (labels `has.hugepages_…`)."""
+        return max(self.memory_mb - huge_pages.pooled_mb(self.labels), 0.0)
+
+    @property
     def probed_key(self) -> tuple[tuple[str, float], ...]:
         """`probed` as a value that can be hashed and compared."""
         return tuple(sorted(self.probed.items()))
@@ -349,6 +355,11 @@ class Instance:
                 raise ValueError(f"instance {self.id}: demand for {demand.resource} stands under {resource}")
             if resource == "cpu" and demand.mean > self.vcpus:
                 raise ValueError(f"instance {self.id}: demand of {demand.mean:g} CPUs is above its {self.vcpus} vCPUs")
+
+    @property
+    def ordinary_memory_mb(self) -> float:
+        """Its memory without what is of huge pages (labels `needs.hugepages_…`)."""
+        return max(self.memory_mb - huge_pages.needed_mb(self.labels), 0.0)
 
     @property
     def shared_vcpus(self) -> int:

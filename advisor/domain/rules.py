@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from advisor.domain.move_windows import spans
 from advisor.errors import InvalidInput
+from profiler import huge_pages
 from profiler.observed import (
     AFFINITY_LABEL,
     ANTI_AFFINITY_LABEL,
@@ -23,7 +24,7 @@ from profiler.observed import (
 # Of an instance, before the name of a label of hosts (`id` = the host's id): its value there is one of these, is none
 # of these, has each of these among its own, and is one of these where that is possible.
 ANY, NONE, EACH, PREFER = "require_any.", "require_none.", "require_each.", "prefer_any."
-NEEDS, HAS = "needs.", "has."  # before the name of something that is counted: how many of it, of how many of a host
+NEEDS, HAS = huge_pages.NEEDS, huge_pages.HAS  # before the name of what is counted: how many of it, of how many there
 SOFT_AFFINITY, SOFT_ANTI_AFFINITY = "soft_affinity", "soft_anti_affinity"
 WINDOW = "move_window"  # of an instance or a host: the times (UTC) in which plans move it, or to and from it
 LOCAL_STORAGE = "local_storage"  # "true" = its disk is on its host, and a move copies it

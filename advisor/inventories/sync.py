@@ -18,6 +18,7 @@ from advisor.render.names import cgroup_version
 from advisor.store import changes, counters, hosts, instances, pending
 from advisor.validation import check_value, fitted
 from profiler.demand import Demand, Resource
+from profiler.huge_pages import LABELS as HUGE_PAGES
 from profiler.observed import REQUIRE_LABEL
 
 T = TypeVar("T", Host, Instance)
@@ -276,7 +277,8 @@ def _labels(facts: Facts, former: Mapping[str, str], reading: Reading) -> dict[s
     others_labels = {
         name: value
         for name, value in former.items()
-        if name not in reading.own_labels and not (prefixes and name.startswith(prefixes))
+        if name not in reading.own_labels
+        and (name in HUGE_PAGES or not (prefixes and name.startswith(prefixes)))  # agents report these
     }
     return {**others_labels, **facts.get("labels", {}), SOURCE: reading.source}
 

@@ -39,22 +39,22 @@ class HostHeadroom:
 def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
     """The headroom of hosts at these positions, (H,), at least one."""
     snapshot, new_vm = question.snapshot, question.request.instance
-    memory = snapshot.used_memory_mb[hosts]
+    memory, needs_mb = snapshot.used_memory_mb[hosts], new_vm.ordinary_memory_mb
     for host, slot in snapshot.where(new_vm.id):  # it is asked about where it runs already
-        memory[hosts == host] -= snapshot.residents[host][slot].memory_mb
+        memory[hosts == host] -= snapshot.residents[host][slot].ordinary_memory_mb
     rooms = (snapshot.rooms[hosts, 0], snapshot.room_memory_mb[hosts], snapshot.rooms[hosts, 1])
 
     def left(sums: Floats, memory: Floats) -> Floats:
         used = (p95(sums[:, 0]), memory, p95(sums[:, 1]))
         return np.stack([_left(part, room) for part, room in zip(used, rooms, strict=True)])
 
-    cpu, memory_left, nic = left(sums_with(question, hosts), memory + new_vm.memory_mb)
+    cpu, memory_left, nic = left(sums_with(question, hosts), memory + needs_mb)
     return HostHeadroom(
         cpu=cpu,
         memory=memory_left,
         nic=nic,
         before=left(sums_without(question, hosts), memory),
-        one_node=(new_vm.vcpus <= snapshot.node_cpus[hosts]) & (new_vm.memory_mb <= snapshot.node_memory_mb[hosts]),
+        one_node=(new_vm.vcpus <= snapshot.node_cpus[hosts]) & (needs_mb <= snapshot.node_memory_mb[hosts]),
     )
 
 

@@ -129,7 +129,7 @@ def _part_taken(question: PlacementQuestion, hosts: Ints) -> Floats:
     part = np.zeros(len(hosts))
     for size, used, room in (
         (float(new_vm.vcpus), snapshot.used_vcpus, snapshot.room_vcpus),
-        (new_vm.memory_mb, snapshot.used_memory_mb, snapshot.room_memory_mb),
+        (new_vm.ordinary_memory_mb, snapshot.used_memory_mb, snapshot.room_memory_mb),
     ):
         left = np.maximum(room[hosts] - used[hosts], size)
         part = np.maximum(part, np.divide(size, left, out=np.zeros(len(hosts)), where=np.isfinite(left) & (left > 0)))

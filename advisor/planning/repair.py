@@ -78,7 +78,7 @@ def _sizes(snapshot: ClusterSnapshot, at: int) -> dict[str, tuple[Size, float]]:
     host = snapshot.hosts[at]
     return {
         "vCPUs": (lambda one: promised_vcpus(host, one), float(snapshot.room_vcpus[at])),
-        "MB of memory": (lambda one: one.memory_mb, float(snapshot.room_memory_mb[at])),
+        "MB of memory": (lambda one: one.ordinary_memory_mb, float(snapshot.room_memory_mb[at])),
         "GB of disk": (lambda one: one.disk_gb, float(snapshot.room_disk_gb[at])),
         "dedicated CPUs": (lambda one: float(one.dedicated_vcpus), float(snapshot.room_own[at])),
     }

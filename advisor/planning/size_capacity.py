@@ -91,5 +91,11 @@ def _alone_fit(left: Floats, need: Floats) -> int:
 
 
 def _needs(instance: Instance) -> Floats:
-    sizes = (instance.shared_vcpus, instance.vcpus, instance.memory_mb, instance.disk_gb, instance.dedicated_vcpus)
+    sizes = (
+        instance.shared_vcpus,
+        instance.vcpus,
+        instance.ordinary_memory_mb,
+        instance.disk_gb,
+        instance.dedicated_vcpus,
+    )
     return np.array(sizes, dtype=np.float64)

@@ -62,7 +62,7 @@ class FilterInput:
             others_here = [resident for resident in snapshot.residents[host] if resident.id != request.instance.id]
             vcpus[host] = sum(promised_vcpus(snapshot.hosts[host], resident) for resident in others_here)
             own[host] = sum(resident.dedicated_vcpus for resident in others_here)
-            memory_mb[host] = sum(resident.memory_mb for resident in others_here)
+            memory_mb[host] = sum(resident.ordinary_memory_mb for resident in others_here)
             disk_gb[host] = sum(resident.disk_gb for resident in others_here)
             exclusive[host] = any(resident.exclusive for resident in others_here)
             other_count[host] = len(others_here)
@@ -250,7 +250,7 @@ def _memory_short(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
 
 
 def _memory(inputs: FilterInput) -> tuple[Bools, ReasonOf]:
-    needs, room, used = inputs.instance.memory_mb, inputs.snapshot.room_memory_mb, inputs.memory_mb
+    needs, room, used = inputs.instance.ordinary_memory_mb, inputs.snapshot.room_memory_mb, inputs.memory_mb
     refused = used + needs > with_slack(room)
     return refused, lambda host: f"needs {needs:{_EXACT_FORMAT}} MB, {_left(room[host], used[host], ' MB')}"
 

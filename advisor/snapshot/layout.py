@@ -95,7 +95,7 @@ def lay_out(
         )
     )
     demanded = demands(scenes)
-    used_memory_mb = held(of_all("memory_mb"))
+    used_memory_mb = held(of_all("ordinary_memory_mb"))
     in_slot_order = iter([all_residents[position] for position in order.tolist()])
     return HostArrays(
         residents=tuple(tuple(islice(in_slot_order, count)) for count in counts.tolist()),
@@ -114,7 +114,7 @@ def lay_out(
         demand_sums=demand_sums(scenes, demanded),
         rooms=rooms(scenes),
         node_cpus=of_hosts([_node_cpus(host) for host in hosts]),
-        node_memory_mb=of_hosts([host.memory_mb / len(host.numa) if len(host.numa) > 1 else np.inf for host in hosts]),
+        node_memory_mb=of_hosts([_node_memory_mb(host) for host in hosts]),
         restrained=_restrained(scenes),
         enabled=np.array([host.enabled for host in hosts], dtype=bool),
         exclusive=held(of_all("exclusive")) > 0,
@@ -146,6 +146,11 @@ def _node_cpus(host: Host) -> float:
     return max(len(shared.intersection(node)) for node in host.numa)
 
 
+def _node_memory_mb(host: Host) -> float:
+    """The memory of one NUMA node but for huge pages, inf where there is only one node."""
+    return np.inf if len(host.numa) < _MIN_NODES else host.ordinary_memory_mb / len(host.numa)
+
+
 def shared_pcpus_of(host: Host) -> int:
     """How many pCPUs serve shared vCPUs; all where every one is isolated, for something runs there."""
     return len(host.shared_cpus) or (0 if host.dedicated_cpus else host.pcpus)
@@ -158,7 +163,7 @@ def room_own_of(host: Host) -> int:
 
 def _room_memory(hosts: Sequence[Host], used_mb: Floats) -> Floats:
     """Memory that may be promised, MB, (H,): a host that stalls for memory or swaps has room for what is there."""
-    room = np.array([host.memory_mb * host.memory_overcommit for host in hosts], dtype=np.float64)
+    room = np.array([host.ordinary_memory_mb * host.memory_overcommit for host in hosts], dtype=np.float64)
     short = np.array([MEMORY_SHORT in host.labels for host in hosts], dtype=bool)
     return np.where(short, np.minimum(room, used_mb), room)
 

@@ -56,7 +56,7 @@ MEMORY_HIGH = 0.9  # of a host's memory: above it few new instances find room
 
 def memory(promised_mb: float, memory_mb: float, state: HostMemory | None = None) -> Bar:
     """The memory of a host's instances, over that of the host; stalls and swap in place of it where there are any."""
-    part = promised_mb / memory_mb
+    part = promised_mb / max(memory_mb, 1.0)  # all of it may be huge pages
     level = "bad" if part > FULL else "fair" if part > MEMORY_HIGH else "good"
     words = f"Memory: {promised_mb / 1024:,.0f} of {memory_mb / 1024:,.0f} GB"
     bar = Bar("Memory", level, _length(part), _figure(part), words)

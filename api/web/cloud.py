@@ -212,7 +212,7 @@ def _line(host: HostNow, now: CloudNow, time: datetime, scored: CloudScores, mem
         score=scores.figure(score),
         score_level=scores.level(score),
         bars=bars.bars(host.pressure, host.cpu_peak),
-        memory=bars.memory(_memory_mb(host), host.host.memory_mb, memory),
+        memory=bars.memory(_memory_mb(host), host.host.ordinary_memory_mb, memory),
         crowded="" if host.crowded is None else time_part(host.crowded),
         age=age(host, time),
         stale=_is_stale(host, now, time),
@@ -239,7 +239,7 @@ def _value(key: str, host: HostNow, scored: CloudScores) -> float | str | None:
     if key in bars.NAMES:
         return host.pressure.get(key)
     if key == "memory_mb":
-        return _memory_mb(host) / host.host.memory_mb
+        return _memory_mb(host) / max(host.host.ordinary_memory_mb, 1.0)
     if key == "age":
         return -math.inf if host.seen_at is None else -host.seen_at.timestamp()
     values: Mapping[str, float | str | None] = {
@@ -253,7 +253,7 @@ def _value(key: str, host: HostNow, scored: CloudScores) -> float | str | None:
 
 
 def _memory_mb(host: HostNow) -> float:
-    return sum(resident.instance.memory_mb for resident in host.residents)
+    return sum(resident.instance.ordinary_memory_mb for resident in host.residents)
 
 
 def worst_off(hosts: Sequence[HostNow]) -> list[InstanceLine]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -25,7 +25,7 @@ from advisor.domain import (
     settings_named,
     time_part,
 )
-from advisor.domain.rules import violations
+from advisor.domain.rules import has_of, needed, violations
 from api.alike import joined
 from api.html import picture
 from api.html.render import page, to_page_of
@@ -34,6 +34,7 @@ from api.web import bars, chart, scores
 from api.web.cloud import age, known_demand, labels_in_words
 from api.web.probes import MOST, probe_rows
 from profiler.host_kinds import TRAITS
+from profiler.huge_pages import PAGES_MB, pages_in_words
 from profiler.observed import format_cpus
 
 Span = Literal["1h", "6h", "24h"]
@@ -213,15 +214,26 @@ def _memory_facts(memory: HostMemory | None) -> list[tuple[str, str]]:
     return facts
 
 
+def _huge_pages(host: Host, instances: Sequence[Instance]) -> list[tuple[str, str]]:
+    """How much of each pool of huge pages its instances need; no other memory is made of these."""
+    has, needs = has_of(host), needed(instances)
+    pools = [name for name in PAGES_MB if name in has or name in needs]
+    return [
+        (f"Huge pages of {pages_in_words(name)}", f"{needs[name]:,.0f} of {has.get(name, 0.0):,.0f} needed")
+        for name in pools
+    ]
+
+
 def _facts(now: HostNow) -> list[tuple[str, str]]:
     """What the host is, and how much of it is promised to instances."""
     host, instances = now.host, [resident.instance for resident in now.residents]
-    vcpus, memory_mb = sum(instance.vcpus for instance in instances), sum(instance.memory_mb for instance in instances)
+    vcpus, memory_mb = sum(instance.vcpus for instance in instances), sum(one.ordinary_memory_mb for one in instances)
     facts = [
         ("Kind", host.kind),
         ("Instances", str(len(instances))),
         ("vCPUs on pCPUs", f"{vcpus} on {host.pcpus}"),
-        ("Memory", f"{memory_mb:,.0f} of {host.memory_mb:,.0f} MB"),
+        ("Memory", f"{memory_mb:,.0f} of {host.ordinary_memory_mb:,.0f} MB"),
+        *_huge_pages(host, instances),
     ]
     if host.cpu_ids:
         facts.append(("Numbers of pCPUs", host.shown_cpus))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from profiler import huge_pages
 from profiler.backends.commands import run_tool
 from profiler.backends.linux import or_none, read_interfaces
 from profiler.backends.lxc.control_groups import cgroup_version
@@ -20,6 +21,7 @@ from profiler.parse.xen import XlInfo, parse_xl_info, parse_xl_topology
 _KINDS: Mapping[str, HostKind] = {traits.backend: kind for kind, traits in TRAITS.items()}
 _CPUS = "/sys/devices/system/cpu"
 _HUGE_PAGES = "/sys/kernel/mm/hugepages"
+_NODES = "/sys/devices/system/node"
 _ISOLATED_PARTITIONS = "/sys/fs/cgroup/cpuset.cpus.isolated"  # in the root group only (kernel: cgroup-v2.rst)
 _MOST = 64  # NICs, disks, NUMA nodes, and caches of one CPU that are read
 _TEXT = 255  # characters of a label
@@ -65,6 +67,7 @@ def describe_host(backend: str, source: HostSource) -> HostDescription:
         "cpu_model": model,
         "sockets": files.sockets(cpus),
         "cgroup_version": "" if backend == "xen" else cgroup_version(source),
+        **({} if backend == "xen" else files.huge_pages()),
         "links": " ".join(f"{name}:{mbit:g}" for name, mbit in sorted(links.items())),
         "disks": " ".join(f"{name}:{kind or 'unknown'}:{gb:.0f}" for name, (gb, kind) in sorted(disks.items())),
     }
@@ -123,6 +126,17 @@ def _with_gaps(cpus: tuple[int, ...]) -> tuple[int, ...]:
     return () if cpus == tuple(range(len(cpus))) else cpus
 
 
+def cpu_model(source: HostSource) -> str:
+    """The CPU's name as the label `cpu_model` of the host has it; empty = it is not reported."""
+    return _printable(_HostFiles(source).model())
+
+
+def default_page_kib(source: HostSource) -> int:
+    """The size of huge pages that a guest gets which asks for no size (kernel: hugetlbpage.rst, Hugepagesize)."""
+    match = re.search(r"^Hugepagesize: +(\d{1,9}) kB$", _HostFiles(source).text("/proc/meminfo"), re.MULTILINE)
+    return int(match[1]) if match else huge_pages.DEFAULT_KIB
+
+
 class _HostFiles:
     """Reads the files of a host; what cannot be read is left out."""
 
@@ -167,18 +181,27 @@ class _HostFiles:
 
     def memory_mb(self) -> float | None:
         match = re.search(r"^MemTotal: +(\d{1,15}) kB$", self.text("/proc/meminfo"), re.MULTILINE)
-        return round(max(int(match[1]) / 1024 - self._unused_huge_mb(), 1.0), 1) if match else None
+        return round(max(int(match[1]) / 1024, 1.0), 1) if match else None
 
-    def _unused_huge_mb(self) -> float:
-        """MB of huge pages that nothing has or was promised: they are reserved, and no other use gets them (kernel:
-        hugetlbpage.rst)."""
-        unused = 0.0
-        for name in list(or_none(self._source.names, _HUGE_PAGES) or ())[:_MOST]:
+    def huge_pages(self) -> dict[str, str]:
+        """Labels for its pools of huge pages, and how many are on each NUMA node where it has several."""
+        pages = self._pages(_HUGE_PAGES)
+        labels = huge_pages.pools(pages)
+        by_node = [self._pages(f"{_NODES}/node{node}/hugepages") for node in range(_MOST)]
+        last = max((number for number, found in enumerate(by_node) if found), default=0)
+        for kib in pages if last else ():
+            counts = " ".join(str(found.get(kib, 0)) for found in by_node[: last + 1])
+            labels[f"{huge_pages.name_of(kib)}_by_node"] = counts
+        return labels
+
+    def _pages(self, folder: str) -> dict[int, int]:
+        """How many huge pages of each size in KiB stand in a folder of the kernel's, used or not (hugetlbpage.rst)."""
+        found = {}
+        for name in list(or_none(self._source.names, folder) or ())[:_MOST]:
             size = re.fullmatch(r"hugepages-(\d{1,9})kB", name)
-            folder = f"{_HUGE_PAGES}/{name}"
-            free, promised = (self.number(f"{folder}/{which}_hugepages") for which in ("free", "resv"))
-            unused += int(size[1]) / 1024 * max(free - promised, 0.0) if size else 0.0
-        return unused
+            if size and (count := int(self.number(f"{folder}/{name}/nr_hugepages"))):
+                found[int(size[1])] = count
+        return found
 
     def model(self) -> str:
         return self._cpuinfo("model name")
@@ -228,7 +251,7 @@ class _HostFiles:
         return (max(second.values()) or None) if second else None, (sum(last.values()) or None) if last else None
 
     def numa(self, online: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-        listed = [self._list(f"/sys/devices/system/node/node{node}/cpulist") for node in range(_MOST)]
+        listed = [self._list(f"{_NODES}/node{node}/cpulist") for node in range(_MOST)]
         there = [tuple(cpu for cpu in cpus if cpu in online) for cpus in listed]
         nodes = tuple(cpus for cpus in there if cpus)
         return nodes if len(nodes) > 1 else ()

@@ -9,7 +9,6 @@ from itertools import chain
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from profiler.cores import Groups
 from profiler.observed import MAX_CPUS, NEVER_MOVE_LABEL, NO_DISK_LIMIT_BYTES, format_cpus, parse_cpus, real_limit
 from profiler.parse.proc import DiskTimes, InterfaceBytes
 from profiler.parse.text import COUNT_DIGITS, ParseError, count
@@ -21,6 +20,7 @@ _MOST_DEVICES = 1024
 _TOP = 1 << 64
 _NOVA = "{http://openstack.org/xmlns/libvirt/nova/1.1}"
 _LONGEST_LABEL = 255
+_CPU_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _UNIT = re.compile(r"(?:b|bytes?|(?P<power>[kmgtpe])(?:(?P<of_1024>i)?b)?)\Z", re.IGNORECASE)  # virScaleInteger
 
 
@@ -56,6 +56,19 @@ class Bandwidth:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuNeed:
+    """What a domain requires of CPUs: a model of libvirt's with features beside it, or (`whole_host`) all that its host
+    has; neither = nothing."""
+
+    model: str = ""
+    features: tuple[str, ...] = ()
+    whole_host: bool = False
+
+
+ORDINARY_CPU = CpuNeed()
+
+
+@dataclass(frozen=True, slots=True)
 class DomainDescription:
     """What the XML of a running domain says; limits are bytes per second.
 
@@ -68,7 +81,8 @@ class DomainDescription:
     `direct_disks`: all drives are files or devices of the host and bypass its page cache, so that the kernel's counts
     for the QEMU process are what the guest reads and writes. `labels` name the image that its first disk was made of
     and, where Nova made it, the server's name, flavor and project. `quotas` are vcpu_quota, vcpu_period, global_quota
-    and global_period in microseconds, as far as they are set. `huge_pages`: its memory is of the host's huge pages.
+    and global_period in microseconds, as far as they are set. `huge_page_kib` is the size of the huge pages of which
+    its memory is, 0 = the host's default, None = ordinary ones. `cpu` is what it requires of the host's CPUs.
     """
 
     vcpus: int
@@ -80,17 +94,8 @@ class DomainDescription:
     labels: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
     quotas: Mapping[str, int] = field(default_factory=dict)
-    huge_pages: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NodeInfo:
-    """What `virsh nodeinfo` says of a host."""
-
-    cpus: int
-    threads_per_core: int
-    memory_mb: float
-    mhz: float | None
+    huge_page_kib: int | None = None
+    cpu: CpuNeed = field(default_factory=lambda: ORDINARY_CPU)
 
 
 def parse_records(answer: object, where: str = "libvirt domstats") -> list[DomainRecord]:
@@ -257,13 +262,15 @@ def _number(stats: Mapping[str, Any], key: str, where: str, line: int = 1) -> in
 
 def parse_domain(text: str, where: str = "") -> DomainDescription:
     """Read the XML of a running domain (libvirt: formatdomain)."""
-    root = _root(text, where)
+    root = xml_root(text, where)
     vcpu = root.find("vcpu")
     if vcpu is None:
         raise ParseError("domain XML", where, 1, "no element vcpu")
     numbers = _plugged_in(root, vcpu, where)
     everyone = _cpus(vcpu.get("cpuset"), where) if vcpu.get("cpuset") else ()
-    pins = {_count(pin.get("vcpu"), where): _cpus(pin.get("cpuset"), where) for pin in root.iterfind("cputune/vcpupin")}
+    pins = {
+        xml_count(pin.get("vcpu"), where): _cpus(pin.get("cpuset"), where) for pin in root.iterfind("cputune/vcpupin")
+    }
     return DomainDescription(
         len(numbers),
         _memory_mb(root, where),
@@ -274,76 +281,43 @@ def parse_domain(text: str, where: str = "") -> DomainDescription:
         _labels(root) | ({} if numbers == tuple(range(len(numbers))) else {"vcpu_ids": format_cpus(numbers)}),
         root.findtext("name") or "",
         _quotas(root),
-        root.find("memoryBacking/hugepages") is not None,
+        _huge_page_kib(root, where),
+        _cpu(root),
     )
+
+
+def _huge_page_kib(root: ET.Element, where: str) -> int | None:
+    """Of several sizes, each for some of its NUMA nodes, the smallest."""
+    pages = root.find("memoryBacking/hugepages")
+    if pages is None:
+        return None
+    sizes = [int(_bytes(page.get("size"), page.get("unit") or "KiB", where)) // 1024 for page in pages.iterfind("page")]
+    return min(sizes, default=0)
+
+
+def _cpu(root: ET.Element) -> CpuNeed:
+    """What its XML requires of CPUs; while it runs a host-model stands there as the model that it became."""
+    cpu = root.find("cpu")
+    if cpu is None:
+        return ORDINARY_CPU
+    mode = cpu.get("mode") or "custom"
+    model = (cpu.findtext("model") or "").strip()
+    if mode != "custom" or not _CPU_NAME.match(model):
+        return CpuNeed(whole_host=mode in {"host-passthrough", "maximum", "host-model"})
+    features = {one.get("name") or "" for one in cpu.iterfind("feature") if one.get("policy") in {"require", "force"}}
+    return CpuNeed(model, tuple(sorted(name for name in features if _CPU_NAME.match(name))))
 
 
 def _plugged_in(root: ET.Element, vcpu: ET.Element, where: str) -> tuple[int, ...]:
     """The numbers of the vCPUs that a domain has now: after an unplug in the middle they have gaps."""
-    vcpus = _count(vcpu.get("current") or vcpu.text, where)
+    vcpus = xml_count(vcpu.get("current") or vcpu.text, where)
     if not 1 <= vcpus <= MAX_CPUS:
         raise ParseError("domain XML", where, 1, f"{vcpus} vCPUs are not 1-{MAX_CPUS}")
     each = root.findall("vcpus/vcpu")
-    numbers = {_count(one.get("id"), where) for one in each if one.get("enabled") == "yes"}
+    numbers = {xml_count(one.get("id"), where) for one in each if one.get("enabled") == "yes"}
     if len(each) > MAX_CPUS or (numbers and max(numbers) >= MAX_CPUS):
         raise ParseError("domain XML", where, 1, f"vCPU {max(numbers, default=0)} of {len(each)} is beyond {MAX_CPUS}")
     return tuple(sorted(numbers)) or tuple(range(vcpus))
-
-
-def parse_nodeinfo(text: str, where: str = "virsh nodeinfo") -> NodeInfo:
-    """Read the lines of `virsh nodeinfo`, as it prints them in the C locale."""
-    fields = {name.strip(): value.split() for name, _, value in (line.partition(":") for line in text.splitlines())}
-
-    def number(name: str) -> int:
-        if not fields.get(name):
-            raise ParseError("host information", where, 1, f"no line {name!r}")
-        return count(fields[name][0], "host information", where)
-
-    cpus, memory_kib = number("CPU(s)"), number("Memory size")
-    if not 1 <= cpus <= MAX_CPUS or not memory_kib:
-        raise ParseError("host information", where, 1, f"{cpus} CPUs and {memory_kib} KiB are not a host's")
-    mhz = number("CPU frequency") if fields.get("CPU frequency") else 0
-    return NodeInfo(cpus, max(1, number("Thread(s) per core")), memory_kib / 1024, float(mhz) or None)
-
-
-def parse_cells(text: str, where: str = "virsh capabilities") -> tuple[tuple[int, ...], ...]:
-    """The CPUs of each NUMA node (libvirt: formatcaps), in order of the nodes' numbers.
-
-    Of a CPU that is offline libvirt shows nothing but its number.
-    """
-    cells = _root(text, where, "capabilities").findall("host/topology/cells/cell")
-    tells_more = any(cpu.get("siblings") for cell in cells for cpu in cell.iterfind("cpus/cpu"))
-    by_node = {
-        _count(cell.get("id"), where): tuple(
-            sorted(
-                _count(cpu.get("id"), where)
-                for cpu in cell.iterfind("cpus/cpu")
-                if cpu.get("siblings") or not tells_more
-            )
-        )
-        for cell in cells
-    }
-    return tuple(by_node[node] for node in sorted(by_node))
-
-
-def parse_siblings(text: str, where: str = "virsh capabilities") -> Groups:
-    """The CPUs of each core that has several (libvirt: formatcaps, `siblings`)."""
-    cpus = _root(text, where, "capabilities").findall("host/topology/cells/cell/cpus/cpu")
-    try:
-        cores = {parse_cpus(each) for cpu in cpus if (each := cpu.get("siblings"))}
-    except ValueError as error:
-        raise ParseError("host capabilities", where, 1, str(error)) from None
-    return tuple(sorted(core for core in cores if len(core) > 1))
-
-
-def parse_huge_pages_mb(text: str, where: str = "virsh capabilities") -> float:
-    """MB of a host's memory that are huge pages, used or not (formatcaps); the smallest pages of a cell are none."""
-    total = 0.0
-    for cell in _root(text, where, "capabilities").findall("host/topology/cells/cell"):
-        pages = [(_count(each.get("size"), where), _count(each.text, where)) for each in cell.iterfind("pages")]
-        smallest = min((kib for kib, _ in pages), default=0)
-        total += sum(kib * number for kib, number in pages if kib > smallest) / 1024
-    return total
 
 
 def _quotas(root: ET.Element) -> dict[str, int]:
@@ -388,7 +362,7 @@ def _has_passed_device(root: ET.Element) -> bool:
     return any(interface.find("teaming[@type='transient']") is None for interface in functions)
 
 
-def _root(text: str, where: str, tag: str = "domain") -> ET.Element:
+def xml_root(text: str, where: str, tag: str = "domain") -> ET.Element:
     if len(text) > _LARGEST_XML:
         raise ParseError("domain XML", where, 1, f"longer than {_LARGEST_XML >> 20} MB")
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
@@ -403,7 +377,7 @@ def _root(text: str, where: str, tag: str = "domain") -> ET.Element:
     return root
 
 
-def _count(text: str | None, where: str) -> int:
+def xml_count(text: str | None, where: str) -> int:
     return count(text or "", "domain XML", where)
 
 
@@ -426,13 +400,16 @@ def _memory_mb(root: ET.Element, where: str) -> float:
     memory = root.find("memory") if current is None else current
     if memory is None:
         raise ParseError("domain XML", where, 1, "no element memory")
-    unit = memory.get("unit", "KiB")
+    return _bytes(memory.text, memory.get("unit", "KiB"), where) / (1 << 20)
+
+
+def _bytes(number: str | None, unit: str, where: str) -> float:
     scale = _UNIT.match(unit)
     if not scale:
         raise ParseError("domain XML", where, 1, f"unit {unit[:60]!r} of memory is unknown")
     base = 1000 if unit.lower().endswith("b") and not scale["of_1024"] else 1024
     power = "kmgtpe".index(scale["power"].lower()) + 1 if scale["power"] else 0
-    return _count(memory.text, where) * float(base) ** power / (1 << 20)
+    return xml_count(number, where) * float(base) ** power
 
 
 def _bandwidth(interface: ET.Element, where: str) -> Bandwidth | None:
@@ -441,7 +418,7 @@ def _bandwidth(interface: ET.Element, where: str) -> Bandwidth | None:
     if limits is None or not limits.get("average"):
         return None
     peak = limits.get("peak")
-    return Bandwidth(_count(limits.get("average"), where), _count(peak, where) if peak else None)
+    return Bandwidth(xml_count(limits.get("average"), where), xml_count(peak, where) if peak else None)
 
 
 def _direct(disk: ET.Element) -> bool:
@@ -482,7 +459,9 @@ def _tuned(element: ET.Element, where: str) -> int | None:
 
 def _positive(element: ET.Element, name: str, where: str) -> int | None:
     text = element.findtext(name)
-    return _count(text, where) if text is not None and real_limit(_count(text, where), NO_DISK_LIMIT_BYTES) else None
+    return (
+        xml_count(text, where) if text is not None and real_limit(xml_count(text, where), NO_DISK_LIMIT_BYTES) else None
+    )
 
 
 def scheduler_number(parameters: object, name: str) -> float | None:

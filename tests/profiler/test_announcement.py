@@ -262,13 +262,21 @@ def test_a_host_is_described_by_its_files_as_far_as_they_go() -> None:
     assert describe_host("lxc", FakeHost()) == HostDescription("lxc")  # it shows nothing
 
 
-def test_free_huge_pages_are_no_memory_of_the_host() -> None:
+def test_pools_of_huge_pages_are_described_by_size_and_node() -> None:
     host = FakeHost()
     host.files["/proc/meminfo"] = "MemTotal:       16777216 kB\nMemFree: 1 kB\n"
-    for size, free, promised in ((2048, 1000, 300), (1048576, 2, 2)):
-        folder = f"/sys/kernel/mm/hugepages/hugepages-{size}kB"
-        host.files |= {f"{folder}/free_hugepages": f"{free}\n", f"{folder}/resv_hugepages": f"{promised}\n"}
-    assert describe_host("libvirt", host).memory_mb == 16384 - 700 * 2
+    folders = ["/sys/kernel/mm/hugepages", *(f"/sys/devices/system/node/node{node}/hugepages" for node in (0, 1))]
+    counts = {2048: (1000, 600, 400), 1048576: (2, 0, 2), 65536: (0, 0, 0)}
+    for size, pages in counts.items():
+        for folder, count in zip(folders, pages, strict=True):
+            host.files[f"{folder}/hugepages-{size}kB/nr_hugepages"] = f"{count}\n"
+    described = describe_host("libvirt", host)
+    assert described.memory_mb == 16384
+    assert {name: text for name, text in described.labels.items() if "hugepages" in name} == {
+        "has.hugepages_2mib": "1000", "hugepages_2mib_by_node": "600 400",
+        "has.hugepages_1gib": "2", "hugepages_1gib_by_node": "0 2",
+    }  # fmt: skip
+    assert not any("hugepages" in name for name in describe_host("xen", host).labels)  # these are Dom0's own
 
 
 def test_cpus_that_are_offline_or_isolated_are_described_by_their_numbers() -> None:

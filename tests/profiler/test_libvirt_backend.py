@@ -371,3 +371,32 @@ def test_settings_that_cannot_be_read_are_none(host: LibvirtHost) -> None:
     host.values[f"libvirt scheduler {UUID.format(1)}"] = OSError(errno.EIO, "no cgroup CPU controller")
     settings = open_backend(host).read_isolation(Instance("shop"))
     assert (settings.pinning, settings.cap_percent, settings.weight, settings.network) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("backing", "default", "rule"),
+    [
+        ("<hugepages/>", "1048576", {"needs.hugepages_1gib": "1"}),
+        ("<hugepages><page size='2' unit='MiB'/></hugepages>", "1048576", {"needs.hugepages_2mib": "512"}),
+        ("<hugepages><page size='2048'/></hugepages>", "1048576", {"needs.hugepages_2mib": "512"}),
+        ("<hugepages><page size='3' unit='MiB'/></hugepages>", "2048", {}),
+        ("<nosharepages/>", "2048", {}),
+    ],
+)
+def test_a_guest_of_huge_pages_needs_so_many(
+    host: LibvirtHost, backing: str, default: str, rule: dict[str, str]
+) -> None:
+    host.files["/proc/meminfo"] = f"Hugepagesize:    {default} kB\n"
+    xml = domain_xml("any", tuning=f"<memoryBacking>{backing}</memoryBacking>")
+    host.values[f"libvirt xml {UUID.format(1)}"] = xml
+    (guest,) = open_backend(host).list_instances()
+    assert {name: text for name, text in guest.labels.items() if name.startswith("needs.")} == rule
+
+
+@pytest.mark.parametrize(("mode", "stays"), [("host-passthrough", True), ("maximum", True), ("custom", False)])
+def test_a_guest_with_the_whole_cpu_of_its_host_requires_such_a_one(host: LibvirtHost, mode: str, stays: bool) -> None:
+    host.files["/proc/cpuinfo"] = "processor : 0\nmodel name : EPYC 7543\n\n"
+    xml = domain_xml("any", tuning=f"<cpu mode='{mode}'><model>EPYC</model></cpu>")
+    host.values[f"libvirt xml {UUID.format(1)}"] = xml
+    (guest,) = open_backend(host).list_instances()
+    assert guest.labels.get("require.cpu_model") == ("EPYC 7543" if stays else None)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from advisor.inventories.reading import STOPPED_LOAD, Facts
+from profiler import huge_pages
 from profiler.backends.libvirt.guests import cap_percent, disk_limit_mb_s, network, pinning
 from profiler.cores import Groups, as_said
 from profiler.host_kinds import HostKind
 from profiler.names import instance_id, name_label
-from profiler.parse.libvirt import parse_cells, parse_domain, parse_huge_pages_mb, parse_nodeinfo, parse_siblings
+from profiler.parse.libvirt import DomainDescription, parse_domain
+from profiler.parse.libvirt_hosts import parse_cells, parse_huge_pages, parse_nodeinfo, parse_siblings
 from profiler.parse.text import ParseError
 
 KINDS: Mapping[str, HostKind] = {"qemu": "kvm", "lxc": "lxc"}  # by the scheme of a URI, without its transport
-OWN_LABELS = frozenset({"source", "uuid", "domain", "name", "title", "image", "flavor_name", "project", "vcpu_ids"})
+OWN_LABELS = huge_pages.LABELS | {
+    "source", "uuid", "domain", "name", "title", "image", "flavor_name", "project", "vcpu_ids",
+}  # fmt: skip
 
 
 def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source: str) -> Facts:
@@ -35,7 +39,7 @@ def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source
         "pcpus": node.cpus,
         "memory_mb": node.memory_mb,
         "threads_per_core": node.threads_per_core,
-        "labels": {"source": source, **name_label(name)},
+        "labels": {"source": source, **name_label(name), **huge_pages.pools(_pools(capabilities))},
     }
     if node.mhz:
         facts["cpu_mhz"] = node.mhz
@@ -60,31 +64,27 @@ def _siblings(capabilities: str, cpus: Sequence[int], cells: Groups) -> Groups:
     return as_said("", len(cpus), tuple(cpus), cells, cores)[1]
 
 
-def without_unused_pages(host: Facts, capabilities: str, definitions: Iterable[str]) -> Facts:
-    """The host without the huge pages that no domain uses: they are reserved, and no other memory can be made of them.
-
-    `definitions` are those of its active domains; one that makes no sense uses none.
-    """
-    try:
-        unused_mb = parse_huge_pages_mb(capabilities)
-    except ParseError:
-        return host
-    for xml in definitions if unused_mb else ():
-        with suppress(ParseError):
-            described = parse_domain(xml)
-            unused_mb -= described.memory_mb if described.huge_pages else 0.0
-    return {**host, "memory_mb": max(host["memory_mb"] - max(unused_mb, 0.0), 1.0)}
+def _pools(capabilities: str) -> dict[int, int]:
+    with suppress(ParseError):  # a host without its huge pages is better than none
+        return parse_huge_pages(capabilities)
+    return {}
 
 
-def instance_facts(uuid: str, xml: str, host: str, source: str, *, runs: bool) -> Facts:
-    """A domain by its XML; ValueError says what is wrong there. Its weight is not reported: what the number means
-    depends on the version of the host's control groups."""
-    described = parse_domain(xml)
-    if not described.name:
+def described(xml: str) -> DomainDescription:
+    """What a domain's XML says; ValueError says what is wrong there."""
+    found = parse_domain(xml)
+    if not found.name:
         raise ValueError("line 1: no element name")
+    return found
+
+
+def instance_facts(uuid: str, described: DomainDescription, host: Facts, source: str, *, runs: bool) -> Facts:
+    """A domain by what its XML says and by its host. Its weight is not reported: what the number means depends on the
+    version of the host's control groups."""
+    pages = {} if described.huge_page_kib is None else _pages(described, host["labels"])
     facts: dict[str, object] = {
         "id": instance_id(described.name),
-        "host": host,
+        "host": host["id"],
         "vcpus": described.vcpus,
         "memory_mb": described.memory_mb,
         "settings": {
@@ -93,6 +93,15 @@ def instance_facts(uuid: str, xml: str, host: str, source: str, *, runs: bool) -
             "network": network(described.bandwidths),
             "disk_limit_mb_s": disk_limit_mb_s(described.disk_limits),
         },
-        "labels": {"source": source, "uuid": uuid, **name_label(described.name), **described.labels},
+        "labels": {"source": source, "uuid": uuid, **name_label(described.name), **described.labels, **pages},
     }
     return facts if runs else {**facts, "load": STOPPED_LOAD}
+
+
+def _pages(described: DomainDescription, labels: Mapping[str, str]) -> dict[str, str]:
+    """How many huge pages it needs. The host's default size is not reported: it is that of its only pool, or 2 MiB."""
+    if described.huge_page_kib:
+        return huge_pages.needs(described.memory_mb, described.huge_page_kib)
+    pools = [mb for name, mb in huge_pages.PAGES_MB.items() if f"{huge_pages.HAS}{name}" in labels]
+    kib = int(pools[0] * 1024) if len(pools) == 1 else huge_pages.DEFAULT_KIB
+    return huge_pages.needs(described.memory_mb, kib)

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from advisor.errors import InvalidInput
-from advisor.inventories.libvirt.facts import OWN_LABELS, host_facts, instance_facts, without_unused_pages
+from advisor.inventories.libvirt.cpus import CPU_LABELS, CpuRules, cpu_name
+from advisor.inventories.libvirt.facts import OWN_LABELS, described, host_facts, instance_facts
 from advisor.inventories.libvirt.virsh import VirshError, ask
 from advisor.inventories.reading import Facts, Part, Reading, taken
+from profiler.parse.libvirt import ORDINARY_CPU, CpuNeed
 
 Ask = Callable[[str, Sequence[str]], list[str]]
 NAME = "libvirt"
@@ -35,6 +37,9 @@ class _Answer:
     domains: dict[str, tuple[int, Facts]] = field(default_factory=dict)
     unclear: set[str] = field(default_factory=set)
     left_out: list[str] = field(default_factory=list)
+    uri: str = ""
+    cpu: str = ""  # a name for its CPUs
+    cpus: dict[str, CpuNeed] = field(default_factory=dict)  # what each domain requires of them
 
 
 class Libvirt:
@@ -47,6 +52,7 @@ class Libvirt:
                 message = f"{uri[:60]!r} is not a URI of libvirt; write it as qemu+ssh://root@kvm01/system"
                 raise InvalidInput(message, field="uri")
         self._ask = ask_host
+        self._cpus = CpuRules(ask_host)
 
     def read(self) -> Reading:
         """Read every host; one that does not answer is a part that failed, and nothing on any host is gone then: what
@@ -62,6 +68,7 @@ class Libvirt:
                 reason = f"it is host {answer.host['id']}, as {first} is; name each host once, and give it a name"
                 answers[number] = _Answer(Part(answer.part.name, "failed", reason=reason))
         answered = [answer for answer in answers if answer.host is not None]
+        self._add_cpu_rules(answered)
         left_out = [sentence for answer in answered for sentence in answer.left_out]
         instances = _each_once(answered, left_out)
         return Reading(
@@ -71,10 +78,20 @@ class Libvirt:
             instances=tuple(instances),
             every_instance=len(answered) == len(answers),
             unclear=frozenset(uuid for answer in answered for uuid in answer.unclear),
-            own_labels=OWN_LABELS,
+            own_labels=OWN_LABELS | CPU_LABELS,
             left_out=tuple(left_out),
             covers=frozenset(str(answer.host["id"]) for answer in answered if answer.host is not None),
         )
+
+    def _add_cpu_rules(self, answers: Sequence[_Answer]) -> None:
+        """Labels for where the CPUs are that domains require, where hosts differ."""
+        for answer in answers:
+            self._cpus.add_host(answer.uri, answer.cpu)
+        for answer in answers:
+            if answer.host is not None:
+                answer.host["labels"].update(self._cpus.of_host(answer.cpu))
+            for uuid, (_, facts) in answer.domains.items():
+                facts["labels"].update(self._cpus.of_domain(answer.cpus.get(uuid, ORDINARY_CPU), answer.cpu))
 
     def _host(self, uri: str) -> _Answer:
         shown = shown_uri(uri)
@@ -94,15 +111,16 @@ class Libvirt:
         }
         if len(states) > MOST_DOMAINS:
             raise ValueError(f"it tells of {len(states)} domains, more than {MOST_DOMAINS}")
-        answer = _Answer(Part(shown, "read", rows=len(states)), host)
+        answer = _Answer(Part(shown, "read", rows=len(states)), host, uri=uri)
 
         def facts(uuid: str, xml: str) -> Facts:
-            return instance_facts(uuid, xml, str(host["id"]), NAME, runs=states[uuid] != _STOPPED)
+            domain = described(xml)
+            answer.cpus[uuid] = domain.cpu if states[uuid] != _STOPPED else ORDINARY_CPU
+            return instance_facts(uuid, domain, host, NAME, runs=states[uuid] != _STOPPED)
 
         definitions = self._definitions(uri, list(states))
         instances = taken(definitions, facts, answer.left_out, lambda uuid, _: f"domain {uuid} on {host['id']}")
-        active_ones = [xml for uuid, xml in definitions.items() if states[uuid] != _STOPPED]
-        answer.host = without_unused_pages(host, capabilities, active_ones)
+        answer.cpu = cpu_name(capabilities)
         answer.domains = {uuid: (states[uuid], domain) for uuid, domain in instances.items()}
         answer.unclear = states.keys() - instances.keys()
         return answer

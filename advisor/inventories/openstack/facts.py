@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from advisor.domain.rules import HAS, NEEDS, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
+from advisor.domain.rules import HAS, NEEDS, NONE, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
 from advisor.inventories.flavors import cpu_shares, described
 from advisor.inventories.openstack.listings import Row
 from advisor.inventories.reading import STOPPED_LOAD, Facts
@@ -27,13 +28,16 @@ STOPPED = (3, 4, 6, 7)  # nova's power states paused, shutdown, crashed, suspend
 OWN_LABELS = frozenset(
     {
         "source", "render", "zone", "aggregate.", "metadata.", "disabled_reason", "name", "domain", "project",
-        "flavor_name", f"{REQUIRE_LABEL}zone", f"{REQUIRE_LABEL}metadata.", HAS, NEEDS,
+        "flavor_name", f"{REQUIRE_LABEL}zone", f"{REQUIRE_LABEL}metadata.", HAS, NEEDS, "trait.",
+        f"{REQUIRE_LABEL}trait.", f"{NONE}trait.",
     }
 )  # fmt: skip
 LABEL_LENGTH = 255
+TRAIT = re.compile(r"[A-Z0-9_]{1,100}\Z")  # Placement takes up to 255 characters
 ASKS_METADATA = "aggregate_instance_extra_specs:"  # of Nova's filter of aggregates by extra specs of flavors
 OPERATORS = ("=", "!", "<", ">", "s=", "s!", "s<", "s>")  # with which such a value begins that compares: not read
 MODELLED = frozenset({"VCPU", "PCPU", "MEMORY_MB", "DISK_GB"})  # resource classes that are sizes of their own here
+ASKS_TRAIT = "trait:"  # before a trait that its host must, or must not have, as flags of CPUs are (os-traits)
 ASKS_CLASS = "resources:"  # before the resource class of which a flavor asks some
 PASSES_DEVICE = "pci_passthrough:alias"  # Nova migrates no server live that has such a device
 GROUP_LABELS = frozenset(
@@ -99,6 +103,7 @@ def host_facts(
     zones: Mapping[str, str],
     aggregates: Sequence[Row],
     inventories: Mapping[str, Row] | None,
+    traits: Iterable[str] = (),
 ) -> Facts:
     """A hypervisor of one of `KINDS` as facts of a Host."""
     name, kind = str(row["hypervisor_hostname"]), KINDS[_type(row)]
@@ -118,6 +123,7 @@ def host_facts(
         if key != "availability_zone"
         for value in str(values).split(",")  # as Nova reads several values
     }
+    labels |= {f"trait.{trait}": "true" for trait in traits}
     promises = inventories or {}
     labels |= {f"{HAS}{name}": f"{_promised(promises[name]):g}" for name in sorted(counted([promises]))}
     reason = _disabled(row, service)
@@ -146,10 +152,12 @@ def instance_facts(
     zoned: bool = False,
     cpu_policies: Mapping[str, str] | None = None,
     classes: Collection[str] = (),
+    traits: Collection[str] = (),
 ) -> Facts:
     """A server as facts of an Instance; `current_specs` are the extra specs of flavors by name, as they are now, and
     `groups` are servers with their `group_labels`, `cpu_policies` images with theirs, None = not known. `classes` are
-    the resource classes that hosts have and that are counted. With `zoned` a server stays in its availability zone:
+    the resource classes that hosts have and that are counted, `traits` those of
+    which hosts are known. With `zoned` a server stays in its availability zone:
     Nova does not say here whether its user asked for that zone.
 
     Nova keeps a copy of the flavor as it was when the server was made: its limits are those that hold. What stands
@@ -189,6 +197,9 @@ def instance_facts(
         if key.startswith(ASKS_METADATA) and value and not str(value).startswith(OPERATORS)
     }
     labels |= {f"{NEEDS}{name}": str(specs.get(f"{ASKS_CLASS}{name}") or "") for name in classes}
+    for trait in traits:
+        prefix = {"required": REQUIRE_LABEL, "forbidden": NONE}.get(str(specs.get(f"{ASKS_TRAIT}{trait}")))
+        labels |= {f"{prefix}trait.{trait}": "true"} if prefix else {}
     if specs.get(PASSES_DEVICE):
         labels[NEVER_MOVE_LABEL] = "true"
     return {
@@ -201,6 +212,12 @@ def instance_facts(
         "labels": _labels(labels),
         **from_specs,
     }
+
+
+def asked_traits(specs: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """The traits that these extra specs of flavors name."""
+    named = {str(key).removeprefix(ASKS_TRAIT) for one in specs for key in one if str(key).startswith(ASKS_TRAIT)}
+    return frozenset(name for name in named if TRAIT.match(name))
 
 
 def counted(inventories: Iterable[Mapping[str, Row]]) -> frozenset[str]:

@@ -90,6 +90,11 @@ class Listings:
         rows = self._rows("placement", lambda: self._placement.resource_provider_inventories(provider), quiet=True)
         return None if rows is None else {row["resource_class"]: row for row in rows}
 
+    def with_trait(self, trait: str) -> frozenset[str] | None:
+        """Ids of the providers, those at the root of each, that have a trait; None when they cannot be read."""
+        rows = self._rows("placement", lambda: self._placement.resource_providers(required=trait), quiet=True)
+        return None if rows is None else frozenset(str(row.get("root_provider_uuid") or row["uuid"]) for row in rows)
+
     @property
     def _compute(self) -> Any:
         return self._connection.compute

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +10,7 @@ from advisor.inventories.openstack.facts import (
     ASSUMED,
     GROUP_LABELS,
     OWN_LABELS,
+    asked_traits,
     changed_or_gone,
     counted,
     group_labels,
@@ -22,6 +23,7 @@ from advisor.inventories.openstack.listings import Listings, Row, connect
 from advisor.inventories.reading import Part, Reading, taken
 
 _SETTINGS = "name a cloud of clouds.yaml by --cloud or OS_CLOUD, or set OS_AUTH_URL and what belongs to it"
+MOST_TRAITS = 100  # that are asked about, with one call each
 OVERLAP = timedelta(minutes=5)  # by which clocks may differ: a server that is reported twice does no harm
 
 
@@ -47,6 +49,7 @@ class OpenStack:
         self._clock = clock
         self._reads = 0
         self._since: datetime | None = None  # None = the next read takes all servers
+        self._asked_traits: frozenset[str] = frozenset()
         self._inventories: dict[str, tuple[Any, dict[str, Row]]] = {}  # of a provider, with its generation then
 
     def read(self) -> Reading:
@@ -70,8 +73,9 @@ class OpenStack:
         cpu_policies = listings.cpu_policies() if apart else ({} if capacity else None)
         classes = counted(capacity.values())
         groups = listings.server_groups()
-        of_groups = group_labels(groups or [])
         servers = listings.servers(None if whole else self._since)
+        traits = self._traits(listings, flavors, servers or ())
+        of_groups = group_labels(groups or [])
         reasons = [not_modelled(row) for row in hypervisors or ()]
         left_out = [reason for reason in reasons if reason]
         modelled = {
@@ -82,7 +86,12 @@ class OpenStack:
         hosts = taken(
             modelled,
             lambda _, row: host_facts(
-                row, source=self.name, zones=zones, aggregates=aggregates, inventories=capacity.get(row["id"])
+                row,
+                source=self.name,
+                zones=zones,
+                aggregates=aggregates,
+                inventories=capacity.get(row["id"]),
+                traits=[name for name, there in sorted(traits.items()) if row["id"] in there],
             ),
             left_out,
             lambda name, _: name,
@@ -100,6 +109,7 @@ class OpenStack:
                 zoned=len(set(zones.values())) > 1,
                 cpu_policies=cpu_policies,
                 classes=classes,
+                traits=traits,
             ),
             left_out,
             lambda name, _: name,
@@ -124,6 +134,20 @@ class OpenStack:
             | ({ASSUMED} if capacity else frozenset()),
             left_out=tuple(left_out),
         )
+
+    def _traits(self, listings: Listings, flavors: Sequence[Row], servers: Sequence[Row]) -> dict[str, frozenset[str]]:
+        """Providers by trait, for the traits that any flavor named so far; {} where one of them cannot be read."""
+        embedded = [row.get("flavor") for row in servers]
+        specs = [one.get("extra_specs") for one in (*flavors, *embedded) if isinstance(one, Mapping)]
+        asked = asked_traits(one for one in specs if isinstance(one, Mapping))
+        self._asked_traits = frozenset(sorted(self._asked_traits | asked)[:MOST_TRAITS])
+        found: dict[str, frozenset[str]] = {}
+        for trait in sorted(self._asked_traits):
+            providers = listings.with_trait(trait)
+            if providers is None:
+                return {}
+            found[trait] = providers
+        return found
 
     def _capacity(self, listings: Listings) -> dict[str, dict[str, Row]]:
         """What each provider promises, by id; asked again only where Placement's generation has moved."""

@@ -288,7 +288,7 @@ def _limits(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTa
 def _needs(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTable) -> tuple[Floats, Floats]:
     """What each kind needs on each class of hosts, (K, C, 5), and the CPUs that it wants there, (K, C)."""
     needs, cpus = np.zeros((len(kinds), len(classes), 5)), np.zeros((len(kinds), len(classes)))
-    for resource, name in ((MEMORY, "memory_mb"), (DISK, "disk_gb"), (OWN, "dedicated_vcpus")):
+    for resource, name in ((MEMORY, "ordinary_memory_mb"), (DISK, "disk_gb"), (OWN, "dedicated_vcpus")):
         needs[:, :, resource] = np.array([getattr(instance, name) for instance in kinds], dtype=np.float64)[:, None]
     for number, host in enumerate(classes):
         needs[:, number, VCPUS] = [promised_vcpus(host, instance) for instance in kinds]

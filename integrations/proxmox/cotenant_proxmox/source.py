@@ -8,6 +8,7 @@ from pathlib import Path
 
 from advisor.inventories.calls import CallError, failed_part
 from advisor.inventories.reading import Facts, Part, Reading, taken
+from cotenant_proxmox import cpus
 from cotenant_proxmox.calls import ProxmoxApi, account
 from cotenant_proxmox.facts import (
     OWN_LABELS,
@@ -44,6 +45,7 @@ class Proxmox:
         self._whole_every = whole_every
         self._reads = 0
         self._rules: dict[str, dict[str, str]] = {}  # labels by guest
+        self._cpus = cpus.Nodes()
         self._has_rules = False  # whether such rules were ever seen; else such labels are an operator's
         self._configs: dict[str, tuple[tuple[object, ...], Row]] = {}  # by path: what its row said, and the config
 
@@ -73,7 +75,7 @@ class Proxmox:
             every_host=len(hosts) == sum(row.get("type") == "node" for row in rows),
             every_instance=True,
             unclear=unclear,
-            own_labels=OWN_LABELS | (RULE_LABELS if self._has_rules else frozenset()),
+            own_labels=OWN_LABELS | cpus.LABELS | (RULE_LABELS if self._has_rules else frozenset()),
             left_out=tuple(left_out),
         )
 
@@ -99,6 +101,8 @@ class Proxmox:
         online = [name for name, row in named.items() if row.get("status") == "online"]
         statuses, failed = _asked(api, pool, {name: f"/nodes/{name}/status" for name in online})
         parts.append(_part("nodes", len(statuses), failed))
+        for name, status in statuses.items():
+            self._cpus.add(name, status)
         hosts = taken(
             named,
             lambda name, row: host_facts(row, statuses.get(name, {}), self._prefix + name, self.name),
@@ -143,7 +147,7 @@ class Proxmox:
                 self.name,
                 node=nodes.get(on, {}),
                 local=local,
-                rules=self._rules.get(number),
+                rules={**self._rules.get(number, {}), **self._cpus.rule(config.get("cpu"), on)},
             )
 
         instances = taken(configs, facts, left_out, lambda number, _: f"guest {number}")

@@ -11,7 +11,9 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from profiler import huge_pages
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
+from profiler.backends.host_description import cpu_model, default_page_kib
 from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.libvirt.guests import (
     DomainProcesses,
@@ -27,7 +29,7 @@ from profiler.backends.memory import HostMemory
 from profiler.backends.sources import HostSource, LiveSource
 from profiler.backends.stalls import HostQueues, SlowCounters
 from profiler.names import instance_id, name_label
-from profiler.observed import Instance, IsolationSettings
+from profiler.observed import REQUIRE_LABEL, Instance, IsolationSettings
 from profiler.parse.libvirt import (
     ALIVE,
     DomainDescription,
@@ -218,10 +220,20 @@ class LibvirtBackend:
         for record in _alive(self._listed()):
             described = self._described(record, _LOOK_AGAIN_S)
             vcpus, memory_mb = (described.vcpus, described.memory_mb) if described else (1, 0.0)
-            labels = {"uuid": record.uuid, **name_label(record.name), **(described.labels if described else {})}
+            labels = {"uuid": record.uuid, **name_label(record.name), **(self._labels(described) if described else {})}
             name = instance_id(record.name)
             instances.append(Instance(name, vcpus=vcpus, memory_mb=memory_mb, host=self.host, labels=labels))
         return sorted(instances, key=lambda instance: instance.id)
+
+    def _labels(self, described: DomainDescription) -> dict[str, str]:
+        """Its labels with the rules that depend on this host: its huge pages, and CPUs like those that it has."""
+        labels = dict(described.labels)
+        if described.huge_page_kib is not None:
+            kib = described.huge_page_kib or default_page_kib(self._source)
+            labels |= huge_pages.needs(described.memory_mb, kib)
+        if described.cpu.whole_host and (model := cpu_model(self._source)):
+            labels[f"{REQUIRE_LABEL}cpu_model"] = model
+        return labels
 
     def read_counters(self) -> Counters:
         drives = self._disks.ask_libvirt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -118,21 +119,77 @@ def test_a_quota_that_stands_for_none_and_the_domains_cpuset_are_read_as_libvirt
     assert str(facts["settings"]["pinning"]) == "0:2-3|1:6"
 
 
-def test_huge_pages_that_no_domain_uses_are_no_memory_of_the_host() -> None:
+def test_huge_pages_are_a_pool_of_the_host_and_what_a_domain_needs_of_it() -> None:
     pages = "<pages unit='KiB' size='4'>2000000</pages><pages unit='KiB' size='2048'>1024</pages>"
     capabilities = _cells("0 1 2 3", "4 5 6 7").replace("<cpus>", f"{pages}<cpus>")  # 2 GB in each of two cells
-    huge = "<memoryBacking><hugepages/></memoryBacking>"
-    cloud = Machines(
-        a=Machine(
-            "kvm01",
-            {A: _domain("db", more=huge), B: _domain("web")},
-            stopped={C: _domain("old", more=huge)},
-            capabilities=capabilities,
-        )
-    )
-    (host,) = cloud.read().hosts
-    assert host["memory_mb"] == 16384 - (4096 - 1024)
-    assert sorted(one["memory_mb"] for one in cloud.read().instances) == [1024] * 3
+    huge = "<memoryBacking><hugepages>{}</hugepages></memoryBacking>"
+    domains = {A: _domain("db", more=huge.format("")), B: _domain("web"), C: _domain("big", more=huge.format(
+        "<page size='1' unit='GiB'/>"))}  # fmt: skip
+    reading = Machines(a=Machine("kvm01", domains, capabilities=capabilities)).read()
+    (host,) = reading.hosts
+    assert (host["memory_mb"], host["labels"]["has.hugepages_2mib"]) == (16384, "2048")
+    rules = {one["id"]: {name: text for name, text in one["labels"].items() if "." in name} for one in
+             reading.instances}  # fmt: skip
+    assert rules == {"db": {"needs.hugepages_2mib": "512"}, "web": {}, "big": {"needs.hugepages_1gib": "1"}}
+
+
+def _with_cpu(name: str, *features: str) -> str:
+    told = "".join(f"<feature name={one!r}/>" for one in features)
+    cpu = f"<cpu><arch>x86_64</arch><model>{name}</model><vendor>AMD</vendor>{told}</cpu>"
+    return _cells("0 1 2 3", "4 5 6 7").replace("<host>", f"<host>{cpu}")
+
+
+def _cpu_domain(name: str, mode: str, model: str = "", *features: str) -> str:
+    told = "".join(f"<feature policy='require' name={one!r}/>" for one in features)
+    return _domain(name, more=f"<cpu mode={mode!r}>{f'<model>{model}</model>' if model else ''}{told}</cpu>")
+
+
+class Compared(Machines):
+    """Hosts that compare CPUs as virsh does: `knows` are the models and features of each."""
+
+    def __init__(self, knows: dict[str, set[str]], **machines: Machine) -> None:
+        super().__init__(**machines)
+        self.knows, self.compared = knows, 0
+
+    def ask(self, uri: str, commands: Sequence[str]) -> list[str]:
+        if not commands[0].startswith("cpu-compare"):
+            return super().ask(uri, commands)
+        self.compared += 1
+        text = Path(commands[0].partition(" ")[2].strip("'")).read_text("utf-8")
+        asked = {*re.findall(r"<model>(.*?)</model>", text), *re.findall(r"name='(.*?)'", text)}
+        if not asked <= self.knows[self.by_uri[uri].name]:
+            return ["CPU described in /tmp/x.xml is incompatible with host CPU\n"]
+        return ["Host CPU is a superset of CPU described in /tmp/x.xml\n"]
+
+
+def test_domains_go_where_the_cpus_are_that_they_require() -> None:
+    there = {A: _cpu_domain("all", "host-passthrough"), C: _cpu_domain("old", "custom", "EPYC"),
+             B: _cpu_domain("rome", "custom", "EPYC-Rome", "avx512f", "x2apic")}  # fmt: skip
+    new, older = _with_cpu("EPYC-Milan", "avx512f"), _with_cpu("EPYC-Rome")
+    knows = {"kvm01": {"EPYC", "EPYC-Rome", "avx512f"}, "kvm02": {"EPYC", "EPYC-Rome"}}
+    cloud = Compared(knows, a=Machine("kvm01", there, capabilities=new), b=Machine("kvm02", capabilities=older))
+    source = Libvirt(tuple(cloud.by_uri), ask_host=cloud.ask)
+    reading = source.read()
+    hosts = {str(one["id"]): one["labels"]["cpu_host"] for one in reading.hosts}
+    assert len(set(hosts.values())) == 2
+    rules = {one["id"]: {name: text for name, text in one["labels"].items() if "cpu" in name} for one in
+             reading.instances}  # fmt: skip
+    mine = hosts["kvm01"]
+    assert rules == {"all": {"require.cpu_host": mine}, "rome": {"require_any.cpu_host": mine}, "old": {}}
+    asked = cloud.compared
+    assert source.read().instances == reading.instances
+    assert cloud.compared == asked  # what was compared once is known
+
+
+def test_hosts_alike_have_no_rules_about_cpus_and_a_comparison_that_fails_is_none() -> None:
+    there = {A: _cpu_domain("all", "host-passthrough"), B: _cpu_domain("rome", "custom", "EPYC-Rome")}
+    cpu = _with_cpu("EPYC-Rome")
+    alike = Compared({}, a=Machine("kvm01", there, capabilities=cpu), b=Machine("kvm02", capabilities=cpu))
+    assert not any("cpu" in name for one in alike.read().instances for name in one["labels"])
+    other = Machine("kvm02", capabilities=_with_cpu("EPYC"))
+    silent = Compared({"kvm01": set(), "kvm02": set()}, a=Machine("kvm01", there, capabilities=cpu), b=other)
+    rome = next(one for one in silent.read().instances if one["id"] == "rome")
+    assert not any("cpu" in name for name in rome["labels"])  # its own host is said to lack what it has there
 
 
 def test_names_of_other_scripts_are_kept_as_labels_and_instances_are_found_by_them(advisor: Advisor) -> None:

@@ -445,3 +445,36 @@ def test_a_host_has_the_metadata_of_its_aggregates_each_value_as_a_label() -> No
     labels = host_facts(row, source="openstack", zones={}, aggregates=aggregates, inventories=None)["labels"]
     metadata = {name for name in labels if name.startswith("metadata.")}
     assert metadata == {"metadata.disk.ssd", "metadata.disk.nvme"}
+
+
+def test_traits_that_flavors_require_or_forbid_are_labels_of_hosts_and_rules_of_servers(
+    cloud: Replay, source: OpenStack
+) -> None:
+    """Placement says which hosts have a flag of their CPUs; Nova offers a server no other ones."""
+    first, other, *_ = sorted(str(one["id"]) for one in source.read().hosts)
+    ids: dict[str, str] = {}
+
+    def changed(path: str, answer: Answer) -> Answer:
+        status, body = answer
+        if "os-hypervisors/detail" in path:
+            ids.update({row["hypervisor_hostname"]: row["id"] for row in body["hypervisors"]})
+        if "servers/detail" in path:
+            specs = {
+                "trait:HW_CPU_X86_AVX512F": "required",
+                "trait:CUSTOM_OLD": "forbidden",
+                "trait:odd name": "required",
+            }
+            rows = [{**row, "flavor": {**row["flavor"], "extra_specs": specs}} for row in body["servers"]]
+            return status, {**body, "servers": rows}
+        if "required=" in path:
+            has = first if "AVX512F" in path else other
+            return 200, {"resource_providers": [{"uuid": ids[has], "name": has, "generation": 1}]}
+        return answer
+
+    cloud.changed = changed
+    reading = OpenStack(connection=cloud.connect).read()
+    labels = {str(one["id"]): one["labels"] for one in reading.hosts}
+    assert {name for name, each in labels.items() if "trait.HW_CPU_X86_AVX512F" in each} == {first}
+    assert {name for name, each in labels.items() if "trait.CUSTOM_OLD" in each} == {other}
+    rules = {name: text for name, text in reading.instances[0]["labels"].items() if "trait." in name}
+    assert rules == {"require.trait.HW_CPU_X86_AVX512F": "true", "require_none.trait.CUSTOM_OLD": "true"}

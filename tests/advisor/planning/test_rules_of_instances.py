@@ -323,3 +323,29 @@ def test_a_rule_that_cannot_be_kept_is_refused_in_its_field(label: str, text: st
     with pytest.raises(InvalidInput) as refused:
         check_labels(vm(labels={label: text}))
     assert refused.value.field == f"labels.{label}"
+
+
+HUGE: Mapping[str, Any] = {"memory_mb": 4096.0, "load": 0.05, "labels": {"needs.hugepages_1gib": "4"}}
+
+
+def test_huge_pages_are_a_capacity_of_their_own() -> None:
+    """Of 16 GB eight are huge pages: other memory is not made of them, and an instance of them needs no other."""
+    pool = host("h1", labels={"has.hugepages_1gib": "8"})
+    one = cloud((pool,), [vm("r", on="h1", **HUGE), vm("s", on="h1", memory_mb=8192.0)])
+    assert kept(one, vm(**HUGE)) == ["h1"]
+    assert kept(one, vm(memory_mb=1.0)) == []  # eight GB of ordinary memory are promised
+    full = cloud((pool,), [vm(f"r{at}", on="h1", **HUGE) for at in range(2)])
+    assert kept(full, vm(**HUGE)) == []
+    assert kept(full, vm(memory_mb=8192.0)) == ["h1"]
+    assert kept(cloud((host("h2"),)), vm(**HUGE)) == []
+
+
+def test_a_plan_counts_huge_pages_on_each_host() -> None:
+    hosts = (host("h1"), *(host(f"h{at}", labels={"has.hugepages_1gib": "4"}) for at in (2, 3)), host("h4"))
+    there = cloud(hosts, [vm(f"r{at}", on="h1", **HUGE) for at in range(3)])
+    plan = planned(there, PlanRequest("evacuate", empty=("h1",)))
+    assert sorted((step.host for step in plan.steps), key=str) == ["h2", "h3"]
+    assert len(plan.unplaced) == 1
+    room = planned(cloud(hosts), PlanRequest("capacity", instances=(vm("n", **HUGE),)))
+    assert room.capacity is not None
+    assert room.capacity.fit == 2

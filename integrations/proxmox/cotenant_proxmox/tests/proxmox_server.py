@@ -52,6 +52,7 @@ class Cluster:
                   "ide2": "none,media=cdrom", "smbios1": "uuid=4d6a4b8e-41c5-4f5b-9d2a-0c7d8f4b4d11"},
             101: {"cores": 2, "memory": 4096, "hostname": "vm101", "ostype": "debian", "rootfs": "local:1,size=8G"},
         }  # fmt: skip
+        self.cpuinfo: dict[str, dict[str, Any]] = {}  # of a node, in place of what all have
         self.rules: list[dict[str, Any]] = []  # of HA, which version 8 does not have
         self.raw: dict[str, bytes] = {}
         self.codes: dict[str, int] = {}
@@ -94,7 +95,8 @@ class Cluster:
             data = [*self.nodes, *self.guests, storage]
         elif parts[-1] == "status":
             data = {
-                "cpuinfo": {"cpus": 16, "cores": 8, "sockets": 1, "mhz": "2994.37", "model": "EPYC", "hvm": "1"},
+                "cpuinfo": {"cpus": 16, "cores": 8, "sockets": 1, "mhz": "2994.37", "model": "EPYC", "hvm": "1",
+                            **self.cpuinfo.get(parts[1], {})},
                 "memory": {"total": 64 * GIB}, "kversion": "Linux 6.8.12", "pveversion": "pve-manager/8.4.1",
             }  # fmt: skip
         elif parts[-1] == "config" and any(f"{one['type']}/{one['vmid']}" in path for one in self.guests):
