@@ -10,6 +10,7 @@ from advisor.errors import InvalidInput
 # A module of each library, and its name on the package index.
 LIBRARIES: Mapping[str, Mapping[str, str]] = {
     "openstack": {"openstack": "openstacksdk"},
+    "otel": {"opentelemetry.sdk": "opentelemetry-sdk"},
     "plots": {"matplotlib": "matplotlib"},
     "postgresql": {"psycopg": "psycopg"},
     "traces": {"pyarrow": "pyarrow"},

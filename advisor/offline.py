@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.domain import (
+    Candidate,
     InstanceProfile,
     Inventory,
     PlacementRequest,
@@ -303,3 +304,20 @@ def _snapshot(inventory: Inventory, now: datetime) -> ClusterSnapshot:
 def _choose(model: Path | None, settings: Settings) -> ActivePredictor:
     """The named artifact, which must be intact; else the newest intact one that the gate let pass, else the prior."""
     return active.newest(settings.model_dir) if model is None else ActivePredictor(active.load(model))
+
+
+def most_free(cloud: Inventory, answer: Recommendation) -> Candidate | None:
+    """The candidate that Nova's default CPU and RAM weighers would choose; None where there is no candidate."""
+    hosts = {host.id: host for host in cloud.hosts}
+    there = [hosts[candidate.host] for candidate in answer.candidates]
+    free = {
+        "free_vcpus": [host.pcpus * host.cpu_overcommit for host in there],
+        "free_memory_mb": [host.memory_mb * host.memory_overcommit for host in there],
+    }
+    for at, host in enumerate(there):
+        free["free_vcpus"][at] -= sum(one.vcpus for one in cloud.instances if one.host == host.id)
+        free["free_memory_mb"][at] -= sum(one.memory_mb for one in cloud.instances if one.host == host.id)
+    from advisor.scheduling import rules  # of the demo alone
+
+    chosen = rules.freest(free["free_vcpus"], free["free_memory_mb"])
+    return None if chosen is None else answer.candidates[chosen]

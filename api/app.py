@@ -51,6 +51,7 @@ from api.routing import Route, protocols
 from api.schedulers.patience import Patience, WithPatience, patient
 from api.schemas.plans import PlanAnswer
 from api.telemetry import Telemetry
+from api.telemetry.traces import traces
 from api.web import alarms as alarm_page
 from api.web import audit as audit_page
 from api.web import changes as change_pages
@@ -244,6 +245,7 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
     app = FastAPI(
         routes=[*_routes()],
         **ABOUT,
+        telemetry=traces(),
         docs_url=None,  # FastAPI's page loads its script from another host
         redoc_url=None,
         redirect_slashes=False,

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "packaging" / "locked"
-EXTRAS = ("openstack", "plots", "postgresql", "traces", "train", "xapi")  # those that need libraries of others
+EXTRAS = ("openstack", "otel", "plots", "postgresql", "traces", "train", "xapi")  # those that need libraries of others
 OURS = {
     "cotenant": ".",
     "cotenant-client": "packaging/client",

@@ -46,6 +46,7 @@ from advisor.prediction.posted import note_of, posted_of
 from advisor.scheduling import filters, scoring
 from advisor.scheduling.newcomer import profile_row
 from advisor.snapshot import ClusterSnapshot
+from advisor.stages import stage
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import ASSUMED
@@ -102,7 +103,8 @@ def _ranking(
 ) -> HostRanking:
     answering, now = context.active, context.now
     notes = (*answering.notes, *unknown_metrics)
-    feasible, rejected = filters.apply(snapshot, request, fresh_s=context.fresh_s)
+    with stage("filters"):
+        feasible, rejected = filters.apply(snapshot, request, fresh_s=context.fresh_s)
     table, row, unknown = profile_row(snapshot, request)
     if unknown and (like := class_note(snapshot, request.instance)):
         notes = (*notes, like)
@@ -131,11 +133,13 @@ def _ranking(
             )
         rejected = (*rejected, *others)
         if detailed and request.tune and request.mitigate:
-            tuned = tuned_hosts(question, worse, answering.remembered)
+            with stage("predict"):
+                tuned = tuned_hosts(question, worse, answering.remembered)
         rejected = tuple(sorted((*rejected, *limit_rejections), key=lambda rejection: rejection.host))
     present = None
     if detailed and (request.mitigate or request.explain):
-        present = as_it_stands(snapshot, context, request, answer_candidates)
+        with stage("explain"):
+            present = as_it_stands(snapshot, context, request, answer_candidates)
     answer_candidates = with_counts(snapshot, request, answer_candidates)
     shown = [candidate.host for candidate in answer_candidates]
     notes = (*notes, *metric_names.of_probes(snapshot, shown, answering.predictor))
@@ -215,11 +219,12 @@ def _rank(
     request = question.request
     screened = len(hosts) >= SCREENED_FROM and may_screen(question) and not looks_ahead(question, hosts)
     ranking = _rank_promising if screened else _rank_all
-    classes, predictions, ranked = ranking(question, hosts, remembered)
-    broken = ranked.broken[ranked.class_of_host]
-    within_limits = np.flatnonzero(~broken)[: max(request.limit, MAX_TIES)]
-    ranked_hosts = ranked.ranked_hosts(question, predictions, within_limits)
-    steps_by_host, mitigated = _mitigate_hosts(question, classes, predictions, ranked, ranked_hosts)
+    with stage("predict"):
+        classes, predictions, ranked = ranking(question, hosts, remembered)
+        broken = ranked.broken[ranked.class_of_host]
+        within_limits = np.flatnonzero(~broken)[: max(request.limit, MAX_TIES)]
+        ranked_hosts = ranked.ranked_hosts(question, predictions, within_limits)
+        steps_by_host, mitigated = _mitigate_hosts(question, classes, predictions, ranked, ranked_hosts)
     ranked_hosts = _merged([*ranked_hosts, *mitigated]) if mitigated else ranked_hosts
     mitigated_hosts = {host.host for host in mitigated}
     not_mitigated = [
@@ -233,7 +238,8 @@ def _rank(
         question.snapshot.hosts[ranked_host.host].id: ranked_host.score for ranked_host in ranked_hosts[: request.limit]
     }
     shown = replace(question, request=replace(request, limit=detailed)) if 0 < detailed < request.limit else question
-    answer = candidates(shown, ranked_hosts, remembered) if ranked_hosts and detailed else ()
+    with stage("explain"):
+        answer = candidates(shown, ranked_hosts, remembered) if ranked_hosts and detailed else ()
     lowest = ranked.lowest[ranked.class_of_host].tolist()
     worse = losing(ranked.hosts.tolist(), lowest, request.limit, broken)
     return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host), scores, worse

@@ -10,7 +10,7 @@ nova/scheduler/manager.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -130,6 +130,12 @@ RULES: dict[str, Rule] = {
         for room in ROOMS
     },
 }
+
+
+def freest(free_vcpus: Sequence[float], free_memory_mb: Sequence[float]) -> int | None:
+    """The host that Nova's default CPU and RAM weighers would choose, by what is free on each; None = there is none."""
+    free = {"free_vcpus": np.array(free_vcpus, float), "free_memory_mb": np.array(free_memory_mb, float)}
+    return choose(RULES[NOVA], np.ones(len(free_vcpus), dtype=bool), free.__getitem__)
 
 
 def most_free(snapshot: ClusterSnapshot, request: PlacementRequest, *, fresh_s: float) -> str | None:

@@ -28,6 +28,7 @@ from advisor.serving.recommendations import EncodedRecommendation, answer
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
+from advisor.stages import stage
 from advisor.store import counters, hosts, pending, recommendations, stays
 from advisor.store.later_writes import LaterWrites
 from advisor.store.pending import Pending
@@ -85,18 +86,21 @@ class PlacementService:
         check_request(request)
         if request.dry_run or self._settings.reserve_s == 0:
             encoded, _ = self._answer(request, former=True)
-            self._later.write(
-                partial(self._keep, recommendation=encoded, held=False),
-                key=encoded.head.id,
-                value=encoded,
-                synced=False,
-            )
+            with stage("store"):
+                self._later.write(
+                    partial(self._keep, recommendation=encoded, held=False),
+                    key=encoded.head.id,
+                    value=encoded,
+                    synced=False,
+                )
             self._stored()
             return encoded
         with self._one_at_a_time:  # in this process, so that each answer counts in the former ones
             for attempt in range(1, _ATTEMPTS + 1):
                 encoded, view = self._answer(request, former=False)
-                if self._hold([encoded], view, force=attempt == _ATTEMPTS):
+                with stage("store"):
+                    held = self._hold([encoded], view, force=attempt == _ATTEMPTS)
+                if held:
                     break
             return encoded
 
@@ -247,7 +251,7 @@ class PlacementService:
 
     def _answer(self, request: PlacementRequest, *, former: bool) -> tuple[EncodedRecommendation, CloudView]:
         now = self._clock()
-        with self._read() as connection:
+        with stage("snapshot"), self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
             own = chosen.predictor.version
             how_it_held = self._monitor.how_it_held(connection, own, view.inventory.hosts, view.doubted)
@@ -304,7 +308,7 @@ class PlacementService:
     def _asked_about(self, without: Collection[str]) -> tuple[CloudView, ClusterSnapshot, QuestionContext]:
         """The cloud as it is now, and without these instances."""
         now = self._clock()
-        with self._read() as connection:
+        with stage("snapshot"), self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
         snapshot = view.snapshot.without(without) if without else view.snapshot
         return view, snapshot, QuestionContext(chosen, now, self._settings.fresh_s)

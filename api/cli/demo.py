@@ -7,15 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from advisor import offline
-from advisor.domain import Candidate, Inventory, PlacementRequest, Recommendation
+from advisor.domain import Inventory, PlacementRequest
 from advisor.errors import InvalidInput
-from advisor.reports.number_format import percent
-from advisor.reports.placement_reading import worst_neighbour
-from advisor.scheduling import rules
 from api.cli.answers import show_answer, sizes_only
 from api.cli.options import AsJson, settings
 from api.cli.output import print_json, say
@@ -81,7 +77,7 @@ def _answer(*, as_json: bool) -> None:
     request = PlacementRequest(instance=new_vm, limit=len(cloud.hosts), explain=True, commands=True, dry_run=True)
     with TemporaryDirectory(prefix="cotenant-demo-") as folder:  # where no learned model is
         answer = offline.where(cloud, request, model=None, settings=settings(state_dir=Path(folder)))
-    known, nova = _known(cloud), _most_free(cloud, answer)
+    known, nova = _known(cloud), offline.most_free(cloud, answer)
     if as_json:
         print_json({"known": known, "most_free": None if nova is None else nova.host, "recommendation": answer})
         return
@@ -91,8 +87,9 @@ def _answer(*, as_json: bool) -> None:
     say(f"Question: where should {new_vm.id} go ({new_vm.vcpus} vCPUs, {new_vm.memory_mb:g} MB)?")
     say()
     show_answer(answer, explain=True, commands=True, most=1)  # of every host they would fill several screens
-    if nova is not None and (worst := worst_neighbour(nova)) is not None and nova.host != answer.best.host:
-        said = f"{worst.instance} would run at {percent(worst.throughput_ratio.expected)} of its uncontended speed"
+    if nova is not None and nova.neighbours and nova.host != answer.best.host:
+        worst = min(nova.neighbours, key=lambda effect: effect.throughput_ratio.expected)
+        said = f"{worst.instance} would run at {100 * worst.throughput_ratio.expected:.0f} % of its uncontended speed"
         say()
         say(f"Most vCPUs and memory are free on {nova.host}, which Nova's default weighers would choose: there {said}.")
     say()
@@ -112,22 +109,6 @@ def _known(cloud: Inventory) -> dict[str, int]:
         "sizes_only": unknown,
         "demands": len(cloud.instances) - unknown,
     }
-
-
-def _most_free(cloud: Inventory, answer: Recommendation) -> Candidate | None:
-    """The candidate that Nova's default CPU and RAM weighers would choose; None where there is no candidate."""
-    hosts = {host.id: host for host in cloud.hosts}
-    there = [hosts[candidate.host] for candidate in answer.candidates]
-    free = {
-        "free_vcpus": [host.pcpus * host.cpu_overcommit for host in there],
-        "free_memory_mb": [host.memory_mb * host.memory_overcommit for host in there],
-    }
-    for at, host in enumerate(there):
-        free["free_vcpus"][at] -= sum(one.vcpus for one in cloud.instances if one.host == host.id)
-        free["free_memory_mb"][at] -= sum(one.memory_mb for one in cloud.instances if one.host == host.id)
-    columns = {name: np.array(values, dtype=float) for name, values in free.items()}
-    at = rules.choose(rules.RULES[rules.NOVA], np.ones(len(there), dtype=bool), columns.__getitem__)
-    return None if at is None else answer.candidates[at]
 
 
 def _serve(listen: str) -> None:

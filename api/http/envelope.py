@@ -10,6 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from advisor import stages
 from api.problems import unexpected
 from api.telemetry import Telemetry
 
@@ -65,7 +66,8 @@ class Envelope:
             await send(message)
 
         try:
-            await self.app(inner, receive, enveloped)
+            with stages.watched_by(self.telemetry):
+                await self.app(inner, receive, enveloped)
         except Exception as error:  # noqa: BLE001 - the last resort; it is logged whole
             answer = unexpected(Request(inner), error)
             if status == 0:

@@ -17,14 +17,15 @@ from typing import Any, Literal, TypeVar
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from advisor import deadline
+from advisor import deadline, stages
 from advisor.errors import DeadlinePassed
 from advisor.service import actor
 from api.problems import Busy
 
 T = TypeVar("T")
 LaneName = Literal["question", "hold", "storage", "long", "admin", "sign_in", "none"]
-_Job = tuple[Future[Any], Callable[[], Any], float]  # with the time (monotonic s) at which it came
+# With the time (monotonic s) at which it came, and what watches the stages of its request.
+_Job = tuple[Future[Any], Callable[[], Any], float, stages.Watch | None]
 CPUS = len(os.sched_getaffinity(0))
 # Threads and places in the queue. Questions compute: more threads than CPUs would make each of them late and none
 # faster. Requests that store or look up wait for the database, seldom for a CPU. Requests that take seconds have a lane
@@ -86,7 +87,7 @@ class Lane:
         left_s = deadline.left_s()
         if left_s <= 0:
             deadline.check()
-        job: _Job = (Future(), partial(copy_context().run, work), time.monotonic())
+        job: _Job = (Future(), partial(copy_context().run, work), time.monotonic(), stages.watching())
         self._enqueue(job, caller, min(self.most_wait_s, left_s))
         future = job[0]
         future.add_done_callback(lambda _: self._leave(caller))
@@ -143,12 +144,14 @@ class Lane:
             if not self._queues:
                 return
             name, queue = self._queues.popitem(last=False)
-            future, work, came_s = queue.popleft()
+            future, work, came_s, watch = queue.popleft()
             if queue:
                 self._queues[name] = queue  # behind all other callers that wait
         if not future.set_running_or_notify_cancel():
             return
         began_s = time.monotonic()
+        if watch is not None:
+            watch.waited(began_s - came_s)
         if began_s - came_s > LATE * self.most_wait_s:
             future.set_exception(Busy(f"it waited {began_s - came_s:.1f} s for a {self.name} thread; ask again"))
             return
@@ -170,7 +173,7 @@ class Lane:
         """Let the threads end; waiting requests are not answered."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
-            waiting = [future for queue in self._queues.values() for future, _, _ in queue]
+            waiting = [future for queue in self._queues.values() for future, *_ in queue]
             self._queues.clear()
         for future in waiting:
             future.cancel()

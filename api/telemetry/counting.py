@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, get_args
 
+from opentelemetry import trace
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from starlette.types import Scope
 
 from advisor.domain import AnswerSource
+from advisor.stages import STAGES, Stage
 from api.problems import KINDS
 from api.telemetry import workers
 from api.telemetry.state import StateCollector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from advisor.domain import Recommendation, SceneEffects
     from advisor.service import ChangeService, CloudService, OutcomeService
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 access_log = logging.getLogger("cotenant.access")
 _QUIET = ("/static/", "/healthz", "/readyz")  # paths that are asked for again and again, and say nothing when they work
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_tracer = trace.get_tracer("cotenant")  # does nothing unless a provider is set
 _METHODS = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"}
 disable_created_metrics()  # a second series for every counter, which only OpenMetrics has a use for
 
@@ -71,6 +76,13 @@ class Telemetry:
             registry=registry,
         )
         gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        self.stages = Histogram(
+            "cotenant_stage_duration_seconds",
+            "Time of the stages of questions about placements",
+            ("stage",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
         self.in_progress = gauge("cotenant_http_requests_in_progress", "Requests that are being answered")
         self.busy = gauge(
             "cotenant_lane_busy_threads", "Threads at work, by lane, as of each worker's last request", ("lane",)
@@ -110,6 +122,20 @@ class Telemetry:
         for lane in self._lanes:
             self.threads.labels(lane.name).set(lane.threads)
         self._look()
+
+    @contextmanager
+    def stage(self, name: Stage) -> Iterator[None]:
+        """Around a stage of a question: times it, and makes a span of it where traces are sent."""
+        began = time.perf_counter()
+        try:
+            with _tracer.start_as_current_span(name):
+                yield
+        finally:
+            self.stages.labels(name).observe(time.perf_counter() - began)
+
+    def waited(self, seconds: float) -> None:
+        """A request has waited so long for a thread."""
+        self.stages.labels("queue").observe(seconds)
 
     def request_began(self) -> None:
         """One more request is being answered; `request_done` must follow."""
@@ -183,6 +209,8 @@ class Telemetry:
             self.lookups.labels(result)
         for source in get_args(AnswerSource):
             self.answers.labels(source)
+        for name in STAGES:
+            self.stages.labels(name)
 
     def _look(self) -> None:
         """Note how busy the lanes are: whoever is scraped next may be another worker, which cannot look here."""

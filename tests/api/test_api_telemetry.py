@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from advisor.errors import StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.stages import STAGES
 from api.app import ROUTES, create_app
 from api.problems import KINDS
 from api.telemetry import JsonLines, TextLines
@@ -54,6 +55,15 @@ def test_requests_are_counted_by_route_template_not_by_path(client: Client) -> N
     assert _metric(client, f'{count}{{method="GET",route="unmatched",status="404"}}') == "1.0"
     assert "made-up" not in client.get("/metrics").text
     assert "BREW" not in client.get("/metrics").text
+
+
+def test_the_stages_of_a_question_are_timed(client: Client) -> None:
+    count = "cotenant_stage_duration_seconds_count"
+    assert [_metric(client, f'{count}{{stage="{name}"}}') for name in STAGES] == ["0.0"] * len(STAGES)
+    client.ask("POST", "/v1/placements", json={"instance": {"id": "n", "vcpus": 1}, "dry_run": True})
+    passed = {name: _metric(client, f'{count}{{stage="{name}"}}') for name in STAGES}
+    assert {name: float(times or 0) >= 1 for name, times in passed.items()} == dict.fromkeys(STAGES, True)
+    assert passed["filters"] == passed["store"] == "1.0"
 
 
 def test_questions_and_samples_are_counted_by_what_came_of_them(client: Client) -> None:

@@ -15,7 +15,7 @@ def _make(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
     program = folder / "python"
     program.write_text(f"#!/bin/sh\n{python}\n", encoding="utf-8")
     program.chmod(0o755)
-    argv = ["make", "-C", ROOT, "setup", f"VENV={folder}/venv", f"PYTHON={program}"]
+    argv = ["make", "-C", str(ROOT), "setup", f"VENV={folder}/venv", f"PYTHON={program}"]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
 
 
