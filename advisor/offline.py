@@ -98,6 +98,7 @@ _LATER = {
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
     "snapshot_text": ("advisor.inventories.static_writer", "text_of"),
     "write_snapshot": ("advisor.inventories.static_writer", "write_text"),
+    "ReportDocument": ("advisor.reports.parts", "ReportDocument"),
     "answered_by": ("advisor.reports.shared_sentences", "answered_by"),
     "placement_document": ("advisor.reports.placement_reading", "document"),
     "worst_neighbour": ("advisor.reports.placement_reading", "worst_neighbour"),

@@ -13,7 +13,7 @@ from api.html import picture
 from api.web import bars
 
 if TYPE_CHECKING:
-    from advisor.reports.parts import ReportDocument
+    from advisor.offline import ReportDocument
 
 # In the order in which a reader asks: what is lost, why not the next host, what would change it, how sure is that.
 _KINDS = {
