@@ -154,6 +154,9 @@ class Settings(BaseSettings):
     apply_agent_patience_s: float = Field(
         30.0, ge=5, le=300, description="seconds in which the agent of a host has to report on an order"
     )
+    apply_move_s: float = Field(
+        900.0, ge=10, le=86_400, description="seconds after which a live migration that is not done is called off"
+    )
     keystone_url: str = Field("", description="URL of a Keystone (Identity v3) whose tokens are accepted too")
     keystone_roles: str = Field(
         "admin=admin,member=write,reader=read", description="scope of each Keystone role, as ROLE=SCOPE,..."

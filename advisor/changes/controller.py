@@ -3,18 +3,25 @@
 Each step is a line in the ledger before it is done and one after. Between the two lines only the system knows whether
 it was done, so a controller that goes on reads it: what has its new text is not set again, what has its old text is
 set, and a third text was set by another program, which is left alone.
+
+After each step of a plan all limits hold, so what was done up to one may stay. What is taken back stops at a move that
+cannot be: who came before it came to a host that this instance had left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, Protocol, TypeVar
 
 from advisor.changes.executors import ChangeFailed, Executor, Gone
 from advisor.domain import Change, ChangeStanding, LedgerEvent, RolloutStanding
 from advisor.errors import Conflict, InvalidInput
 
+T = TypeVar("T")
 Texts = Mapping[str, str]
+_SLOW = frozenset({"move", "host"})  # kinds of changes for which a system may take minutes
+BEAT_S = 20.0  # after which the lease is extended meanwhile
 _LISTED = 3  # settings that a sentence names
 
 
@@ -27,6 +34,10 @@ class Ledger(Protocol):
 
     def add(self, rollout: str, event: LedgerEvent, change: int | None = None, /, **detail: Any) -> None:
         """Append a line, durable when this returns, and extend the lease."""
+        ...
+
+    def hold(self) -> None:
+        """Extend the lease while a step takes its time; LeaseLost where another controller has it."""
         ...
 
     def frozen(self) -> str:
@@ -51,12 +62,16 @@ class Controller:
     def carry_out(self, rollout: str) -> RolloutStanding:
         """Apply what is not applied yet, or go on with taking back; Conflict where it is at its end, or not approved.
 
-        Where a step fails, all that was done is taken back in reverse order. It ends early, and can go on later, where
-        the operator freezes changes, asks it to stop, or the canary is to be measured first.
+        Where a step fails, all that was done is taken back in reverse order; a rollout that keeps what was done stops
+        there, and tries that step again when it is carried out once more. It ends early, and can go on later, where the
+        operator freezes changes, asks it to stop, or the canary is to be measured first.
         """
         standing = self._ledger.standing(rollout)
         if standing.state == "undoing":
             return self._take_back(rollout)
+        if standing.state == "stopped" and standing.rollout.keeps and not standing.undo_begun:
+            self._ledger.add(rollout, "continued")
+            standing = self._ledger.standing(rollout)
         if standing.state not in ("approved", "applying", "canary"):
             raise Conflict(f"rollout {rollout} is {_spoken(standing.state)}: nothing of it is left to carry out")
         failed = next((number for number, one in enumerate(standing.changes) if one.state == "failed"), None)
@@ -85,6 +100,9 @@ class Controller:
         return self._take_back(rollout)
 
     def _give_up(self, rollout: str, failed: int, why: str) -> RolloutStanding:
+        if self._ledger.standing(rollout).rollout.keeps:
+            self._ledger.add(rollout, "stopped", why=f"change {failed + 1} failed, and what was done stays: {why}")
+            return self._ledger.standing(rollout)
         self._ledger.add(rollout, "undo_begun", why=f"change {failed + 1} failed: {why}")
         return self._take_back(rollout)
 
@@ -101,7 +119,7 @@ class Controller:
 
     def _apply(self, rollout: str, change: Change, standing: ChangeStanding) -> None:
         executor = self._executor_of(change.executor)
-        found = _read(executor, change)
+        found = self._read(executor, change)
         if standing.state == "planned":
             _check_assumed(executor, change, found)
             self._ledger.add(rollout, "applying", change.number, before=dict(found), command=list(change.command))
@@ -109,8 +127,8 @@ class Controller:
             _check_own(executor, change, found, standing.before)
         desired = {name: text for name, text in change.after.items() if not executor.same(name, found[name], text)}
         if desired:
-            executor.write(change, desired)
-            found = _read(executor, change)
+            self._slowly(change, lambda: executor.write(change, desired))
+            found = self._read(executor, change)
         missed = _other_than(executor, found, change.after)
         if missed:
             raise ChangeFailed(f"the system keeps {missed} on {change.host}, and not what was set")
@@ -130,6 +148,8 @@ class Controller:
             except (ChangeFailed, InvalidInput) as error:
                 stuck = stuck or error.message
                 self._ledger.add(rollout, "left", change.number, why=error.message)
+                if change.kind == "move":
+                    break
         if stuck:
             self._ledger.add(rollout, "stopped", why=f"not all could be taken back: {stuck}")
         else:
@@ -138,27 +158,36 @@ class Controller:
 
     def _undo(self, rollout: str, change: Change, standing: ChangeStanding) -> None:
         executor = self._executor_of(change.executor)
-        found = _read(executor, change)
+        found = self._read(executor, change)
         _check_own(executor, change, found, standing.before)
         if standing.state != "undoing":
             self._ledger.add(rollout, "undoing", change.number, to=dict(standing.before))
         # Byte by byte, whatever means the same: the system is to be as it was.
         desired = {name: text for name, text in reversed(list(standing.before.items())) if found[name] != text}
         if desired:
-            executor.write(change, desired)
-            found = _read(executor, change)
+            self._slowly(change, lambda: executor.write(change, desired))
+            found = self._read(executor, change)
         missed = _other_than(executor, found, standing.before)
         if missed:
             raise ChangeFailed(f"the system keeps {missed} on {change.host}, and not what was there before")
         self._ledger.add(rollout, "undone", change.number, found=dict(found))
 
+    def _read(self, executor: Executor, change: Change) -> Texts:
+        found = self._slowly(change, lambda: executor.read(change))
+        absent = [name for name in change.after if name not in found]
+        if absent:
+            raise ChangeFailed(f"{absent[0]} of {change.subject} cannot be read on {change.host}")
+        return {name: found[name] for name in change.after}
 
-def _read(executor: Executor, change: Change) -> Texts:
-    found = executor.read(change)
-    absent = [name for name in change.after if name not in found]
-    if absent:
-        raise ChangeFailed(f"{absent[0]} of {change.subject} cannot be read on {change.host}")
-    return {name: found[name] for name in change.after}
+    def _slowly(self, change: Change, act: Callable[[], T]) -> T:
+        """Act, and keep the lease however long that takes."""
+        if change.kind not in _SLOW:
+            return act()
+        with ThreadPoolExecutor(1, thread_name_prefix="change") as pool:
+            acting = pool.submit(act)
+            while not wait([acting], timeout=BEAT_S).done:
+                self._ledger.hold()
+            return acting.result()
 
 
 def _check_assumed(executor: Executor, change: Change, found: Texts) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.changes.executors import Executors
+from advisor.changes.executors import Executors, Meaning
 from advisor.domain import (
     Band,
     Change,
@@ -25,11 +25,12 @@ from advisor.domain import (
     settings_there,
 )
 from advisor.errors import InvalidInput
-from advisor.render import commands, driver
+from advisor.render import commands, driver, tc
+from advisor.render.cloud_tools import cloud_tool
 from advisor.render.host_tools import HOST_TOOLS
 from advisor.render.migrations import explicit
-from advisor.render.names import target_of
-from profiler.observed import Pinning
+from advisor.render.names import NATIVE, target_of
+from profiler.observed import NetworkSettings, Pinning
 
 MOST_CHANGES = 1_000
 MOST_CONTROLS = 20
@@ -60,9 +61,15 @@ class _Cloud:
 
 @dataclass(frozen=True, slots=True)
 class _Rendered:
+    """What is run on a host for an instance; with `to` the instance `moves` there, and the command is for people.
+    `assumed` = what it has before is known."""
+
     host: Host
     instance: str
     command: Command
+    moves: Instance | None = None
+    to: Host | None = None
+    assumed: bool = True
 
 
 def changes_of(steps: Sequence[PlanStep], inventory: Inventory, executors: Executors) -> tuple[Change, ...]:
@@ -72,24 +79,15 @@ def changes_of(steps: Sequence[PlanStep], inventory: Inventory, executors: Execu
     for step in steps:
         for rendered in _rendered(step, cloud):
             command = rendered.command
-            if not command.argv:
+            if rendered.moves is not None and rendered.to is not None:
+                name, meaning = executors.moving(rendered.moves, rendered.host, rendered.to)
+            elif command.argv:
+                name, meaning = executors.meaning(rendered.host, command)
+            else:
                 what = f"step {step.subject} on {rendered.host.id} cannot be carried out"
                 raise InvalidInput(f"{what}: {command.note}", field="steps")
-            name, meaning = executors.meaning(rendered.host, command)
-            changes.append(
-                Change(
-                    number=len(changes),
-                    host=rendered.host.id,
-                    instance=rendered.instance,
-                    kind=meaning.kind,
-                    executor=name,
-                    target=meaning.target,
-                    before=meaning.before,
-                    after=meaning.after,
-                    command=command.argv,
-                    undo=command.undo,
-                )
-            )
+            made = change_of(len(changes), rendered.host, name, meaning, rendered.instance, command)
+            changes.append(made if rendered.assumed else replace(made, before={}))
     if len(changes) > MOST_CHANGES:
         raise InvalidInput(f"{len(changes)} changes are more than {MOST_CHANGES}: plan for fewer hosts", field="steps")
     return tuple(changes)
@@ -105,6 +103,24 @@ def scenes_of(steps: Sequence[PlanStep], inventory: Inventory) -> tuple[tuple[In
     there = tuple(one for one in inventory.instances if one.host in hosts)
     then = tuple(one for _, one in sorted(cloud.instances.items()) if one.host in hosts)
     return (there, then) if len(there) <= MOST_LEARNED else ((), ())
+
+
+def change_of(
+    number: int, host: Host, executor: str, meaning: Meaning, instance: str = "", command: Command | None = None
+) -> Change:
+    """A change on a host; the executor's own command counts for more than the rendered one."""
+    return Change(
+        number=number,
+        host=host.id,
+        instance=instance,
+        kind=meaning.kind,
+        executor=executor,
+        target=meaning.target,
+        before=meaning.before,
+        after=meaning.after,
+        command=meaning.command or (command.argv if command else ()),
+        undo=meaning.undo or (command.undo if command else ()),
+    )
 
 
 def steps_of_answer(answer: Recommendation) -> tuple[PlanStep, ...]:
@@ -226,19 +242,42 @@ def _driven(step: PlanStep, cloud: _Cloud) -> Iterator[_Rendered]:
 
 
 def _moved(step: PlanStep, cloud: _Cloud) -> Iterator[_Rendered]:
-    """A live migration: pins come off before, for they speak of the pCPUs of one host; settings are set there."""
+    """A live migration: pins that would go along come off before, for they speak of the pCPUs of one host; a class on
+    the uplink is there before it comes and goes when it has left; all else is set there."""
     former = cloud.instance(step.instance)
     source, target = cloud.host(former.host), cloud.host(step.host)
     if source.id != step.source:
         raise InvalidInput(
             f"{former.id} is on {source.id}, and not on {step.source} any more: plan again", field="steps"
         )
-    if source.kind != target.kind or target_of(source, None) != "native" or target_of(target, None) != "native":
+    runs = target_of(source, None)
+    if source.kind != target.kind or runs != target_of(target, None):
         raise InvalidInput(f"no executor moves {former.id} from {source.id} to {target.id}", field="steps")
-    if former.settings.pinning is not None:
+    tool = HOST_TOOLS[source.kind] if runs == NATIVE else cloud_tool(runs)
+    unpins = former.settings.pinning is not None and (runs == NATIVE or cloud_tool(runs).PINS_TRAVEL)
+    if unpins:
         yield from _set(cloud, former.id, replace(former.settings, pinning=Pinning(((),) * former.vcpus)))
-    yield _Rendered(source, former.id, HOST_TOOLS[source.kind].migrate(former, source, target))
-    there = replace(cloud.instance(former.id), host=target.id)
-    cloud.instances[former.id] = replace(there, settings=replace(there.settings, pinning=None))
+    now = cloud.instance(former.id)
+    wanted = step.settings or now.settings
+    shapes = runs == NATIVE and tc.is_shaped(wanted.network) and tc.on_uplink(target, None)
+    if shapes:
+        yield from _shaped(cloud, target, now, NetworkSettings(), wanted.network)
+    yield _Rendered(source, former.id, tool.migrate(former, source, target), former, target)
+    left = now.settings.network
+    there = replace(now.settings, pinning=None if unpins else now.settings.pinning)
+    there = replace(there, network=wanted.network) if shapes else there
+    cloud.instances[former.id] = replace(now, host=target.id, settings=there)
     if step.settings is not None:
-        yield from _set(cloud, former.id, step.settings)
+        # What its pins are there depends on how many CPUs both hosts have: it is read, and not assumed.
+        yield from (replace(one, assumed=False) for one in _set(cloud, former.id, step.settings))
+    if runs == NATIVE and tc.is_shaped(left) and tc.on_uplink(source, None):
+        yield from _shaped(cloud, source, now, left, NetworkSettings("none"))
+
+
+def _shaped(
+    cloud: _Cloud, host: Host, one: Instance, now: NetworkSettings | None, then: NetworkSettings | None
+) -> Iterator[_Rendered]:
+    """The class of an instance that comes to a host, or left it."""
+    before, after = (IsolationSettings(network=network) for network in (now, then))
+    for command in commands(host, one, before, after, neighbours=cloud.on(host, but=one.id)):
+        yield _Rendered(host, one.id, command)

@@ -75,6 +75,11 @@ class StoredLedger:
             raise LeaseLost(f"another controller acts on rollout {rollout}; this one stopped") from error
         self._known[rollout] = then
 
+    def hold(self) -> None:
+        """Extend the lease; LeaseLost where another controller has it."""
+        with self._write() as connection:
+            self._take(connection, LeaseLost)
+
     def frozen(self) -> str:
         """Why nothing may be applied now; empty = it may."""
         with self._read() as connection:

@@ -55,7 +55,14 @@ def after(standing: RolloutStanding, line: LedgerLine) -> RolloutStanding:
         case "applied":
             return replace(standing, applied_at=line.at)
         case "continued":
-            return replace(standing, continued=True)
+            # A step that failed is tried again; what was read before the first try is what was there.
+            tried = (
+                replace(one, state="applying" if one.before else "planned") if one.state == "failed" else one
+                for one in standing.changes
+            )
+            return replace(standing, continued=True, why="", changes=tuple(tried))
+        case "undo_begun":
+            return replace(standing, undo_begun=True)
         case "measured":
             effects = tuple(codec.decode(MeasuredEffect, effect) for effect in line.detail["effects"])
             return replace(standing, effects=effects)

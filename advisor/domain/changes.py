@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from advisor.domain.effects import Band
 from profiler.observed import Instance
 
-ChangeKind = Literal["weight", "cap", "pin", "tc", "disk", "move"]
+ChangeKind = Literal["weight", "cap", "pin", "tc", "disk", "move", "host"]  # host = whether it takes new instances
 CHANGE_KINDS: tuple[ChangeKind, ...] = get_args(ChangeKind)
 ApplyMode = Literal["advise", "ask", "act"]
 Verdict = Literal["as predicted", "more", "less", "harmful", "unknown"]
@@ -28,7 +28,7 @@ OPEN_STATES: frozenset[RolloutState] = frozenset({"approved", "applying", "canar
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Settings of one instance, or of the driver domain (""), on a host.
+    """Settings of one instance, of the driver domain (""), or of the host itself (kind host, instance ""), on a host.
 
     `executor` is the part that carries it out, `target` what that addresses: a control group below its hierarchy, a
     domain, an interface. `before` and `after` are texts by setting, as the plan assumes them and as they are to be;
@@ -49,7 +49,7 @@ class Change:
     @property
     def subject(self) -> str:
         """What it is about, for people."""
-        return self.instance or "driver domain"
+        return self.instance or ("the host" if self.kind == "host" else "driver domain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,10 @@ class MeasuredEffect:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """Changes that belong together, in their order; `source` is the plan or answer that they come from."""
+    """Changes that belong together, in their order; `source` is the plan or answer that they come from.
+
+    A step that fails takes all back, or where the rollout `keeps` what was done, ends it there.
+    """
 
     id: str
     created_at: datetime
@@ -104,11 +107,12 @@ class Rollout:
     # Who is on the hosts that are changed, as they are before and after: what was measured is learned as these scenes.
     there: tuple[Instance, ...] = ()
     then: tuple[Instance, ...] = ()
+    keeps: bool = False
 
     @property
     def instances(self) -> frozenset[str]:
-        """The instances that it changes."""
-        return frozenset(change.instance for change in self.changes)
+        """The instances that it changes; "" = a driver domain."""
+        return frozenset(change.instance for change in self.changes if change.kind != "host")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ class RolloutStanding:
     applied_from: datetime | None = None  # when the first change began
     applied_at: datetime | None = None  # when the last one was there
     continued: bool = False  # the changes after the canary may be carried out
+    undo_begun: bool = False  # it is to be taken back, or was
     effects: tuple[MeasuredEffect, ...] = ()
     lines: tuple[LedgerLine, ...] = ()
 

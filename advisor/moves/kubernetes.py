@@ -110,7 +110,7 @@ class KubernetesMover:
             api = KubernetesApi(self._account())
             namespace, _, name = (instance.labels.get("guest") or instance.labels["name"]).partition("/")
             guest = "guest" in instance.labels
-            row = api.one(_within(GUESTS if guest else PODS, namespace, name))
+            row = api.one(within(GUESTS if guest else PODS, namespace, name))
             hinders = _elsewhere(row, instance, source.id, guest=guest) or self._forbidden(
                 api, row, target, guest=guest
             )
@@ -135,15 +135,15 @@ class KubernetesMover:
         if not guest:
             return None  # the API itself asks the budgets before it evicts
         namespace, uid = (str(row["metadata"].get(key)) for key in ("namespace", "uid"))
-        launchers = api.everything(_within(PODS, namespace), labels=f"kubevirt.io/created-by={uid}")
-        budget = budget_forbids(api.everything(_within(BUDGETS, namespace)), launchers)
+        launchers = api.everything(within(PODS, namespace), labels=f"kubevirt.io/created-by={uid}")
+        budget = budget_forbids(api.everything(within(BUDGETS, namespace)), launchers)
         return MoveOutcome("refused", budget) if budget else None
 
     def _migrate(self, api: KubernetesApi, body: Mapping[str, Any], target: Host, stop: threading.Event) -> MoveOutcome:
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-        path = _within(MIGRATIONS, namespace, name)
+        path = within(MIGRATIONS, namespace, name)
         try:
-            api.send("POST", _within(MIGRATIONS, namespace), body)
+            api.send("POST", within(MIGRATIONS, namespace), body)
         except CallError as error:
             if error.status != _CONFLICT:
                 raise
@@ -160,7 +160,7 @@ class KubernetesMover:
             if _phase(row) == "Failed":
                 return MoveOutcome("failed", failure(row))
             if _phase(row) == "Succeeded":
-                guest = api.one(_within(GUESTS, namespace, body["spec"]["vmiName"]))
+                guest = api.one(within(GUESTS, namespace, body["spec"]["vmiName"]))
                 there = (guest.get("status") or {}).get("nodeName")
                 if there != target.id:
                     return MoveOutcome("changed", f"KubeVirt moved it to {there}")
@@ -171,7 +171,7 @@ class KubernetesMover:
     def _evicted(self, api: KubernetesApi, body: Mapping[str, Any], source: Host, stop: threading.Event) -> MoveOutcome:
         """Evict a pod while its node asks to be left alone, and see it go."""
         namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-        path = _within(PODS, namespace, name)
+        path = within(PODS, namespace, name)
         _hint(api, source.id, {"key": HINT, "effect": "PreferNoSchedule"})
         try:
             try:
@@ -224,7 +224,7 @@ def _uid(api: KubernetesApi, path: str) -> str | None:
         raise
 
 
-def _within(path: str, namespace: str, name: str = "") -> str:
+def within(path: str, namespace: str, name: str = "") -> str:
     """The path of the same kind in one namespace, or of one object there."""
     start, _, kind = path.rpartition("/")
     whole = f"{start}/namespaces/{quote(namespace, safe='')}/{kind}"

@@ -14,11 +14,12 @@ from advisor.access.audit import Audit, Operation, acting, actor
 from advisor.changes.agents import BoxOfAgents
 from advisor.changes.controller import Controller
 from advisor.changes.effects import Span, measure
-from advisor.changes.executors import ChangeFailed, Executors, Reach
+from advisor.changes.executors import HOST, OPEN, YES, ChangeFailed, Executors, Reach
 from advisor.changes.from_plans import changes_of, predicted_by_answer, predicted_by_plan, scenes_of, steps_of_answer
 from advisor.changes.guard import Past, Rules, refusals
 from advisor.changes.learned import results_of
 from advisor.changes.ledger import StoredLedger, standing_in
+from advisor.changes.own_hosts import OwnHosts, set_open
 from advisor.domain import (
     Change,
     Freeze,
@@ -34,11 +35,12 @@ from advisor.domain import (
 )
 from advisor.domain.changes import OPEN_STATES
 from advisor.errors import AdvisorError, Conflict, InvalidInput
+from advisor.inventories import writes
 from advisor.placement.request_checks import new_id
 from advisor.serving.orders import OrderService
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.settings import Settings
-from advisor.store import rollouts
+from advisor.store import hosts, instances, rollouts
 from advisor.store.transactions import Transactions
 from advisor.telemetry import obtained
 from profiler.observed import Colocation
@@ -87,7 +89,9 @@ class ChangeService:
         self._audit = audit
         self._clock = clock
         self._record = record
-        self._executors = executors or Executors(replace(reach_of(settings), agents=BoxOfAgents(orders)))
+        own = {"inventory": OwnHosts(transactions, clock)}
+        reach = replace(reach_of(settings), agents=BoxOfAgents(orders))
+        self._executors = executors or Executors(reach, own=own)
 
     def of_plan(self, plan: Plan) -> Rollout:
         """The changes that carry a plan out, for the cloud as it is now; nothing is stored. InvalidInput where a step
@@ -109,8 +113,13 @@ class ChangeService:
 
     def preview(self, rollout: Rollout) -> tuple[tuple[PreviewedChange, ...], tuple[str, ...]]:
         """Each change beside what the system shows, and why the rollout may not be carried out now, if approved."""
-        previewed = []
+        previewed: list[PreviewedChange] = []
+        moved: set[str] = set()
         for change in rollout.changes:
+            if change.instance in moved and change.kind != "move":  # it is not there yet
+                previewed.append(PreviewedChange(change, {}))
+                continue
+            moved |= {change.instance} if change.kind == "move" else set()
             try:
                 previewed.append(PreviewedChange(change, self._executors.named(change.executor).read(change)))
             except (ChangeFailed, InvalidInput) as error:
@@ -270,6 +279,19 @@ class ChangeService:
         if line.event in _AUDITED:
             details = {name: line.detail[name] for name in _IN_AUDIT if name in line.detail}
             self._audit.record(connection, _AUDITED[line.event], [rollout], **details)
+        if line.change is not None and line.event in ("applied", "undone") and "found" in line.detail:
+            change = standing_in(connection, rollout).rollout.changes[line.change]
+            self._known(connection, change, line.detail["found"])
+
+    def _known(self, connection: Connection, change: Change, found: Mapping[str, str]) -> None:
+        """The inventory has at once what the next sync would bring: where an instance is, and which hosts are open."""
+        if change.kind == "host" and (host := hosts.get(connection, change.host)) is not None:
+            set_open(connection, host, found[OPEN] == YES, self._clock())
+        if change.kind != "move" or (one := instances.get(connection, change.instance)) is None:
+            return
+        if one.host != found[HOST] and hosts.get(connection, found[HOST]) is not None:
+            freed = replace(one.settings, pinning=None)  # pins speak of the CPUs of one host
+            writes.put_instance(connection, replace(one, host=found[HOST], settings=freed))
 
     def _refusals(self, rollout: Rollout, *, approved: bool, began: bool = False) -> list[str]:
         rules, now, freeze = Rules.of(self._settings), self._clock(), self.frozen()
@@ -340,7 +362,7 @@ def reach_of(settings: Settings) -> Reach:
         if not (equals and host and uri) or uri.startswith("-"):
             raise InvalidInput(f"apply_uris: {part[:60]!r} is no HOST=URI", field="apply_uris")
         uris[host] = uri
-    return Reach(here, uris)
+    return Reach(here, uris, move_s=settings.apply_move_s)
 
 
 def _parts(text: str) -> Sequence[str]:

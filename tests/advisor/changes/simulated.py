@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.changes.controller import Controller
-from advisor.changes.executors import ChangeFailed, Gone, Meaning
+from advisor.changes.executors import ChangeFailed, Executor, Gone, Meaning
 from advisor.changes.ledger import StoredLedger
 from advisor.domain import Change, Command, Host, LedgerEvent, Rollout, RolloutStanding
 from advisor.store import rollouts
@@ -107,6 +107,7 @@ class Bench:
         # A process that dies loses nothing by it; power cuts have tests of their own.
         setattr(self.transactions, "write", partial(self.transactions.write, synced=False))  # noqa: B010 - mypy
         self.clock = Clock()
+        self.left_behind: list[object] = []
         self.number = 0
         self.begin()
 
@@ -129,6 +130,9 @@ class Bench:
             ledger.add(self.rollout, "approved")
         self.steps.seen = 0
 
+    def executor(self, name: str) -> Executor:
+        return self.system
+
     def ledger(self) -> KillableLedger:
         ledger = KillableLedger(self.transactions, self.clock, lease_s=LEASE_S)
         ledger.steps = self.steps
@@ -137,7 +141,7 @@ class Bench:
     def act(self, what: str) -> RolloutStanding:
         """A controller of its own, as another process would have."""
         ledger = self.ledger()
-        controller = Controller(ledger, lambda name: self.system)
+        controller = Controller(ledger, self.executor)
         ledger.steps = self.steps
         with ledger.held():
             return self.run(controller, what)
@@ -152,9 +156,10 @@ class Bench:
         self.steps.seen, self.steps.kill_at = 0, at
         ledger = self.ledger()
         entered = ledger.held()
+        self.left_behind.append(entered)  # else it would be closed, and its lease dropped, when it is collected
         entered.__enter__()
         try:
-            self.run(Controller(ledger, lambda name: self.system), what)
+            self.run(Controller(ledger, self.executor), what)
         except Killed:
             return True
         else:

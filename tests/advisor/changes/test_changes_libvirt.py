@@ -30,7 +30,7 @@ class Virsh:
         }  # fmt: skip
         self.asked: list[list[str]] = []
 
-    def __call__(self, argv: Sequence[str]) -> str:
+    def __call__(self, argv: Sequence[str], patience_s: float = 0.0) -> str:
         assert list(argv[:3]) == ["virsh", "--connect", URI]
         command, domain, words = argv[3], argv[5], list(argv[6:])
         assert argv[4] == "--domain"
@@ -116,7 +116,7 @@ def test_a_domain_that_is_gone_and_a_host_without_a_connection_are_said_so() -> 
 
 
 def test_a_setting_that_virsh_does_not_show_is_no_success() -> None:
-    executor = Libvirt({"kvm01": URI}, lambda argv: "Scheduler      : posix\n")
+    executor = Libvirt({"kvm01": URI}, lambda argv, patience_s: "Scheduler      : posix\n")
     (change,) = changes(Libvirt({"kvm01": URI}, Virsh()), IsolationSettings(weight=512))
     with pytest.raises(ChangeFailed):
         executor.read(change)
