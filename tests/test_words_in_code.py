@@ -26,6 +26,9 @@ TEMPLATES = sorted(
 )
 _CODE_OF_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 _NAME = re.compile(r"`[^`]*`")
+_IN_NAMES = re.compile(
+    r"(?:^|_)(?:told|untold|whom|nobodys?|everybodys?|somebodys?|anybodys?|newcomers?)(?:_|$)", re.IGNORECASE
+)
 _QUOTED = re.compile(r'"([^"]*)"')
 
 
@@ -51,6 +54,16 @@ def explanations(text: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], _NAME.sub("", token.string)
+
+
+def names_made(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Names that the code gives: functions, classes, arguments, variables and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
 
 
 def words_of_template(text: str) -> str:
@@ -86,6 +99,30 @@ def test_a_docstring_or_comment_names_the_actor(folder: str) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_name_in_code_is_of_the_field(folder: str) -> None:
+    found = [
+        f"{name_of(path)}:{line}: {name}"
+        for path in CODE
+        if path.relative_to(ROOT).parts[0] == folder
+        for line, name in names_made(ast.parse(path.read_text(encoding="utf-8")))
+        if _IN_NAMES.search(name)
+    ]
+    assert found == []
+
+
+def test_the_name_of_a_test_names_the_actor() -> None:
+    paths = [*(ROOT / "tests").rglob("test_*.py"), *(ROOT / "integrations").rglob("test_*.py")]
+    found = [
+        f"{name_of(path)}: {name}"
+        for path in paths
+        for name in re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if _IN_NAMES.search(name)
+    ]
+    assert len(paths) > 400
+    assert found == []
+
+
 def test_a_page_names_the_actor() -> None:
     assert len(TEMPLATES) > 20
     found = [
@@ -102,6 +139,10 @@ def test_sentences_are_found_in_parts_of_formatted_strings_and_docstrings_are_le
         '"""Nobody."""\nNAME = "told"\n\ndef f(x):\n    """Told to whom."""\n    return f"{x} told nobody {x}"\n'
     )
     assert list(sentences(tree)) == [(6, " told nobody ")]
+    assert sorted(names_made(tree)) == [(2, "NAME"), (4, "f"), (4, "x")]
+    assert [bool(_IN_NAMES.search(name)) for name in ("told_at", "_of_nobody", "toldest", "newcomer", "new_vm")] == [
+        True, True, False, True, False,
+    ]  # fmt: skip
     code = 'def f(told):  # whom `told` names\n    """Told of `whom`."""\n'
     assert sorted(explanations(code, ast.parse(code))) == [(1, "# whom  names"), (2, "Told of .")]
     assert words_of_template('a {{ told }} {% if x == "so it was" %}b') == "a  so it wasb"

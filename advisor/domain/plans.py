@@ -246,7 +246,7 @@ class Capacity:
         return len(self.runway) - 1 if self.runway else None
 
     def instance_days(self, growth: Growth | None) -> float | None:
-        """Days that newcomers run within the months looked ahead if no instance goes and none comes to a full cloud.
+        """Days that new VMs run within the months looked ahead if no instance goes and none comes to a full cloud.
 
         None where there is no growth or the time ended before the months were examined.
         """

@@ -25,7 +25,7 @@ MIN_RATIO = 1e-3  # keeps logarithms finite
 
 @dataclass(frozen=True, slots=True)
 class DecisionScenes:
-    """A decision before prediction: `scenes` are its hosts without the newcomer, then with it, by option."""
+    """A decision before prediction: `scenes` are its hosts without the new VM, then with it, by option."""
 
     request: PlacementRequest
     hosts: Ints  # (H,) positions in the snapshot
@@ -114,7 +114,7 @@ class Decision:
         )
 
     def _before(self, values: Floats) -> Floats:
-        """Values (M, R) of the rows without the newcomer, (O, M, H, N)."""
+        """Values (M, R) of the rows without the new VM, (O, M, H, N)."""
         return self._grid(values, np.broadcast_to(self.before, self.after.shape))
 
 

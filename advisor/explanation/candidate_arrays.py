@@ -15,12 +15,12 @@ from models.prediction import InterferencePrediction, Predictor
 class CandidateArrays:
     """The K best candidates of an answer, best first, and at least two where there are two.
 
-    `residents[k]` are on `hosts[k]`, each in slot `slots[k][i]` of scene k; the newcomer, as requested, is in the last
+    `residents[k]` are on `hosts[k]`, each in slot `slots[k][i]` of scene k; the new VM, as requested, is in the last
     slot with the settings chosen for it. `prediction` and `scores` belong to `scenes`; `before` (K, N) is expected T/B
-    without the newcomer, 1 for the newcomer. `beside` are instances that must be on the host: counterfactuals never
+    without the new VM, 1 for the new VM. `beside` are instances that must be on the host: counterfactuals never
     remove them. `headroom` is what would be left on each host, `reserved` what was taken off each
     score because others will want the place. `short_before` (K, N) is for which
-    part of the time each was short of CPU without the newcomer, None = not known. `home` is the host that it is on.
+    part of the time each was short of CPU without the new VM, None = not known. `home` is the host that it is on.
     """
 
     hosts: tuple[Host, ...]
@@ -40,9 +40,9 @@ class CandidateArrays:
     home: str | None = None
 
     def involved(self, at: int) -> dict[int, Instance]:
-        """The instances of scene `at` by slot: the newcomer, then residents by id.
+        """The instances of scene `at` by slot: the new VM, then residents by id.
 
-        Of equals the first is named, so that the text does not depend on the newcomer's name.
+        Of equals the first is named, so that the text does not depend on the new VM's name.
         """
         residents = sorted(zip(self.slots[at], self.residents[at], strict=True), key=lambda pair: pair[1].id)
         return {self.scenes.slots - 1: self.new_vm, **dict(residents)}
@@ -56,7 +56,7 @@ class CandidateArrays:
         return self.prediction.pressure is not None and bool(self.prediction.pressure.overloaded[at, slot])
 
     def kept(self, at: int, slot: int) -> float:
-        """Expected T/B over that without the newcomer."""
+        """Expected T/B over that without the new VM."""
         return self.ratio(at, slot) / float(self.before[at, slot])
 
     def known(self, at: int) -> dict[int, dict[str, float]]:

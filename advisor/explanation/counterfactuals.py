@@ -153,7 +153,7 @@ def _shifted_by_prior(
 ) -> InterferencePrediction:
     """The answer's throughput for candidates `at`, scaled by the change of the prior from `now` to `then`.
 
-    The rows are the chosen pinning, the same again, and without the newcomer; latency is the prior's.
+    The rows are the chosen pinning, the same again, and without the new VM; latency is the prior's.
     """
     prior = PriorPredictor()
     prior_before, prior_after = prior.predict(now, TARGETS[:1]), prior.predict(then, targets)
@@ -164,7 +164,7 @@ def _shifted_by_prior(
     edges = []
     for edge in ("lower", "upper"):
         mine, later, former = (getattr(band, edge) for band in (own, then_own, now_own))
-        # without the newcomer the answer has no range: it is as wide as the prior's
+        # without the new VM the answer has no range: it is as wide as the prior's
         moved = expected * later / then_own.expected
         moved[here] = np.concatenate([mine[at], mine[at]]) * later[here] / former[here]
         edges.append(moved)

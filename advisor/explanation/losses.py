@@ -50,7 +50,7 @@ def losses(arrays: CandidateArrays) -> tuple[tuple[ResourceLoss, ...], ...]:
     """The losses on every host, the largest first.
 
     A loss is -log of the ratio that the resource alone allows, by the analytic model, relative to that without the
-    newcomer. Instances that lose nothing by the answer's own figures are not named.
+    new VM. Instances that lose nothing by the answer's own figures are not named.
     """
     solved = solve(stack([arrays.scenes, _absent(arrays)]))
     now, before = np.split(np.clip(solved.limits, 1e-3, 1.0), 2)
@@ -74,7 +74,7 @@ def _slow_by(arrays: CandidateArrays, solved: PriorResult, now: Floats) -> list[
 
 
 def _absent(arrays: CandidateArrays) -> SceneBatch:
-    """The hosts without the newcomer, with every instance's known settings."""
+    """The hosts without the new VM, with every instance's known settings."""
     fields = {name: getattr(arrays.scenes, name).copy() for name in ("present", *SETTING_FIELDS)}
     for at in range(len(arrays.hosts)):
         known = arrays.known(at)
@@ -143,7 +143,7 @@ def _antagonist(
     involved: Mapping[int, Instance],
     slow_by: SlowBy,
 ) -> int | None:
-    """The other slot with the largest demand; for CPU time only on shared CPUs. Of equals the newcomer, then by id."""
+    """The other slot with the largest demand; for CPU time only on shared CPUs. Of equals the new VM, then by id."""
     affinity, last = arrays.scenes.affinity[at], arrays.scenes.slots - 1
     others = [
         slot

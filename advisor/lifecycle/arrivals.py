@@ -92,7 +92,7 @@ class Fared:
         return cls(ShareSums(**stored["new_vm"]), ShareSums(**stored["residents"]), stored["demanded"])
 
     def add(self, instance: str, arrival: PredictedOnArrival, window: MeasuredWindow) -> None:
-        """Take one window of its host; it counts where the share of the newcomer says something."""
+        """Take one window of its host; it counts where the share of the new VM says something."""
         if instance not in window.shares:
             return
         self.new_vm.add(window.shares[instance], arrival.band)

@@ -36,7 +36,7 @@ class HowItHeld:
 
 
 def recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
-    """Widen each candidate by the factor of its host, and say so, and how answers about such newcomers have held."""
+    """Widen each candidate by the factor of its host, and say so, and how answers about such new VMs have held."""
     if answer.evidence is not None:
         answer = replace(answer, evidence=replace(answer.evidence, held=held.levels.get(answer.evidence.level)))
     factors = held.factors

@@ -109,7 +109,7 @@ def run_of(recommendation_id: str) -> str:
 def as_colocation(
     answer: Recommendation, host: str, ratios: Mapping[str, float], inventory: Inventory
 ) -> Colocation | None:
-    """What was reported of a placement, as users post co-locations: everything that is on `host` now, and the newcomer
+    """What was reported of a placement, as users post co-locations: everything that is on `host` now, and the new VM
     as it was advised where the inventory has it elsewhere; None where fewer than two are there, or no such host is."""
     if all(one.id != host for one in inventory.hosts):
         return None

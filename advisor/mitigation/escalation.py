@@ -68,8 +68,8 @@ def escalate(
     """The steps tried on a host where placing `new_vm` violates a limit; () where it violates none.
 
     `new_vm.settings` hold the pinning chosen for it; `row` is its row of `table` if it has a profile of its own (None
-    = look it up by name); `others` are hosts that violate no limit, best first. Limits are the newcomer's, and
-    residents' that hold without the newcomer; expected ratios are compared.
+    = look it up by name); `others` are hosts that violate no limit, best first. Limits are the new VM's, and
+    residents' that hold without the new VM; expected ratios are compared.
 
     Steps come in order of cost, each at the mildest strength that satisfies, and end at the first that satisfies all
     limits. Where no strength does, a step is kept if it helps the victim by more than MIN_GAIN and harms no other
@@ -77,8 +77,8 @@ def escalate(
     Steps that prove needless are dropped in the end. No step violates a limit that holds, loosens a setting or changes
     an existing pin. There are at most ten predict calls.
 
-    An instance without a throughput limit, or whose limit is violated without the newcomer already, keeps at least
-    UNPROTECTED_SHARE of the T/B that it has beside the newcomer without mitigation. Only a sufficient weight may take
+    An instance without a throughput limit, or whose limit is violated without the new VM already, keeps at least
+    UNPROTECTED_SHARE of the T/B that it has beside the new VM without mitigation. Only a sufficient weight may take
     more, because it gives back what others leave idle. Where every step fails by this rule alone, the one that leaves
     the hardest-hit most comes last as a last resort and says so. A limit of its own, however low, replaces this share.
     """

@@ -104,7 +104,7 @@ def _resource_and_antagonist(
     Where throughput is lost, the prior names the resource, and who is short of CPU lacks that. Where only latency is
     too long, or the prior sees no loss, the antagonist is the instance without which the victim would be best off, on
     the resource where it presses most. An instance below a limit of its own is the antagonist only where no other
-    instance presses. Of equals the first counts, the newcomer last, whatever it is called.
+    instance presses. Of equals the first counts, the new VM last, whatever it is called.
     """
     presses = _pressure_on_victim(scene, prior.demands, victim)
     costs = -np.log(prior.limits[0, victim])

@@ -16,7 +16,7 @@ MOST_NAMED = 2  # instances named that keep off the victim's CPUs
 def pins(violation: LimitViolation) -> list[Trial]:
     """Pinnings of the antagonist, the victim, both, and every instance off the victim's CPUs.
 
-    Existing pins stay: the newcomer's was requested or is already the best of its options.
+    Existing pins stay: the new VM's was requested or is already the best of its options.
     """
     antagonist, victim = violation.antagonist, violation.victim
     if antagonist is None or violation.shared.host.pcpus < 2:

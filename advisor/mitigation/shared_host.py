@@ -1,4 +1,4 @@
-"""All instances on one host, the newcomer last, under trial settings: scenes, predictions, limits."""
+"""All instances on one host, the new VM last, under trial settings: scenes, predictions, limits."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class SharedHost:
-    """A host and its instances: residents sorted by id, so that their order does not matter, and the newcomer last.
+    """A host and its instances: residents sorted by id, so that their order does not matter, and the new VM last.
 
-    `row` is the newcomer's row of `table` if it has a profile of its own, None = by its workload's name.
+    `row` is the new VM's row of `table` if it has a profile of its own, None = by its workload's name.
     """
 
     host: Host
@@ -77,7 +77,7 @@ class SharedHost:
         )
 
     def held(self) -> Bools:
-        """Which limits a placement can violate: the newcomer's, and those that residents keep without it; (N, 3)."""
+        """Which limits a placement can violate: the new VM's, and those that residents keep without it; (N, 3)."""
         held = np.ones((len(self.parties), 3), dtype=bool)
         if len(self.parties) > 1:
             before = self.predictor.predict(self.scenes([Trial()], without=self.parties[-1].id))

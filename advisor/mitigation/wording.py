@@ -50,7 +50,7 @@ def another_host(host: Host, new_vm: Instance, others: Sequence[str]) -> str:
 
 
 def effects(violation: LimitViolation, after: InterferencePrediction) -> tuple[Effect, ...]:
-    """The predicted effect on every instance, the newcomer first and then by id; `before` is without the step."""
+    """The predicted effect on every instance, the new VM first and then by id; `before` is without the step."""
     count = len(violation.shared.parties)
     return tuple(
         effect(violation.party(at).id, after, 0, at, violation.prediction) for at in (count - 1, *range(count - 1))

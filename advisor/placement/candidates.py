@@ -53,7 +53,7 @@ class RankedHost:
     """A ranked host: its position in the snapshot, the chosen option, and the mitigation steps if it needed any.
 
     `expected` and `half_width` are as in Scores. `lowest` is the lowest expected T/B of anybody there, `speed` that of
-    the newcomer's answers, 1 / expected latency ratio, nan where it is not sensitive to latency. `reserved` is what was
+    the new VM's answers, 1 / expected latency ratio, nan where it is not sensitive to latency. `reserved` is what was
     taken off the score because others will want the place.
     """
 
@@ -81,9 +81,9 @@ class RankedHost:
 
 @dataclass(frozen=True, slots=True)
 class PlacedNewVm:
-    """K hosts with the newcomer placed on each.
+    """K hosts with the new VM placed on each.
 
-    `new_vms` (K,) have their chosen pinning; `scenes` have the newcomer in the last slot and `absent` are the same
+    `new_vms` (K,) have their chosen pinning; `scenes` have the new VM in the last slot and `absent` are the same
     hosts without it; `slots[k]` are the slots of `residents[k]`.
     """
 
@@ -96,7 +96,7 @@ class PlacedNewVm:
 
 
 def place(question: PlacementQuestion, hosts: Sequence[int], options: Sequence[str]) -> PlacedNewVm:
-    """Place the newcomer on the hosts at these positions, pinned by the options with these names."""
+    """Place the new VM on the hosts at these positions, pinned by the options with these names."""
     snapshot, new_vm = question.snapshot, question.request.instance
     at = np.array(hosts, dtype=np.int64)
     base, absent = base_with(question, at)
@@ -260,7 +260,7 @@ def _build_candidates(
 
 
 def _left_out(predictor: Predictor, scenes: SceneBatch) -> list[Calibration]:
-    """What the training left out to calibrate the range of the newcomer in each of K scenes: pairs, or windows of hosts
+    """What the training left out to calibrate the range of the new VM in each of K scenes: pairs, or windows of hosts
     where the share that was learned from windows answers."""
     of_windows = bool(getattr(predictor, "of_windows", False))
     return ["windows" if of_windows and known else "trained" for known in ~np.isnan(scenes.cpu_demand[:, -1, 0])]
@@ -336,7 +336,7 @@ def _write_cpu(pressure: CpuPressure | None, row: int, slot: int, cpu: CpuTime |
 
 
 def _settings(shown: Sequence[RankedHost], placed: PlacedNewVm) -> list[IsolationSettings]:
-    """The newcomer's settings on each host: by mitigation, else its pinning."""
+    """The new VM's settings on each host: by mitigation, else its pinning."""
     return [
         ranked.changes.get(new_vm.id, new_vm.settings) for ranked, new_vm in zip(shown, placed.new_vms, strict=True)
     ]
@@ -351,7 +351,7 @@ def placing_commands(
     snapshot: ClusterSnapshot, new_vm: Instance, host: Host, residents: Sequence[Instance],
     settings: IsolationSettings, changes: Mapping[str, IsolationSettings], driver_cpus: tuple[int, ...] | None,
 ) -> tuple[Command, ...]:  # fmt: skip
-    """What brings the newcomer, from where it stands in the snapshot, to a host with these residents, who get their
+    """What brings the new VM, from where it stands in the snapshot, to a host with these residents, who get their
     `changes` before it comes."""
     former = snapshot.names.placed.get(new_vm.id)
     source = None if former is None else snapshot.index(former.host or "")
@@ -374,7 +374,7 @@ def _predicted(
     shown: Sequence[RankedHost],
     remembered: PredictionCache,
 ) -> tuple[InterferencePrediction, InterferencePrediction]:
-    """Full predictions for K hosts, without and with the newcomer; only unknown ones are computed."""
+    """Full predictions for K hosts, without and with the new VM; only unknown ones are computed."""
     keys_of_hosts = _prediction_keys(question, shown)
     columns = len(TARGETS) * len(EDGES) + 1 + len(OF_CPUS) + len(OF_BASIS)
     known, values = remembered.shown.find(keys_of_hosts, (2, scenes.slots, columns))
@@ -389,7 +389,7 @@ def _predicted(
 
 
 def _prediction_keys(question: PlacementQuestion, shown: Sequence[RankedHost]) -> tuple[bytes, ...]:
-    """What a prediction for each of K hosts depends on, with the newcomer as placed there."""
+    """What a prediction for each of K hosts depends on, with the new VM as placed there."""
     _, with_new_vm_keys = keys(question, np.array([ranked.host for ranked in shown], dtype=np.int64), TARGETS)
     return tuple(
         key + fingerprints.digest(ranked.option, ranked.changes, ranked.driver_cpus)

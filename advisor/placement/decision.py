@@ -168,7 +168,7 @@ class _RankedHosts:
     """H hosts from best to worst, with the predictions of their classes.
 
     `hosts` (H,) are positions in the snapshot and `class_of_host` (H,) their classes. By class (G,) come the best
-    option, its scores, the lowest T/B and the speed of the newcomer's answers as in RankedHost, whether a limit is
+    option, its scores, the lowest T/B and the speed of the new VM's answers as in RankedHost, whether a limit is
     violated, and what of the score is `reserved`.
     """
 

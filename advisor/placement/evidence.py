@@ -1,4 +1,4 @@
-"""What an answer rests on: what is known of the newcomer and of residents, and what to do to know more."""
+"""What an answer rests on: what is known of the new VM and of residents, and what to do to know more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FEW = 0.1  # of the residents: so few that are hardly known are no reason to do
 
 
 def with_class(snapshot: ClusterSnapshot, request: PlacementRequest) -> PlacementRequest:
-    """The request with the demand of the newcomer's class where nothing is known of its own."""
+    """The request with the demand of the new VM's class where nothing is known of its own."""
     if request.profile is not None:
         return request
     instance = snapshot.with_class(request.instance)
@@ -42,7 +42,7 @@ def class_note(snapshot: ClusterSnapshot, instance: Instance) -> str:
 
 
 def evidence_of(snapshot: ClusterSnapshot, request: PlacementRequest, candidates: tuple[Candidate, ...]) -> Evidence:
-    """The newcomer's level, and the one step that would add most knowledge."""
+    """The new VM's level, and the one step that would add most knowledge."""
     level = "profile" if request.profile is not None else evidence_level(request.instance, snapshot.names.profiled)
     return Evidence(level, _advice(level, candidates))
 

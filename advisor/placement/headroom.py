@@ -16,7 +16,7 @@ from models.physics.peak_demand import demand_sums, p95
 
 @dataclass(frozen=True, slots=True)
 class HostHeadroom:
-    """Headroom of H hosts with the newcomer, as in Headroom; (H,) arrays, `before` (3, H) of CPU, memory and NIC."""
+    """Headroom of H hosts with the new VM, as in Headroom; (H,) arrays, `before` (3, H) of CPU, memory and NIC."""
 
     cpu: Floats
     memory: Floats
@@ -59,7 +59,7 @@ def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
 
 
 def sums_without(question: PlacementQuestion, hosts: Ints) -> Floats:
-    """What all but the newcomer ask of these hosts, as `demand_sums`; (H, 4, 16)."""
+    """What all but the new VM ask of these hosts, as `demand_sums`; (H, 4, 16)."""
     snapshot = question.snapshot
     sums = snapshot.demand_sums[hosts]
     for host, _ in snapshot.where(question.request.instance.id):  # it is asked about where it runs already
@@ -69,17 +69,17 @@ def sums_without(question: PlacementQuestion, hosts: Ints) -> Floats:
 
 
 def sums_with(question: PlacementQuestion, hosts: Ints) -> Floats:
-    """The same with the newcomer."""
+    """The same with the new VM."""
     return sums_without(question, hosts) + new_vm_sums(question, hosts)
 
 
 def new_vm_sums(question: PlacementQuestion, hosts: Ints) -> Floats:
-    """What the newcomer adds to the sums of hosts, by its demand on the first one; (1, 4, 16)."""
+    """What the new VM adds to the sums of hosts, by its demand on the first one; (1, 4, 16)."""
     return question.once("new_vm", lambda: _of_new_vm(question, hosts[:1]))
 
 
 def _of_new_vm(question: PlacementQuestion, host: Ints) -> Floats:
-    """What the newcomer adds to the sums of hosts, by its demand on this one, (1,); (1, 4, 16)."""
+    """What the new VM adds to the sums of hosts, by its demand on this one, (1,); (1, 4, 16)."""
     scenes = base_with(question, host)[1]
     alone = replace(scenes, present=np.arange(scenes.slots)[None] == scenes.slots - 1, own_cpus=np.zeros(len(scenes)))
     return demand_sums(alone, demands(alone))

@@ -50,7 +50,7 @@ class PlacementQuestion:
 
     @property
     def slots(self) -> int:
-        """N: the slots of the residents, and the last one for the newcomer."""
+        """N: the slots of the residents, and the last one for the new VM."""
         return self.snapshot.scenes.slots + 1
 
 
@@ -59,7 +59,7 @@ class HostClasses:
     """G classes of hosts; hosts of a class are alike in everything that a decision considers.
 
     `hosts` (G,) has the position of one host of each class, `of` (H,) the class of each host. `present` (G, N) includes
-    the newcomer; `limits`, `waits` and `shorts` (G, N) are the lowest T/B, the highest latency ratio and the longest
+    the new VM; `limits`, `waits` and `shorts` (G, N) are the lowest T/B, the highest latency ratio and the longest
     part of the time short of CPU that each accepts, nan = any; `used` (G,) is vCPUs per pCPU;
     `profiled` (G, N) is whose workload was measured.
     """
@@ -83,7 +83,7 @@ class ClassPredictions:
 
     `expected`, `lower`, `latency` and `short` (O, G, N) are expected T/B, its lower bound, expected latency and the
     part of the time short of CPU, nan where an option is not usable or no instance asks for latency. `before`,
-    `latency_before` and `short_before` (G, N) are without the newcomer, as alone for itself, and `half_before` is
+    `latency_before` and `short_before` (G, N) are without the new VM, as alone for itself, and `half_before` is
     half the interval of the first, 0 for itself. `options` are names; `usable` as in PinningOption, and `pins` (O, G)
     is where an option needs a command.
     """
@@ -150,7 +150,7 @@ def host_classes(question: PlacementQuestion, hosts: Ints) -> HostClasses:
 
 
 def _profiled(question: PlacementQuestion, hosts: Ints) -> Bools:
-    """Whether the newcomer's workload is known on each host, (G, 1)."""
+    """Whether the new VM's workload is known on each host, (G, 1)."""
     rows = rows_by_host(question.snapshot, hosts, question.request.instance, question.table, question.row)
     return question.table.profiled(rows)[:, None]
 
@@ -158,11 +158,11 @@ def _profiled(question: PlacementQuestion, hosts: Ints) -> Bools:
 def predict_classes(
     question: PlacementQuestion, classes: HostClasses, remembered: PredictionCache, *, pins: bool = True
 ) -> ClassPredictions:
-    """Predict every class without the newcomer, and with it under every usable option.
+    """Predict every class without the new VM, and with it under every usable option.
 
-    Latency is predicted only where an instance limits it or the newcomer is sensitive to it, and pins only where they
+    Latency is predicted only where an instance limits it or the new VM is sensitive to it, and pins only where they
     could be chosen, and not at all without `pins`. Cached predictions are not computed again. No instance is better off
-    with the newcomer than without it (`no_better`).
+    with the new VM than without it (`no_better`).
     """
     sensitive = question.request.instance.service == "latency"
     of_latency = ~np.isnan(classes.waits).all(axis=1) | sensitive
@@ -234,7 +234,7 @@ def best_options(
 
 
 def no_better(after: Floats, before: Floats, *, high: bool = False) -> Floats:
-    """What residents have after a newcomer came, at best what they had before, in the shape of `after`; nan stays nan.
+    """What residents have after a new VM came, at best what they had before, in the shape of `after`; nan stays nan.
 
     A model may be off by a little either way, but one more neighbour never helps. `high` = of a ratio of which a high
     one is bad, as of latency.
@@ -252,7 +252,7 @@ def _predicted(
 ) -> tuple[Floats, Floats]:
     """Expected T/B, its lower bound, expected latency and time short of the `chosen` classes, (G,).
 
-    The first array is without the newcomer, (G, 4, N); the second with it under every option, (G, O, 4, N), by its
+    The first array is without the new VM, (G, 4, N); the second with it under every option, (G, O, 4, N), by its
     place in NAMES, nan where it is not usable, and LEFT_OUT where it would not be chosen whatever is predicted for it.
     """
     hosts = classes.hosts[chosen]
@@ -319,7 +319,7 @@ def _predict_pins(
 
 
 def _leave_out_pins(after: Floats, rows: Bools) -> None:
-    """Leave out pinnings in these of the rows, whatever was remembered of other searches, where leaving the newcomer to
+    """Leave out pinnings in these of the rows, whatever was remembered of other searches, where leaving the new VM to
     the scheduler is a choice."""
     pins = np.array([name not in {FREE, KEPT} for name in NAMES], dtype=bool)
     is_free = np.isfinite(after[:, NAMES.index(FREE), 0, -1])
@@ -353,7 +353,7 @@ def _pins_matter(
 def _left_free(
     question: PlacementQuestion, classes: HostClasses, chosen: Ints, before: Floats, after: Floats
 ) -> tuple[Floats, Bools]:
-    """What the objective loses where the newcomer is left to the scheduler, and whether a limit is violated; (G,)."""
+    """What the objective loses where the new VM is left to the scheduler, and whether a limit is violated; (G,)."""
     free, last = after[:, NAMES.index(FREE)], question.slots - 1
     here = classes.present[chosen]
     new_vm = np.arange(question.slots) == last
@@ -398,7 +398,7 @@ def first_of_each(keys: Sequence[bytes], known: Bools) -> UnknownRows:
 
 
 def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tuple[list[bytes], list[bytes]]:
-    """The cache keys of each host's prediction without the newcomer, and with it."""
+    """The cache keys of each host's prediction without the new VM, and with it."""
     snapshot, instance, table = question.snapshot, question.request.instance, question.table
     # The number of slots is part of the key: sums over eight and more slots differ in their last bits.
     table_key = snapshot.names.table if table is snapshot.scenes.table else fingerprints.of_table(table)
@@ -441,14 +441,14 @@ def options_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> tu
 
 
 def base_with(question: PlacementQuestion, hosts: Ints) -> tuple[SceneBatch, SceneBatch]:
-    """The hosts at these positions without the newcomer, and with an empty last slot for it."""
+    """The hosts at these positions without the new VM, and with an empty last slot for it."""
     base = without_new_vm(question.snapshot, question.request, hosts, question.table)
     values = new_vm_slot(base, question.snapshot, hosts, question.request.instance, question.row)
     return base, base.with_slot(**{**values, "present": np.zeros(len(base), dtype=bool)})
 
 
 def with_new_vm(absent: SceneBatch, option: PinningOption) -> SceneBatch:
-    """The same scenes with the newcomer present, pinned by an option."""
+    """The same scenes with the new VM present, pinned by an option."""
     present, affinity = absent.present.copy(), absent.affinity.copy()
     present[:, -1], affinity[:, -1] = True, option.affinity
     return replace(absent, present=present, affinity=affinity)

@@ -17,14 +17,14 @@ from models.arrays import Floats, Ints
 MOST_CLASSES = 12  # of arrivals: the most frequent ones stand for all
 KNOWN_PART = 0.5  # of all instances, whose workload must have been measured
 MOST_HOSTS = 500  # with a place: of more, predictions for all classes would take too long, and not be remembered
-LAST_PLACES = 0.25  # of what is left on a host, that the newcomer must take at least for its place to be one of few
+LAST_PLACES = 0.25  # of what is left on a host, that the new VM must take at least for its place to be one of few
 SCARCE = 0.5  # of the cloud's room, that must be taken
-TRUST = 0.7  # of a price: what the future needs is known less well than what the newcomer does now
+TRUST = 0.7  # of a price: what the future needs is known less well than what the new VM does now
 REFUSED = -1.0  # the score where a limit would be violated
 
 
 def look_ahead_from(taken: float, parts: Floats) -> bool:
-    """Whether places are few: in a cloud of which the part `taken` is, where the newcomer would take these `parts`
+    """Whether places are few: in a cloud of which the part `taken` is, where the new VM would take these `parts`
     (H,) of what is left on each host."""
     return taken >= SCARCE and float(np.median(parts)) >= LAST_PLACES
 
@@ -37,7 +37,7 @@ def kept_for_others(scores: Floats, places: Floats, number: Floats, taken: float
 
     Those who come are taken to be like those who are there. How many come is not known: of the hosts that have a place
     the part taken**2 is expected to be needed, for a cloud that is nearly full more often becomes full. Where a host
-    has more places than one, the newcomer takes only a part of what it has.
+    has more places than one, the new VM takes only a part of what it has.
     """
     expected = taken**2 * places.sum() * number / number.sum()
     return np.asarray(TRUST * prices(scores, places, expected) * parts)
@@ -58,7 +58,7 @@ def looks_ahead(question: PlacementQuestion, hosts: Ints) -> bool:
 
 
 def reserved(question: PlacementQuestion, classes: HostClasses, remembered: PredictionCache) -> Floats:
-    """What of each class's score is kept for others, (G,): the price of the place that the newcomer would take."""
+    """What of each class's score is kept for others, (G,): the price of the place that the new VM would take."""
     arrivals = _arrivals(question)
     return kept_for_others(
         np.stack([_scores(question, classes.hosts, arrival, remembered) for arrival, _ in arrivals], axis=1),
@@ -83,7 +83,7 @@ def _scores(question: PlacementQuestion, hosts: Ints, instance: Instance, rememb
 def _arrivals(question: PlacementQuestion) -> tuple[tuple[Instance, int], ...]:
     """One instance of each of the most frequent workloads, and how many there are; none where too few are known.
 
-    They have no limits, and are pinned as the newcomer is, for they compete for its place.
+    They have no limits, and are pinned as the new VM is, for they compete for its place.
     """
     return question.once("arrivals", lambda: _of_residents(question))
 
@@ -124,7 +124,7 @@ def _taken(question: PlacementQuestion) -> float:
 
 
 def _part_taken(question: PlacementQuestion, hosts: Ints) -> Floats:
-    """Which part of what is left on each of these hosts, (H,), the newcomer takes."""
+    """Which part of what is left on each of these hosts, (H,), the new VM takes."""
     snapshot, new_vm = question.snapshot, question.request.instance
     part = np.zeros(len(hosts))
     for size, used, room in (

@@ -109,7 +109,7 @@ def _rejection(
     host_class: int,
     option: int,
 ) -> Rejection:
-    """The newcomer's own limit is named before a neighbour's, and throughput before latency and time short."""
+    """The new VM's own limit is named before a neighbour's, and throughput before latency and time short."""
     snapshot, new_vm = question.snapshot, question.request.instance
     ratio, least = predicted.expected[option, host_class], classes.limits[host_class] - SLACK
     slow, short = (

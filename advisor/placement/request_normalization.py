@@ -1,4 +1,4 @@
-"""Requests without the newcomer's name, so that cached answers apply to any name."""
+"""Requests without the new VM's name, so that cached answers apply to any name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.data.scene import INSTANCE
 
 T = TypeVar("T")
 
-# The stand-in for every newcomer's name. It cannot be guessed, so no other text contains it.
+# The stand-in for every new VM's name. It cannot be guessed, so no other text contains it.
 NEW_VM = f"newcomer-{secrets.token_hex(16)}"
 
 # Names that every tool reads as the name of an instance; `advisor.render.names` lists the others.
@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"(?!Domain-0\Z)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._:-]{0,5
 
 
 def without_name(request: PlacementRequest, snapshot: ClusterSnapshot) -> PlacementRequest:
-    """The request with NEWCOMER as the name and without `dry_run`; neither affects the decision.
+    """The request with NEW_VM as the name and without `dry_run`; neither affects the decision.
 
     The name stays where it does: if the snapshot has an instance of that name, where results were posted of it, in
     commands (tools shorten names or read some differently), and with a profile of its own, by which a model may know
@@ -37,7 +37,7 @@ def without_name(request: PlacementRequest, snapshot: ClusterSnapshot) -> Placem
 
 
 def _nameless(instance: Instance, snapshot: ClusterSnapshot) -> Instance:
-    """The instance under the name of every newcomer; where its own name tells what it is like, a label keeps that."""
+    """The instance under the name of every new VM; where its own name tells what it is like, a label keeps that."""
     stem, labels = stem_of(instance), instance.labels
     if stem and "name" not in labels and snapshot.names.classes.knows("name", stem):
         labels = {**labels, "name": f"{stem}-0"}

@@ -101,7 +101,7 @@ def _kinds(question: PlacementQuestion, hosts: Ints) -> Ints:
 
 
 def _estimated(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats]:
-    """About each host's score, and about the relative throughput of all there with the newcomer; both (H,)."""
+    """About each host's score, and about the relative throughput of all there with the new VM; both (H,)."""
     snapshot = question.snapshot
     count = snapshot.scenes.present[hosts].sum(axis=1)
     after = _throughput(question, hosts, sums_with(question, hosts))
@@ -115,7 +115,7 @@ def _estimated(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats
 
 
 def _throughput(question: PlacementQuestion, hosts: Ints, sums: Floats) -> Floats:
-    """The share of demand that is delivered, times the speed of the newcomer's vCPUs relative to alone; (H,)."""
+    """The share of demand that is delivered, times the speed of the new VM's vCPUs relative to alone; (H,)."""
     scenes = question.snapshot.scenes
     room = question.snapshot.rooms[hosts]
     there, by_clock, busy = cores(scenes)[hosts], clock_lost(scenes)[hosts], sums[:, 0, 0]

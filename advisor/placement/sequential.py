@@ -88,7 +88,7 @@ def there(answer: Recommendation) -> Instance:
 
 
 def knowing_profiles(snapshot: ClusterSnapshot, requests: Iterable[PlacementRequest]) -> ClusterSnapshot:
-    """The same moment with the newcomers' own profiles among the workloads, so that they keep them when placed."""
+    """The same moment with the new VMs' own profiles among the workloads, so that they keep them when placed."""
     own = {profile.name: profile for profile in map(own_profile, requests) if profile is not None}
     if not own:
         return snapshot

@@ -1,4 +1,4 @@
-"""Hosts that would be better for the newcomer, and for who is there, after a few changes to who is there."""
+"""Hosts that would be better for the new VM, and for who is there, after a few changes to who is there."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def tuned_hosts(
     question: PlacementQuestion, hosts: Iterator[int], remembered: PredictionCache
 ) -> tuple[Candidate, ...]:
     """The hosts among those at these positions on which a few changes to pins, weights and the driver domain help by
-    PIN_GAIN or more each, with the newcomer there; best first.
+    PIN_GAIN or more each, with the new VM there; best first.
 
     Offered is no change by which a resident noticeably loses, or after which a limit does not hold that holds now or is
-    the newcomer's. Nothing depends on a clock.
+    the new VM's. Nothing depends on a clock.
     """
     looked_at: list[_Beside] = []
     for position in hosts:
@@ -88,7 +88,7 @@ def _is_set(question: PlacementQuestion, position: int) -> bool:
 
 @dataclass(frozen=True)
 class _Beside:
-    """A host with the newcomer beside its residents; `now` is the host without it."""
+    """A host with the new VM beside its residents; `now` is the host without it."""
 
     question: PlacementQuestion
     position: int
@@ -129,7 +129,7 @@ class _Beside:
 
     @cached_property
     def _moves(self) -> Moves:
-        """Pins, weights and the driver domain; of the newcomer its pins, where the question names none."""
+        """Pins, weights and the driver domain; of the new VM its pins, where the question names none."""
         levers = levers_of(self._with, 0, self._oracle, ("weights",))
         asked = self._request.instance.settings.pinning
         levers.pins[self._slot] &= asked is None or not asked.named
@@ -153,7 +153,7 @@ class _Beside:
         places = [beside[one.id] for one in self._now.residents[0]]
         changed = (now.affinity != found.layout.affinity).any(axis=1) | (now.weight != found.layout.weight)
         if not changed[others].any() and (now.driver == found.layout.driver).all():
-            return None  # the newcomer's own pins need no tuning
+            return None  # the new VM's own pins need no tuning
         together = self._predictor.predict(self._oracle.scenes([now, found.layout]))
         if not agrees(self._oracle, together):
             return None
@@ -164,13 +164,13 @@ class _Beside:
         return self._described(asked, changes, before, remembered)
 
     def _new_vm(self, now: Layout, found: Found) -> IsolationSettings:
-        """The newcomer's settings in the layout that was found."""
+        """The new VM's settings in the layout that was found."""
         new_vm, shared = self._with.residents[0][self._slot], self._moves.shared
         return settings_in(self._host, new_vm, now, found.layout, self._slot, shared)
 
     def _harms(self, before: InterferencePrediction, together: InterferencePrediction, places: Sequence[int]) -> bool:
-        """Whether a resident has noticeably less than it has now or would have beside the newcomer without the changes,
-        or a limit does not hold that holds now or is the newcomer's."""
+        """Whether a resident has noticeably less than it has now or would have beside the new VM without the changes,
+        or a limit does not hold that holds now or is the new VM's."""
         limits = self._oracle.limits
         kept = together.throughput.expected
         floor = np.minimum(kept[0, places], before.throughput.expected[0])
@@ -236,7 +236,7 @@ class _Beside:
     def _commands(
         self, asked: Instance, host: Host, then: Mapping[str, Instance], steps: Sequence[TuningStep]
     ) -> tuple[Command, ...]:
-        """What tunes the host, then what the newcomer needs."""
+        """What tunes the host, then what the new VM needs."""
         snapshot = self.question.snapshot
         former = snapshot.names.placed.get(asked.id)
         first = [command for step in steps for command in step.commands]

@@ -1,4 +1,4 @@
-"""Candidates for the newcomers of a plan: predicted effects on the host that the plan gives them."""
+"""Candidates for the new VMs of a plan: predicted effects on the host that the plan gives them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from models.arrays import Floats
 from models.data.scene import affinity_on, build_batch, slot_values, stack
 from models.prediction import Predictor
 
-ARRIVALS_PER_PREDICTION = 2048  # newcomers in one prediction
-Arrival = tuple[Host, Sequence[Instance], Instance]  # host, its residents, the newcomer
+ARRIVALS_PER_PREDICTION = 2048  # new VMs in one prediction
+Arrival = tuple[Host, Sequence[Instance], Instance]  # host, its residents, the new VM
 
 
 def candidates(
     start: ClusterSnapshot, scheduled: Sequence[ScheduledChange], predictor: Predictor, objective: Objective
 ) -> Mapping[str, Candidate]:
-    """The candidate of every newcomer at the moment of its step, by id."""
+    """The candidate of every new VM at the moment of its step, by id."""
     arrivals = _arrivals(start, scheduled)
     by_id: dict[str, Candidate] = {}
     for first in range(0, len(arrivals), ARRIVALS_PER_PREDICTION):
@@ -102,7 +102,7 @@ def _predicted(
 
 
 def _limits(arrivals: Sequence[Arrival], slots: int, name: str) -> Floats:
-    """A limit of every instance, the newcomer in the last slot, nan = none; (S, N)."""
+    """A limit of every instance, the new VM in the last slot, nan = none; (S, N)."""
     limits = np.full((len(arrivals), slots), np.nan)
     for row, (_, residents, new_vm) in enumerate(arrivals):
         for slot, instance in (*enumerate(residents), (slots - 1, new_vm)):

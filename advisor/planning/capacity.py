@@ -181,7 +181,7 @@ def _packed(
 
 
 def _in_turn(context: PlanContext, snapshot: ClusterSnapshot, first: int, end: int) -> tuple[Instance, ...]:
-    """Newcomers of the mix in turn from the first up to the end, under names that no instance has in this cloud."""
+    """New VMs of the mix in turn from the first up to the end, under names that no instance has in this cloud."""
     taken = frozenset(instance.id for residents in snapshot.residents for instance in residents)
     return tuple(islice(repeat_mix(context.request.instances, taken), first, end))
 

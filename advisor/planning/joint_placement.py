@@ -193,7 +193,7 @@ class _BurstSearch:
 def figures(
     after: ClusterSnapshot, answers: Sequence[Recommendation], predictor: Predictor, objective: Objective
 ) -> BurstFigures:
-    """What the answers do together to every instance on the hosts that they use, as if all newcomers came at once.
+    """What the answers do together to every instance on the hosts that they use, as if all new VMs came at once.
 
     The harm of one answer is 1 - its score, before anything is kept for others. That of several is the same formula
     over every instance on all of these hosts: summed over hosts it would count less where two are harmed on the same

@@ -10,7 +10,7 @@ from advisor.errors import InvalidInput
 from advisor.snapshot import ClusterSnapshot
 
 MEMBERS = 8  # each stands for an eighth of the instances
-KEPT_LABELS = ("class", "flavor", "flavor_name")  # rules of single instances are not those of newcomers
+KEPT_LABELS = ("class", "flavor", "flavor_name")  # rules of single instances are not those of new VMs
 
 
 def own_mix(snapshot: ClusterSnapshot) -> tuple[Instance, ...]:

@@ -1,4 +1,4 @@
-"""Places newcomers beside the residents without moving anybody: fast, because any host will do."""
+"""Places new VMs beside the residents without moving anybody: fast, because any host will do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PlacedBeside:
 def place_beside(
     context: PlanContext, snapshot: ClusterSnapshot, new_vms: Sequence[Instance], clock: SearchClock
 ) -> PlacedBeside:
-    """Place newcomers in turn, else packed tightly, else where another newcomer makes room.
+    """Place new VMs in turn, else packed tightly, else where another new VM makes room.
 
     No instance falls below a limit, and residents stay where they are. Only whether a host is found matters, not which.
     """

@@ -140,7 +140,7 @@ def assign_and_stage(
 ) -> StagedAssignment:
     """Find an assignment and order its changes in stages.
 
-    Newcomers that already run are placed again. They stay where no host is better or none takes them.
+    New VMs that already run are placed again. They stay where no host is better or none takes them.
     """
     former = {instance.id: instance for residents in snapshot.residents for instance in residents}
     assignment = _assigned(context, snapshot, aim, new_vms, former)
@@ -170,7 +170,7 @@ def _assigned(
 ) -> Assignment:
     """An assignment in which no instance takes the room of one that has to stay.
 
-    A newcomer that already runs, finds no host and therefore stays keeps its room: the others are assigned again. It
+    A new VM that already runs, finds no host and therefore stays keeps its room: the others are assigned again. It
     counts as placed if it asks for nothing but what it has.
     """
     assignment = context.assign(snapshot, aim, new_vms)

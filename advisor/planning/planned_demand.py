@@ -14,7 +14,7 @@ SHARES: dict[PlanFor, str] = {"p50": "50 %", "p95": "95 %", "p99": "99 %"}
 
 
 def as_planned(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[ClusterSnapshot, PlanRequest]:
-    """The cloud and the request where every instance, newcomers too, wants what `plan_for` says, all at the same
+    """The cloud and the request where every instance, new VMs too, wants what `plan_for` says, all at the same
     time."""
     if request.plan_for == "hours":
         return snapshot, request

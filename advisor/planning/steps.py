@@ -14,7 +14,7 @@ from advisor.snapshot import ClusterSnapshot
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What describes a step: T/B of every instance before and after, the plan's kind, newcomers' candidates, and
+    """What describes a step: T/B of every instance before and after, the plan's kind, new VMs' candidates, and
     options."""
 
     start: ClusterSnapshot

@@ -14,13 +14,13 @@ from advisor.domain import Candidate
 from advisor.prediction.lru import LRUCache
 from models.arrays import Bools, Floats
 
-MOST_BYTES = 32 * 2**20  # with the newcomer; 10,000 hosts with eight residents, no two alike, take 15 MB
+MOST_BYTES = 32 * 2**20  # with the new VM; 10,000 hosts with eight residents, no two alike, take 15 MB
 KEY_BYTES = 200  # what a key of 48 bytes takes as an object, with its place in the table and the turn of its last use
 MOST_PARTS = 20_000  # parts of candidates as `_parts` counts them, of less than 1 KB each
 
 
 class PredictionCache:
-    """What a predictor said about host situations, before a newcomer came and after, and in full of those that an
+    """What a predictor said about host situations, before a new VM came and after, and in full of those that an
     answer has shown; one per predictor in use.
 
     Nothing in it goes stale: all that a prediction depends on is part of its key, so that what changed is not found

@@ -11,7 +11,7 @@ from models.prediction import BandArrays, Basis, CpuPressure, InterferencePredic
 def effect(
     name: str, prediction: InterferencePrediction, scene: int, slot: int, before: InterferencePrediction | None = None
 ) -> Effect:
-    """What happens to one instance; `before` is what was predicted of the same slot without the newcomer."""
+    """What happens to one instance; `before` is what was predicted of the same slot without the new VM."""
     pressure = prediction.pressure
     return Effect(
         instance=name,

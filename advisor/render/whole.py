@@ -1,4 +1,4 @@
-"""A whole candidate as commands: what residents give up, then the newcomer, in an order that is safe on the way."""
+"""A whole candidate as commands: what residents give up, then the new VM, in an order that is safe on the way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Moment(IntEnum):
     """When a step of the plan runs; within a moment, in the order of the residents.
 
     An instance that only gives up CPUs disturbs no other. One that moves onto new ones is held back before, so that no
-    instance there meets it without its limits. The newcomer comes when all residents are where it was predicted to find
+    instance there meets it without its limits. The new VM comes when all residents are where it was predicted to find
     them.
     """
 
@@ -53,8 +53,8 @@ def plan(
     in question where it is there already, None = it comes, and nothing holds for it yet. The driver domain first moves
     to `driver_cpus`, None = it stays. Only what differs is rendered. Beside the commands stand, without argv, the texts
     that make the settings last: those of
-    the newcomer before its own commands, which need it to run. Options and errors are those of `commands`; InvalidInput
-    also for changes to an instance that is not on the host, and for a newcomer that is.
+    the new VM before its own commands, which need it to run. Options and errors are those of `commands`; InvalidInput
+    also for changes to an instance that is not on the host, and for a new VM that is.
     """
     known = {resident.id for resident in residents}
     strangers = sorted(set(changes) - known)
@@ -134,7 +134,7 @@ def _meets(change: SettingsChange, waiting: Sequence[SettingsChange]) -> bool:
 def _networks(
     staying: Sequence[SettingsChange], entering: SettingsChange, residents: Sequence[Instance]
 ) -> Iterator[tuple[SettingsChange, tuple[Instance, ...]]]:
-    """Changes with the instances that they find shaped on the uplink: first who leaves it, the newcomer last.
+    """Changes with the instances that they find shaped on the uplink: first who leaves it, the new VM last.
 
     The tree must stay while anybody has a class in it, now or at the end, so who leaves also sees those yet to come.
     """

@@ -91,7 +91,7 @@ class _Layout:
     """What is constant over time: an empty host as a scene, slot values, and each instance's profile row (I,)."""
 
     host: SceneBatch
-    anybody: dict[str, np.generic | NDArray[np.bool_]]
+    any_instance: dict[str, np.generic | NDArray[np.bool_]]
     row: Ints
 
     @classmethod
@@ -99,7 +99,7 @@ class _Layout:
         table = ProfileTable.build(demand.profiles)
         host = build_batch([(demand.host, ())], table)
         row = np.array([table.row(name, demand.host.platform) for name in demand.names], dtype=np.int64)
-        return cls(host, slot_values(Instance("anybody"), 0, host.shared[0]), row)
+        return cls(host, slot_values(Instance("any_instance"), 0, host.shared[0]), row)
 
     def scenes(self, demand: TraceDemand, where: Ints, step: int) -> tuple[SceneBatch, Ints, Ints, Ints]:
         """A scene for every host in use at each moment; and scene, slot and moment of every instance."""
@@ -114,7 +114,7 @@ class _Layout:
         table, row = self._table(demand, step, moment, who, load)
         own = {"present": True, "profile": row, "load": load, "vcpus": demand.trace.vcpus[who]}
         columns = empty_slots(shape, demand.host.pcpus)
-        for name, value in self.anybody.items():
+        for name, value in self.any_instance.items():
             columns[name][scene, slot] = own.get(name, value)
         hosts = np.zeros(len(first), dtype=np.int64)
         of_hosts = {name: getattr(self.host, name)[hosts] for name in SCENE_FIELDS}

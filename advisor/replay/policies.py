@@ -35,7 +35,7 @@ from profiler.demand import Demand
 WHEN = datetime(2000, 1, 1, tzinfo=UTC)  # any moment: hosts of a replay are always fresh
 
 
-# Chooses the host of a newcomer, by its number in the trace, in a step; None = none can take it.
+# Chooses the host of a new VM, by its number in the trace, in a step; None = none can take it.
 PlacementPolicy = Callable[[PackedCloud, int, int], int | None]
 
 
@@ -78,7 +78,7 @@ RULES = known_by(RulePolicy.COLUMNS)
 
 
 class AdvisorPolicy:
-    """The advisor as a scheduler uses it: a host for each newcomer, without pinning and without changed settings.
+    """The advisor as a scheduler uses it: a host for each new VM, without pinning and without changed settings.
 
     It knows the demand seen so far. Where every host would violate a limit, it decides without limits, so that it
     refuses no instance that the other policies take.

@@ -97,7 +97,7 @@ def _placements(worth: AdviceWorth) -> Section:
         Column("asked", "Asked (UTC)", "when"), Column("instance", "Instance", "name"), Column("host", "Went to"),
         Column("advised", "Advised"), Column("heeded", "What became of it"), Column("band", "Predicted", "band"),
         Column("observed", "Measured", "ratio"), Column("windows", "Windows", "count"),
-        Column("residents_told", "predicted", "ratio", "Those before it"),
+        Column("residents_predicted", "predicted", "ratio", "Those before it"),
         Column("residents_observed", "measured", "ratio", "Those before it"),
     )  # fmt: skip
     return Section(

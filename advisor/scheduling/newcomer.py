@@ -14,7 +14,7 @@ from models.data.scene import ProfileTable, SceneBatch, slot_values
 
 
 def profile_row(snapshot: ClusterSnapshot, request: PlacementRequest) -> tuple[ProfileTable, int | None, bool]:
-    """The profile table, the newcomer's row in it (None = look it up by name), and whether it has no profile."""
+    """The profile table, the new VM's row in it (None = look it up by name), and whether it has no profile."""
     if request.profile is not None and request.profile.known:
         # a row of its own, so that residents with the same workload name keep their profile
         profile = replace(request.profile, name=request.profile.name or request.instance.id)
@@ -25,13 +25,13 @@ def profile_row(snapshot: ClusterSnapshot, request: PlacementRequest) -> tuple[P
 
 
 def with_own_profile(request: PlacementRequest) -> Instance:
-    """The newcomer with its own profile, where it has one, as its workload."""
+    """The new VM with its own profile, where it has one, as its workload."""
     profile = own_profile(request)
     return request.instance if profile is None else replace(request.instance, workload=profile.name)
 
 
 def own_profile(request: PlacementRequest) -> WorkloadProfile | None:
-    """The newcomer's own profile under the name that it has once the newcomer is placed, None = it has none."""
+    """The new VM's own profile under the name that it has once the new VM is placed, None = it has none."""
     if request.profile is None or not request.profile.known:
         return None
     # No id holds a blank, so this name hides no workload that anybody put by name.
@@ -41,7 +41,7 @@ def own_profile(request: PlacementRequest) -> WorkloadProfile | None:
 def rows_by_host(
     snapshot: ClusterSnapshot, hosts: Ints, instance: Instance, table: ProfileTable, row: int | None
 ) -> Ints:
-    """The newcomer's row of the table on each host: `row`, or its workload's profile on the host's platform."""
+    """The new VM's row of the table on each host: `row`, or its workload's profile on the host's platform."""
     if row is not None:
         return np.full(len(hosts), row)
     platforms = snapshot.scenes.platform[hosts]
@@ -69,7 +69,7 @@ def without_new_vm(
 def new_vm_slot(
     base: SceneBatch, snapshot: ClusterSnapshot, hosts: Ints, instance: Instance, row: int | None
 ) -> dict[str, Any]:
-    """The newcomer as slot values for every scene, unpinned; (S,) arrays, affinity (S, P)."""
+    """The new VM as slot values for every scene, unpinned; (S,) arrays, affinity (S, P)."""
     anywhere = base.shared[0] if len(base) else np.zeros(base.shared.shape[1], dtype=bool)
     values = slot_values(instance, 0, anywhere, base.table.subject(instance))
     count = len(base)
@@ -79,7 +79,7 @@ def new_vm_slot(
 
 
 def limits_of(snapshot: ClusterSnapshot, hosts: Ints, new_vm: Instance, slots: int) -> Floats:
-    """The lowest accepted T/B on each host, the newcomer in the last of `slots`; (H, N), nan = none."""
+    """The lowest accepted T/B on each host, the new VM in the last of `slots`; (H, N), nan = none."""
     return _with_new_vm(snapshot, snapshot.min_ratio, hosts, new_vm.id, new_vm.min_throughput_ratio, slots)
 
 
@@ -105,7 +105,7 @@ def _with_new_vm(
 
 
 def used_share(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints) -> Floats:
-    """`share_promised` with the newcomer on each host, which may run there already; (H,)."""
+    """`share_promised` with the new VM on each host, which may run there already; (H,)."""
     used = snapshot.used_vcpus[hosts] + request.instance.vcpus
     for host, slot in snapshot.where(request.instance.id):
         used[hosts == host] -= snapshot.residents[host][slot].vcpus

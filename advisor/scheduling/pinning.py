@@ -24,10 +24,10 @@ KEPT = "as it is"  # the pinning that a resident has where it is, which needs no
 
 @dataclass(frozen=True, slots=True)
 class PinningOption:
-    """One way to pin the newcomer on every host.
+    """One way to pin the new VM on every host.
 
     `affinity` (S, P); `usable` (S,) = it is a distinct choice there; `pins` False = it needs no command; `given` is the
-    newcomer's own pinning where the option is that.
+    new VM's own pinning where the option is that.
     """
 
     name: str
@@ -38,7 +38,7 @@ class PinningOption:
 
 
 def options(scenes: SceneBatch, new_vm: Instance, hosts: Sequence[Host]) -> tuple[PinningOption, ...]:
-    """Pinning options of the newcomer on the host of each scene, at most four per host; unusable ones are left out.
+    """Pinning options of the new VM on the host of each scene, at most four per host; unusable ones are left out.
 
     An existing pinning is the only option. Otherwise: `unpinned`; `quiet CPUs`: as many pCPUs as vCPUs, those with the
     least CPU demand (LATENCY section 4, N11); `whole cores`: the quietest cores with all threads, for latency-sensitive

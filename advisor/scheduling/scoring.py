@@ -1,4 +1,4 @@
-"""Scores and ranks candidate scenes; the newcomer and every neighbour count alike; arrays only."""
+"""Scores and ranks candidate scenes; the new VM and every neighbour count alike; arrays only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Ceiling:
     """A kind of limit from above in S scenes: of latency ratios, or of the part of the time short of CPU.
 
     `highest` (S, N) is the most that each accepts, nan = any; `after` and `before` (S, N) are what is expected with the
-    newcomer and without it, as alone for the newcomer itself; nan = not known, which breaks nothing.
+    new VM and without it, as alone for the new VM itself; nan = not known, which breaks nothing.
     """
 
     highest: Floats
@@ -104,17 +104,17 @@ def score(
     half_before: Floats | float = 0.0,
     more_short: Floats | None = None,
 ) -> Scores:
-    """Score S scenes whose last slot is the newcomer.
+    """Score S scenes whose last slot is the new VM.
 
-    `present` (S, N); `before` (S, N) expected T/B of each resident without the newcomer, 1 for the newcomer itself,
+    `present` (S, N); `before` (S, N) expected T/B of each resident without the new VM, 1 for the new VM itself,
     so that after/before is what this placement does to each; `half_before` (S, N) half the interval of that, 0 for
-    the newcomer: doubt that was there already does not count against a placement; `limits` (S, N) lowest T/B each
+    the new VM: doubt that was there already does not count against a placement; `limits` (S, N) lowest T/B each
     accepts, nan = none; `used_share` (S,) vCPUs promised over pCPUs after the placement, without isolated ones, for
     `pack`; `ceilings` are their other limits; `more_short` (S, N) by how much the part of the time grows in which each
     is short of CPU.
 
     worst: the most harmed of all decides, by a lower bound, and of what the others lose OTHERS_COUNT.
-    total: what the cloud gains, the newcomer's ratio minus every instance's loss.
+    total: what the cloud gains, the new VM's ratio minus every instance's loss.
     pack: the fullest host on which every ratio is kept; hosts where one is not kept come after, by `worst`.
     """
     throughput = prediction.throughput
@@ -155,7 +155,7 @@ def ceilings(
 ) -> tuple[Ceiling, Ceiling]:
     """The limits of latency, `waits`, and of time short, `shorts`, of S scenes; all (S, N).
 
-    `occupied` tells who is there without the newcomer.
+    `occupied` tells who is there without the new VM.
     """
     return (
         Ceiling(waits, after.latency.expected, np.where(occupied, before.latency.expected, 1.0)),

@@ -1,4 +1,4 @@
-"""Answers: decided once on one cloud, remembered without the newcomer's name, and given again to the same question."""
+"""Answers: decided once on one cloud, remembered without the new VM's name, and given again to the same question."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Held = Callable[[str], HowItHeld]  # of a model's version
 class EncodedRecommendation:
     """A recommendation, and its body as text: `body` as the contract's JSON, `stored` as the store has it.
 
-    In `head` candidates, rejections and notes may say NEWCOMER where the newcomer's name belongs, in the texts not.
+    In `head` candidates, rejections and notes may say NEW_VM where the new VM's name belongs, in the texts not.
     """
 
     head: Recommendation
@@ -64,7 +64,7 @@ class EncodedRecommendation:
     def to(
         self, request: PlacementRequest, now: datetime, taken_at: datetime, source: AnswerSource
     ) -> EncodedRecommendation:
-        """The same said to this question, which is the one that was answered but for the newcomer's name."""
+        """The same said to this question, which is the one that was answered but for the new VM's name."""
         head = replace(
             self.head,
             id=new_id(now),

@@ -71,7 +71,7 @@ def demo(
 
 
 def _answer(*, as_json: bool) -> None:
-    """Ask where the newcomer should go, and print the answer."""
+    """Ask where the new VM should go, and print the answer."""
     cloud = offline.load_inventory(FOLDER / CLOUD)
     new_vm = offline.load_instances(FOLDER / NEW_VM)[0]
     request = PlacementRequest(instance=new_vm, limit=len(cloud.hosts), explain=True, commands=True, dry_run=True)

@@ -51,8 +51,8 @@ class IntervalRow:
     outside: bool  # nothing like it was measured, so its range is wider
     words: str
     complaint: str  # in words, when the level is bad
-    loss: float  # how much of its ratio the placement takes; 0 for the newcomer
-    longer: float  # growth of the part of the time for which it is short of CPU; 0 for the newcomer
+    loss: float  # how much of its ratio the placement takes; 0 for the new VM
+    longer: float  # growth of the part of the time for which it is short of CPU; 0 for the new VM
 
 
 def row(effect: Effect, *, new_vm: bool, limit: float | None = None) -> IntervalRow:

@@ -56,7 +56,7 @@ class Card:
 
     @property
     def shown(self) -> list[picture.IntervalRow]:
-        """The newcomer, and the neighbours whose figures change or who fare badly."""
+        """The new VM, and the neighbours whose figures change or who fare badly."""
         return self._shown_and_unaffected[0]
 
     @property
@@ -149,7 +149,7 @@ def card(
     learned: bool,
     is_unpinned: bool = False,
 ) -> Card:
-    """One candidate with every instance on its host: the newcomer, then neighbours, the worst off first.
+    """One candidate with every instance on its host: the new VM, then neighbours, the worst off first.
 
     `best` is the best score. A reader sees how far a score is behind it: by itself a score says little, and on crowded
     hosts it is below 0.

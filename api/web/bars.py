@@ -82,7 +82,7 @@ def _figure(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One resource of a host with the newcomer: `before` is used already, `added` by the newcomer; WIDTH is all."""
+    """One resource of a host with the new VM: `before` is used already, `added` by the new VM; WIDTH is all."""
 
     name: str
     level: str

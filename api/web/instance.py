@@ -128,7 +128,7 @@ def _measured_slowing(telemetry: TelemetryService, detail: HostDetail | None) ->
 
 
 def _obtained(telemetry: TelemetryService, instance: str, since: str) -> InstanceObtained | None:
-    """What it obtained; None for a newcomer that an answer holds a place for and that is not stored yet."""
+    """What it obtained; None for a new VM that an answer holds a place for and that is not stored yet."""
     try:
         return telemetry.obtained(instance, since=since)
     except NotFound:
@@ -163,7 +163,7 @@ def _row(detail: HostDetail | None, it: Instance) -> picture.IntervalRow | None:
 
 
 def _stored(inventory: InventoryService, it: Instance) -> Instance:
-    """The instance as stored, without what answers add; as given, where an answer holds a place for a newcomer."""
+    """The instance as stored, without what answers add; as given, where an answer holds a place for a new VM."""
     try:
         return inventory.instance(it.id)
     except NotFound:

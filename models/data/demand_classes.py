@@ -230,7 +230,7 @@ def with_day_of(seen: Demand, levels: Sequence[LogSums]) -> Demand:
 
 
 def from_class(vcpus: int, levels: Sequence[LogSums]) -> Demand:
-    """CPU demand of a newcomer from instances that are alike, by empirical Bayes.
+    """CPU demand of a new VM from instances that are alike, by empirical Bayes.
 
     `levels` are from wide to narrow. The logarithm of the mean per vCPU is taken as normal; a level's centre and
     variance are shrunk towards the next wider one's, which counts as WORTH instances, and the widest towards the class.
@@ -247,7 +247,7 @@ def from_class(vcpus: int, levels: Sequence[LogSums]) -> Demand:
 
 
 def centre_of(levels: Sequence[LogSums]) -> tuple[float, float]:
-    """Centre and deviation of the logarithm of what is expected of a newcomer, see `from_class`."""
+    """Centre and deviation of the logarithm of what is expected of a new VM, see `from_class`."""
     centre, variance, known = math.log(DAY_ONE.mean) - DAY_ONE.log_deviation**2 / 2, DAY_ONE.log_deviation**2, WORTH
     for level in levels:
         if not level.n:

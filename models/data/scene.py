@@ -419,7 +419,7 @@ def _demand_row(instance: Instance, resource: Resource, names: Sequence[str]) ->
     return np.array([np.nan if (value := getattr(demand, name)) is None else value for name in names])
 
 
-_ANYBODY = slot_values(Instance("any"), 0, np.zeros(1, dtype=bool))
+_ANY_INSTANCE = slot_values(Instance("any"), 0, np.zeros(1, dtype=bool))
 
 
 def empty_slots(shape: tuple[int, ...], width: int) -> dict[str, NDArray[Any]]:
@@ -427,7 +427,7 @@ def empty_slots(shape: tuple[int, ...], width: int) -> dict[str, NDArray[Any]]:
     own = {"affinity": (width,)}
     return {
         name: np.full((*shape, *own.get(name, np.shape(value))), EMPTY_SLOT[name], dtype=value.dtype)
-        for name, value in _ANYBODY.items()
+        for name, value in _ANY_INSTANCE.items()
     }
 
 

@@ -140,7 +140,7 @@ class SimulatedCluster:
 class NewVmCluster:
     """A made-up cluster with every instance's demand, the last of which come anew, in the order of coming.
 
-    Of those that are there size and mean demand for CPU time are known, of a newcomer its size until it is there, and
+    Of those that are there size and mean demand for CPU time are known, of a new VM its size until it is there, and
     its name; `never_known`: nor is its demand learned then.
     """
 
@@ -167,7 +167,7 @@ class NewVmCluster:
         return instances[: len(instances) - len(self.new_vms)]
 
     def judged(self, placed: Sequence[int]) -> Mapping[str, float]:
-        """The figures of the cluster with the newcomers on these hosts."""
+        """The figures of the cluster with the new VMs on these hosts."""
         names = [host.id for host in self.cluster.inventory.hosts]
         came: Places = {one.id: names[at] for one, at in zip(self.new_vms, placed, strict=True)}
         return self.cluster.after({**self.cluster.places, **came}).judged()
@@ -196,7 +196,7 @@ class NewVmCluster:
         return ClusterSnapshot.build(Inventory(hosts, self.residents), seen=seen, pending=(), taken_at=NOW)
 
     def asked(self, number: int) -> Instance:
-        """A newcomer as the question has it."""
+        """A new VM as the question has it."""
         return replace(self.new_vms[number], host=None, demand={})
 
     def known(self, placed: Sequence[int]) -> Mapping[str, Instance]:

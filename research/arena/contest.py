@@ -33,7 +33,7 @@ Found = Mapping[str, Sequence[Figures]]
 
 
 class World(Protocol):
-    """A cloud with newcomers, in the order of coming; `columns` is what rules may know of its hosts."""
+    """A cloud with new VMs, in the order of coming; `columns` is what rules may know of its hosts."""
 
     @property
     def new_vms(self) -> Sequence[object]: ...
@@ -50,7 +50,7 @@ class World(Protocol):
         ...
 
     def asked(self, number: int) -> Instance:
-        """A newcomer as the question describes it."""
+        """A new VM as the question describes it."""
         ...
 
     def known(self, placed: Sequence[int]) -> Mapping[str, Instance]:
@@ -59,7 +59,7 @@ class World(Protocol):
         ...
 
     def judged(self, placed: Sequence[int]) -> Figures:
-        """What comes of it when the newcomers go to these hosts."""
+        """What comes of it when the new VMs go to these hosts."""
         ...
 
 
@@ -67,7 +67,7 @@ class World(Protocol):
 class Arriving:
     """What each of H hosts that are alike holds while VMs come, (H,): numbers of VMs, vCPUs, MB and demanded CPUs.
 
-    `coming` gives vCPUs, MB and demand of the newcomer with a number.
+    `coming` gives vCPUs, MB and demand of the new VM with a number.
     """
 
     coming: Callable[[int], tuple[float, float, float]]
@@ -79,12 +79,12 @@ class Arriving:
     columns: ClassVar = ("chance", "instances", "free_vcpus", "free_memory_mb", "cpus", "load", "load_after")
 
     def fits(self, number: int) -> Bools:
-        """Where a newcomer has room by what hosts promise, (H,)."""
+        """Where a new VM has room by what hosts promise, (H,)."""
         vcpus, memory_mb, _ = self.coming(number)
         return np.asarray((self.held[1] + vcpus <= self.room_vcpus) & (self.held[2] + memory_mb <= self.room_memory_mb))
 
     def column(self, name: str, number: int) -> Floats:
-        """A column of `advisor.scheduling.rules.COLUMNS`, for this newcomer."""
+        """A column of `advisor.scheduling.rules.COLUMNS`, for this new VM."""
         instances, vcpus, memory_mb, load = self.held
         found: Mapping[str, Floats] = {
             "instances": instances, "free_vcpus": self.room_vcpus - vcpus, "load": load,
@@ -95,7 +95,7 @@ class Arriving:
         return load + self.coming(number)[2] if name == "load_after" else found[name].copy()
 
     def put(self, number: int, host: int) -> None:
-        """A newcomer goes to this host."""
+        """A new VM goes to this host."""
         self.add(host, *self.coming(number))
 
     def add(self, host: int, *sizes: float) -> None:
@@ -104,13 +104,13 @@ class Arriving:
 
 
 Policy = Callable[[World], Sequence[int]]
-"""The host of each newcomer, by position."""
+"""The host of each new VM, by position."""
 Playing = TypeVar("Playing", bound=World)
 
 
 @dataclass(frozen=True, slots=True)
 class ByRule:
-    """Each newcomer on the host that a rule prefers."""
+    """Each new VM on the host that a rule prefers."""
 
     rule: Rule
 
@@ -119,7 +119,7 @@ class ByRule:
         for number in range(len(world.new_vms)):
             host = choose(self.rule, cloud.fits(number), lambda name, number=number: cloud.column(name, number))  # type: ignore[misc]
             if host is None:
-                raise ValueError(f"no host has room for newcomer {number}")
+                raise ValueError(f"no host has room for new VM {number}")
             cloud.put(number, host)
             placed.append(host)
         return placed
@@ -127,7 +127,7 @@ class ByRule:
 
 @dataclass(frozen=True, slots=True)
 class Advised:
-    """The advisor is asked about each newcomer in turn, which goes to the host that the answer names first."""
+    """The advisor is asked about each new VM in turn, which goes to the host that the answer names first."""
 
     predictor: Predictor
     objective: Objective = "worst"

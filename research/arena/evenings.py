@@ -1,7 +1,7 @@
 """Evenings: a small cloud of containers of six kinds, each with a daily curve of its own, to which others come.
 
 Demand is in CPUs of a host, one value for each second; a second stands for minutes of a day. Residents are known as
-after one day of windows. Of newcomers name and size are known, and once they are there the windows that an agent saw.
+after one day of windows. Of new VMs name and size are known, and once they are there the windows that an agent saw.
 The judge runs no container: each host is a queue of work, which is short while work is left over; bursts are not
 looked at.
 """
@@ -31,7 +31,7 @@ LOAD = 0.52  # of all CPUs, over the day, with every instance there: what is exp
 MEMORY_MB = 16_384.0  # of a host
 STEPS = 32  # of the day after, as `newcomer_runs` measures
 WINDOWS = 288  # of the day before, of five minutes
-WINDOWS_EACH = 0.48  # that pass until the next newcomer comes
+WINDOWS_EACH = 0.48  # that pass until the next new VM comes
 KINDS = ("web", "shop", "db", "batch", "ci", "dev")
 _ODDS = (0.24, 0.16, 0.2, 0.16, 0.12, 0.12)
 SIZES_MB = {"web": 1024.0, "shop": 1024.0, "db": 2048.0, "batch": 1024.0, "ci": 2048.0, "dev": 512.0}
@@ -71,9 +71,9 @@ class DailyContainer:
 
 @dataclass(frozen=True, slots=True)
 class Evening:
-    """Residents with the host of each, and newcomers in the order of coming.
+    """Residents with the host of each, and new VMs in the order of coming.
 
-    `hours`: the advisor knows how demand varied over the hours; `new_vm_known`: and the demand of newcomers.
+    `hours`: the advisor knows how demand varied over the hours; `new_vm_known`: and the demand of new VMs.
     `foresight`: rules know what every container will ask for the next day.
     """
 
@@ -131,7 +131,7 @@ class Evening:
         return ClusterSnapshot.build(Inventory(hosts, residents, ()), seen=seen, pending=(), taken_at=NOW)
 
     def asked(self, number: int) -> Instance:
-        """A newcomer as the question has it."""
+        """A new VM as the question has it."""
         return self._instance(self.new_vms[number], known=self.new_vm_known)
 
     def known(self, placed: Sequence[int]) -> Mapping[str, Instance]:
@@ -158,10 +158,10 @@ def _as_measured(windows: Floats) -> Demand:
 
 @dataclass(slots=True)
 class EveningHosts(Arriving):
-    """The hosts of an evening as rules know them: with days (H, STEPS), of newcomers those of their kind."""
+    """The hosts of an evening as rules know them: with days (H, STEPS), of new VMs those of their kind."""
 
     day: Floats = field(kw_only=True)
-    expected: Sequence[Floats] = field(kw_only=True)  # the day of each newcomer
+    expected: Sequence[Floats] = field(kw_only=True)  # the day of each new VM
 
     def column(self, name: str, number: int) -> Floats:
         """Days, too."""
@@ -176,7 +176,7 @@ class EveningHosts(Arriving):
 
 
 def draw(world: int, new_vms: int) -> Evening:
-    """World number `world` with newcomers number `new_vms`."""
+    """World number `world` with new VMs number `new_vms`."""
     rng = np.random.default_rng([31, world])
     residents = tuple(_container(rng, f"{kind}-{number}", kind) for number, kind in enumerate(_kinds(rng, RESIDENTS)))
     places = rng.permutation(np.repeat(np.arange(HOSTS), math.ceil(RESIDENTS / HOSTS) + 1))[:RESIDENTS]

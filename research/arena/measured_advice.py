@@ -41,7 +41,7 @@ class CotenantPolicy:
     """What the advisor says about a workload is asked once, about one host in each situation that there can be: hosts
     that are alike are alike, and before it looks ahead no host's score depends on which others are in question.
 
-    Where `predictor` holds several by workload, a question about a newcomer is answered by its own.
+    Where `predictor` holds several by workload, a question about a new VM is answered by its own.
 
     What it keeps for others is computed by the advisor's own function from what it said about each workload. That it
     answers the same when it is asked about the whole cloud is tested.
@@ -125,7 +125,7 @@ class CotenantPolicy:
     def ask(self, hosts: Sequence[Situation], workload: str, limit: int = 1) -> Recommendation:
         """The advisor's answer about a cloud of these hosts; those that cannot take the workload are not in question.
 
-        Residents sit on the first seats and the newcomer on the last one: seats differ in nothing but their CPU.
+        Residents sit on the first seats and the new VM on the last one: seats differ in nothing but their CPU.
         """
         world = self.world
         host_names = [name_of(at) for at in range(len(hosts))]
@@ -152,7 +152,7 @@ class CotenantPolicy:
         return recommend(snapshot, QuestionContext(self._active(workload), NOW, 1.0), request)
 
     def _active(self, workload: str) -> ActivePredictor:
-        if isinstance(self.predictor, Mapping):  # another one for every newcomer: nothing is remembered between them
+        if isinstance(self.predictor, Mapping):  # another one for every new VM: nothing is remembered between them
             return ActivePredictor(self.predictor[workload])
         return ActivePredictor(self.predictor, remembered=self.remembered)
 

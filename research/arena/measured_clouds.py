@@ -33,7 +33,7 @@ PART, FULL = ArrivalLoad("1.5 per host", PER_HOST), ArrivalLoad("full", 2.0)
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a newcomer may choose from: by situation the lowest host in it, and how many hosts are in it; hosts that are
+    """What a new VM may choose from: by situation the lowest host in it, and how many hosts are in it; hosts that are
     alike are alike. Every situation has room, and what it would come to was measured."""
 
     first: Mapping[Situation, int]
@@ -108,7 +108,7 @@ def fill(
     *,
     keep: float = 0.0,
 ) -> FilledCloud:
-    """Let a policy place a stream on empty hosts. Where no host is left that was measured with the newcomer, and on
+    """Let a policy place a stream on empty hosts. Where no host is left that was measured with the new VM, and on
     which every instance keeps `keep` of its speed alone, one more host is opened, and counts."""
     cloud = _Cloud(world, [])
     for number in range(hosts):

@@ -153,7 +153,7 @@ def _change(
 
 
 def worst_kept(before: Mapping[str, float], after: Mapping[str, float]) -> float:
-    """One minus what counts as harm of what every instance loses of what it had before (1 a newcomer)."""
+    """One minus what counts as harm of what every instance loses of what it had before (1 a new VM)."""
     losses = [1 - ratio / before.get(name, 1.0) for name, ratio in after.items()]
     return 1 - harm(max(losses), sum(losses))
 

@@ -7,7 +7,7 @@ Senders are simulated, the service and PostgreSQL (with fsync) are real. First e
 cut. Then each announces once a minute and pushes a window of METRICS metrics per instance, every minute unless
 `--window` says otherwise, as `cotenant-profiler run --push` does; in every minute one agent in
 CHANGING has a new instance in place of an old one. The lag of the inventory is the time from the moment at which an
-announcement was due until the service has it, queueing included. A question about a newcomer is asked each few seconds.
+announcement was due until the service has it, queueing included. A question about a new VM is asked each few seconds.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _speak(part: Agents, began: float, window_s: float, minutes: float) -> None:
 
 @contextmanager
 def _asking(port: int, asked: list[float]) -> Iterator[None]:
-    """Ask for a host for a newcomer from time to time while the block lasts."""
+    """Ask for a host for a new VM from time to time while the block lasts."""
     over = threading.Event()
 
     def ask() -> None:

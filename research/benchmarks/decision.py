@@ -4,9 +4,9 @@
 
 Two clouds per size: of few flavours, where a host has one of the contents that a real cloud repeats (how often is
 printed), and one where no two hosts are alike; in both a quarter of the hosts each have one NUMA node, two, two and
-threads, and all of that with CPUs of the driver domain's own. Two newcomers: one that works, one that answers and minds
+threads, and all of that with CPUs of the driver domain's own. Two new VMs: one that works, one that answers and minds
 latency. Cold is a question that nothing is remembered for; warm is the same question after FEW hosts changed; another
-is one about a newcomer that was never asked about, in a cloud that was. The baseline in the same run is the model's own
+is one about a new VM that was never asked about, in a cloud that was. The baseline in the same run is the model's own
 predict of the same scenes, in the same parts. All runs on one core; times are of the process's CPU, medians of
 interleaved repeats.
 """
@@ -247,7 +247,7 @@ def _show(document: dict[str, Any]) -> None:
             f"  cold {row['cold_ms']:8.1f} ms (target {cold:.0f}), of the model's predict {row['model_ms']:8.1f} ms: "
             f"ratio {row['whole_over_model']:.2f} (target 1.3)\n"
             f"  warm {row['warm_ms']:8.1f} ms (target {warm:.0f}) after {FEW} hosts changed, the change "
-            f"{row['change_ms']:.1f} ms; another newcomer {row['another_ms']:.1f} ms"
+            f"{row['change_ms']:.1f} ms; another new VM {row['another_ms']:.1f} ms"
         )
         for which in ("cold", "warm"):
             print(f"  {which}: " + ", ".join(f"{name} {ms:.1f}" for name, ms in row[f"{which}_share_ms"].items()))

@@ -9,7 +9,7 @@ that a service that stalls is not spared. In every round service and bare endpoi
 are asked as fast as they answer. Questions are dry runs, which are stored like all others; --keep reserves, too.
 
 --unlike asks about the clouds of research.benchmarks.unlike_hosts, where every instance has a demand of its own and no
-model is trained: hosts of 64 CPUs, 10 to 30 residents each, newcomers of 20 sizes and demands, and every resident's
+model is trained: hosts of 64 CPUs, 10 to 30 residents each, new VMs of 20 sizes and demands, and every resident's
 demand changes once in five minutes.
 """
 

@@ -1,10 +1,10 @@
-"""What placements of newcomers lead to on simulated evenings, without running any container.
+"""What placements of new VMs lead to on simulated evenings, without running any container.
 
     python -m research.benchmarks.newcomer_choices [--worlds 0 1] [--sets 4]
 
-The evenings are those of `newcomer_runs`. The advisor knows of newcomers only name and size, and once they are there
+The evenings are those of `newcomer_runs`. The advisor knows of new VMs only name and size, and once they are there
 the windows that an agent saw, but for the policies that say otherwise; rules know the days of residents, and of
-newcomers those of their kind.
+new VMs those of their kind.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def policies() -> Mapping[str, EveningPolicy]:
     return {
         OURS: advised,
         "Cotenant without hours": lambda evening: advised(replace(evening, hours=False)),
-        "Cotenant, newcomer known": lambda evening: advised(replace(evening, new_vm_known=True)),
+        "Cotenant, new VM known": lambda evening: advised(replace(evening, new_vm_known=True)),
         **rules(Evening.columns),
         **{name: ByRule(RULES[name]) for name in greedy},
     }

@@ -100,7 +100,7 @@ class LivingHosts:
         self._source = SlowSource(self._day)
         self._backend: LxcBackend | None = None
         self._announcers: dict[str, Announcer] = {}
-        self.late_s = 0.0  # the most that the process of a newcomer began after its work
+        self.late_s = 0.0  # the most that the process of a new VM began after its work
 
     def __enter__(self) -> LivingHosts:
         for host in self._hosts:
@@ -142,7 +142,7 @@ class LivingHosts:
         return self._start
 
     def come(self, container: DailyContainer, host: int, at: float) -> None:
-        """Start a newcomer on a host; it works from the first whole second after `at` on."""
+        """Start a new VM on a host; it works from the first whole second after `at` on."""
         begin = math.floor(at - self._start) + 1
         self._launch(container, host, begin)
         self.late_s = max(self.late_s, time.monotonic() - (self._start + begin))

@@ -1,10 +1,10 @@
-"""A newcomer's first evening, on real containers: agents on, nothing written, 30 newcomers after ten minutes.
+"""A new VM's first evening, on real containers: agents on, nothing written, 30 new VMs after ten minutes.
 
     python -m research.benchmarks.newcomer_runs OUTPUT [--worlds 0 1] [--sets 4] [--minutes 90]
 
 Ten hosts of 16 CPUs are control groups with a part of a real CPU each. For a world, 24 containers of six kinds run for
 ten minutes, in which a day passes, and one agent for each host reports what it sees to a running service. No operator
-writes an inventory. Then 30 newcomers come, one each second, and a policy says where each goes. Then the next day
+writes an inventory. Then 30 new VMs come, one each second, and a policy says where each goes. Then the next day
 passes. Runs of all policies are interleaved; each begins from what was known after the ten minutes, and is one line of
 OUTPUT. A run that is there is not made again, and with `--state` the ten minutes are not, either. It needs root,
 version 1 control groups and a C compiler.
@@ -51,17 +51,17 @@ from research.contention.container_runs import (
 DAY_S = 600  # in which the day before passes
 STEP_H = 24 / DAY_S  # of a day in a second, while the agents look
 WARM_UP_S = 2
-GAP_S = 1.0  # between two newcomers
+GAP_S = 1.0  # between two new VMs
 MEASURED_S = 32  # in which the day after passes
 MOST_LATE_S = 0.3  # with a sample …
-MOST_LATE_TO_COME_S = 2.0  # … and with a newcomer, long before the day that is measured
+MOST_LATE_TO_COME_S = 2.0  # … and with a new VM, long before the day that is measured
 SAMPLES_PER_S = 10
 OURS = "Cotenant"
 LATELY_S = 5
 _LOADS = "loads.json"
 POLICIES = (OURS, "least loaded now", NOVA, "random")
 FURTHER = ("least loaded",)  # over the day
-EveningRun = tuple[int, int, str]  # world, set of newcomers, policy
+EveningRun = tuple[int, int, str]  # world, set of new VMs, policy
 FIGURES = ("lost", "short", "victims_lost", "victims_short")
 WORDS = {
     "lost": "CPU time lost, %", "short": "time short, %", "victims_lost": "residents' CPU time lost, %",
@@ -164,7 +164,7 @@ def run(evening: EveningRun, groups: HostGroups, program: Path, folder: Path, kn
             service.pause()  # it is not part of the day that is measured
         record = _day_after(hosts, start + evening_s)
     if hosts.late_s > MOST_LATE_TO_COME_S or record["late_s"] > MOST_LATE_S:
-        raise RunError(f"it came {hosts.late_s:.2f} s late with a newcomer, {record['late_s']:.2f} s with a sample")
+        raise RunError(f"it came {hosts.late_s:.2f} s late with a new VM, {record['late_s']:.2f} s with a sample")
     return record | {
         "run": _name(*evening), "label": "measured", "world": number_of_world, "set": number_of_set, "policy": policy,
         "date": datetime.now(UTC).isoformat(timespec="seconds"), "placed": placed,
@@ -289,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=[0, 1],
         help="numbers of sets of residents, each watched for ten minutes",
     )
-    parser.add_argument("--sets", type=int, default=4, help="evenings with other newcomers, for each world")
+    parser.add_argument("--sets", type=int, default=4, help="evenings with other new VMs, for each world")
     parser.add_argument("--minutes", type=float, default=90.0, help="begin no run after so long; 0 = only the table")
     parser.add_argument("--watch", type=int, default=DAY_S, help="seconds for which residents are watched")
     parser.add_argument("--state", type=Path, help="folder in which what was known after that is kept")

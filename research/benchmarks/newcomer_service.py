@@ -113,7 +113,7 @@ class FastService:
                 raise RunError(f"the service drops samples: {done['reasons'][:2]}")
 
     def where(self, new_vm: DailyContainer) -> int:
-        """The number of the host that the service puts first for a newcomer of which only name and size are known."""
+        """The number of the host that the service puts first for a new VM of which only name and size are known."""
         instance = {"id": new_vm.name, "vcpus": VCPUS, "memory_mb": new_vm.memory_mb}
         answer = self._post("/v1/placements", json.dumps({"instance": instance, "limit": 1}).encode())
         if not answer["candidates"]:

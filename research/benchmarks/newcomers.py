@@ -1,4 +1,4 @@
-"""Newcomers placed one after the other on clouds of large hosts without profiles, by the product and by rules.
+"""New VMs placed one after the other on clouds of large hosts without profiles, by the product and by rules.
 
     python -m research.benchmarks.newcomers [--seeds 24] [--busy 6] [--newcomers 100] [--kinds] [--never-known]
         [--spread 0.76] [--model DIR]
@@ -6,7 +6,7 @@
 The clouds are those of `research.arena.clusters`: 12 hosts of 64 CPUs and 150 VMs, the last of which come anew. The
 analytic model answers, or the trained one of `--model`, beside which the analytic one is a policy of its own. With
 `--kinds` a name says what the VM is, and VMs of a kind want alike; with `--never-known` no policy ever learns what
-newcomers want, as where all come at once. Demand varies by `--spread` of its mean, which no policy knows, and an
+new VMs want, as where all come at once. Demand varies by `--spread` of its mean, which no policy knows, and an
 event simulation judges.
 """
 

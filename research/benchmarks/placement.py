@@ -14,7 +14,7 @@ rule is the one that does best on streams of its own, of all rules and all value
 each world, load and figure. Every interval is of 95 %, by bootstrap over streams or evenings; differences are of the
 same stream or evening, and where their interval holds 0 the two are not distinguished.
 
-The learned model that answers about a newcomer never saw its workload (see `unseen_newcomer`). By default it learned
+The learned model that answers about a new VM never saw its workload (see `unseen_newcomer`). By default it learned
 from the datasets of `make run` together, and judges are these and the hidden table of unpinned pairs, from which
 nothing is learned. Nothing in the product is tuned on these tables.
 """
@@ -131,7 +131,7 @@ def of_dataset(
     path: Path, hosts: int, streams: Sequence[int], learned: Mapping[str, Predictor] | None = None
 ) -> list[PlacementRow]:
     """The rows of every world that a dataset makes; none, with a sentence, where it makes none. `learned` are models by
-    the newcomer that each lacks, None = of this dataset alone."""
+    the new VM that each lacks, None = of this dataset alone."""
     dataset = load_dataset(path)
     try:
         found = list(worlds(dataset))

@@ -5,15 +5,15 @@
 Hosts have 64 CPUs, half of them in two NUMA nodes, and 10 to 30 instances of 2 to 16 vCPUs, whose demands (simulated:
 random means, spreads, parts in common, loops and bursts) load a host to 30-110 % on average. The analytic model
 answers, with reasons. Cold is a question for which nothing is remembered; warm is the same one after 1 % of the hosts
-had news; another is one about a newcomer that was never asked about, in a cloud that was. The baseline in the same run
-is the predictor's own predict of all hosts, without the newcomer and with it under every pinning. All runs on one core;
+had news; another is one about a new VM that was never asked about, in a cloud that was. The baseline in the same run
+is the predictor's own predict of all hosts, without the new VM and with it under every pinning. All runs on one core;
 wall and CPU times are medians of interleaved repeats.
 
 --misses asks so many questions of clouds of 500 hosts twice: as the service does, and with every host predicted in
 full, and of a model every pinning. It prints how often the first host differs and how often any shown host does, how
 often one is not tied with the host of its rank in the full answer, how much lower its score is at most, and how often
 who is refused differs; by kind of cloud: as above; where every host is full; where some instances have
-caps, pins and weights; and where they use network, disk and memory bandwidth, too. Every third newcomer is sensitive
+caps, pins and weights; and where they use network, disk and memory bandwidth, too. Every third new VM is sensitive
 to latency, every fourth has a limit, and every second question is for the sum of all.
 
 --model compares a question to this model with the same question to the prior, cold, in turns; or is the model that

@@ -1,7 +1,7 @@
-"""Models for questions about a newcomer that training never saw: for each workload one that lacks all its runs.
+"""Models for questions about a new VM that training never saw: for each workload one that lacks all its runs.
 
-All hosts of a question are ranked by one model, whose training holds no outcome of the newcomer. Models that lack the
-pairs of the newcomer one by one would not do: whoever lacks a bad pair thinks better of the newcomer than whoever lacks
+All hosts of a question are ranked by one model, whose training holds no outcome of the new VM. Models that lack the
+pairs of the new VM one by one would not do: whoever lacks a bad pair thinks better of the new VM than whoever lacks
 a good one, so that the order of hosts is turned round by the division into folds alone (decision 117).
 """
 

@@ -46,8 +46,8 @@ class ShortHistory:
             advisor.inventory.put(cloud, mode="replace", generation=None)
         argv = ["history", preset, "--prometheus", store.url, "--since", "1m", "--json"]
         end_s = time.time() // WINDOW_S * WINDOW_S
-        told = cli_runs.run(*argv)
-        assert told.exit_code == 0, told.stderr
+        reported = cli_runs.run(*argv)
+        assert reported.exit_code == 0, reported.stderr
         with Advisor(Settings()) as advisor:
             known = {one.id: advisor.inventory.instance(one.id).demand for one in instances}
-        return Known(end_s, json.loads(told.stdout), known)
+        return Known(end_s, json.loads(reported.stdout), known)

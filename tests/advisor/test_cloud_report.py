@@ -36,12 +36,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
 
 
 def test_a_report_says_how_the_cloud_stands_and_what_a_rebalance_would_do(written: tuple[Path, dict[str, Any]]) -> None:
-    folder, told = written
-    path = Path(told["report"])
+    folder, reported = written
+    path = Path(reported["report"])
     assert path.parent == folder
     data = json.loads((path / "report.json").read_text(encoding="utf-8"))
     assert (data["report"], data["title"]) == ("cloud", "State of the cloud")
-    assert told["headline"].startswith("6 hosts with 8 instances: no instance is below its limit")
+    assert reported["headline"].startswith("6 hosts with 8 instances: no instance is below its limit")
     assert "Rebalancing plan: Already fine: nothing is to be done." in data["sentences"]
     hosts = {row["host"]: row for row in data["tables"]["hosts"]}
     assert set(hosts) == {"h1", "h2", "h3", "h4", "h5", "h6"}
@@ -124,10 +124,13 @@ def test_an_empty_database_is_reported_as_such_and_older_reports_go(
     shutil.copytree(written[1]["report"], tmp_path / "2020-01-01T000000Z")
     (tmp_path / "2020-01-02T000000Z").mkdir()  # dated like one, and no report
     answer = run("--database", f"sqlite:///{tmp_path}/cloud.sqlite3", "--out", tmp_path, "--keep", "1", "--json")
-    told = json.loads(answer.stdout)
-    assert told["headline"] == "0 hosts with 0 instances."
-    assert told["removed"] == ["2020-01-01T000000Z"]
-    assert {one.name for one in tmp_path.iterdir() if one.is_dir()} == {"2020-01-02T000000Z", Path(told["report"]).name}
+    reported = json.loads(answer.stdout)
+    assert reported["headline"] == "0 hosts with 0 instances."
+    assert reported["removed"] == ["2020-01-01T000000Z"]
+    assert {one.name for one in tmp_path.iterdir() if one.is_dir()} == {
+        "2020-01-02T000000Z",
+        Path(reported["report"]).name,
+    }
 
 
 @pytest.mark.parametrize(
@@ -179,9 +182,9 @@ def test_the_report_just_written_stays_though_the_clock_was_put_back(
     written: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     shutil.copytree(written[1]["report"], tmp_path / "2999-01-01T000000Z")
-    told = json.loads(run(CLOUD, "--out", tmp_path, "--keep", "1", "--json").stdout)
-    assert told["removed"] == ["2999-01-01T000000Z"]
-    assert [one.name for one in tmp_path.iterdir()] == [Path(told["report"]).name]
+    reported = json.loads(run(CLOUD, "--out", tmp_path, "--keep", "1", "--json").stdout)
+    assert reported["removed"] == ["2999-01-01T000000Z"]
+    assert [one.name for one in tmp_path.iterdir()] == [Path(reported["report"]).name]
 
 
 def test_a_report_that_cannot_be_deleted_is_not_reported_as_gone(

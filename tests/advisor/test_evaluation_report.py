@@ -119,12 +119,12 @@ def test_an_evaluation_without_our_own_method_is_shown_too() -> None:
 @pytest.mark.usefixtures("undrawn")
 def test_what_the_pictures_show_stands_in_the_data(tmp_path: Path) -> None:
     reports.write_evaluation_report([evaluation()], tmp_path / "out")
-    told = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["tables"]
-    ours = told["d0-unseen_pair"][0]
+    reported = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["tables"]
+    ours = reported["d0-unseen_pair"][0]
     assert (ours["model"], ours["mae"], ours["mae_lower"], ours["mae_upper"]) == ("cotenant", 0.021, 0.019, 0.024)
-    assert [row["coverage"] for row in told["d0-unseen_pair-predicted"]] == [0.9] * 3
-    assert len(told["d0-unseen_pair-platform"]) == len(told["d0-unseen_pair-resource"]) == 2
-    assert told["d0-unseen_pair-points"] == [
+    assert [row["coverage"] for row in reported["d0-unseen_pair-predicted"]] == [0.9] * 3
+    assert len(reported["d0-unseen_pair-platform"]) == len(reported["d0-unseen_pair-resource"]) == 2
+    assert reported["d0-unseen_pair-points"] == [
         {"measured": 0.5, "predicted": 0.6, "held": "yes"},
         {"measured": 1.0, "predicted": 0.9, "held": "no"},
     ]

@@ -69,8 +69,8 @@ def test_a_profile_of_nothing_but_unknown_metrics_is_refused_with_the_known_ones
 def test_typing_errors_in_the_inventory_are_reported_where_the_workload_is_in_use() -> None:
     odd = replace(SPIN, name="odd", metrics={"cpu": 5.0, "net_mbits": 4.0, "blocc": 1.0})
     assert answer(workloads=(SPIN, odd)).notes == ()
-    told = "Unknown to model prior, blocc (is block meant?), net_mbits (is net_mbit meant?) in the profile of odd "
-    assert answer("odd", workloads=(SPIN, odd)).notes == (f"{told}change nothing.",)
+    reported = "Unknown to model prior, blocc (is block meant?), net_mbits (is net_mbit meant?) in the profile of odd "
+    assert answer("odd", workloads=(SPIN, odd)).notes == (f"{reported}change nothing.",)
     (both,) = answer("odd", workloads=(replace(SPIN, metrics={"cpu": 1.0, "blocc": 2.0}), odd)).notes
     assert "in the profiles of odd, spin change nothing" in both
 

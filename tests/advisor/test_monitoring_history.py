@@ -279,8 +279,8 @@ def test_a_counter_gone_wrong_teaches_nothing() -> None:
     teach(tallies, "net_mbit", {"a": row})
     assert tallies["a", "net_mbit"].mean == pytest.approx(20.0)
     guest = GuestHistory("a", windows={"net_mbit": row}, means={"net_mbit": [(-1800.0, 1800.0, 1e300)]})
-    told = demands_of([guest], {"a": Instance("a", vcpus=1)}, progress=lambda _done, _of: None)
-    assert told.demands["a"]["net_mbit"].mean == pytest.approx(20.0)
+    reported = demands_of([guest], {"a": Instance("a", vcpus=1)}, progress=lambda _done, _of: None)
+    assert reported.demands["a"]["net_mbit"].mean == pytest.approx(20.0)
 
 
 def test_history_counts_in_answers_until_something_better_is_known(
@@ -294,9 +294,9 @@ def test_history_counts_in_answers_until_something_better_is_known(
         advisor.inventory.put(cloud, mode="replace", generation=None)
 
     def run(*arguments: str) -> Any:
-        told = cli_runs.run("history", *arguments, "--prometheus", store.url, "--since", "20h", "--json")
-        assert told.exit_code == 0, told.stderr
-        return json.loads(told.stdout)
+        reported = cli_runs.run("history", *arguments, "--prometheus", store.url, "--since", "20h", "--json")
+        assert reported.exit_code == 0, reported.stderr
+        return json.loads(reported.stdout)
 
     assert run("libvirt-exporter", "--dry-run")["changed"] == ["u-1"]
     assert run("libvirt-exporter")["changed"] == ["u-1"]

@@ -51,7 +51,7 @@ def gnocchi(*answers: tuple[int, object], servers: tuple[str, ...] = (SERVER,)) 
     return Gnocchi(CloudEndpoint(adapter, "Gnocchi"), servers), adapter
 
 
-def told(meter: str, values: list[float], resource: str = SERVER, **more: str) -> tuple[int, object]:
+def reported(meter: str, values: list[float], resource: str = SERVER, **more: str) -> tuple[int, object]:
     """An answer with windows that end at noon."""
     first = NOON - timedelta(seconds=300 * len(values))
     rows = [[(first + timedelta(seconds=300 * at)).isoformat(), 300.0, value] for at, value in enumerate(values)]
@@ -60,7 +60,7 @@ def told(meter: str, values: list[float], resource: str = SERVER, **more: str) -
 
 
 def test_what_came_between_two_means_is_the_rate_of_the_later_window() -> None:
-    store, adapter = gnocchi(told("cpu", [0.0, 1.5e11, 3e11]))
+    store, adapter = gnocchi(reported("cpu", [0.0, 1.5e11, 3e11]))
     (series,) = store.range("cpu", NOON - timedelta(seconds=300), NOON, 300)
     assert series.labels == {"server": SERVER}
     assert list(series.times) == [(NOON - timedelta(seconds=300)).timestamp(), NOON.timestamp()]
@@ -72,7 +72,7 @@ def test_what_came_between_two_means_is_the_rate_of_the_later_window() -> None:
 
 
 def test_a_counter_that_began_anew_and_a_window_that_is_missing_say_nothing() -> None:
-    status, answer = told("cpu", [9e11, 0.0, 3e11, 6e11, 9e11])
+    status, answer = reported("cpu", [9e11, 0.0, 3e11, 6e11, 9e11])
     del answer["measures"][SERVER]["cpu"]["mean"][3]  # type: ignore[index]
     store, _ = gnocchi((status, answer))
     (series,) = store.range("cpu", NOON - timedelta(hours=1), NOON, 300)
@@ -80,14 +80,14 @@ def test_a_counter_that_began_anew_and_a_window_that_is_missing_say_nothing() ->
 
 
 def test_a_mean_that_is_no_number_teaches_nothing() -> None:
-    store, _ = gnocchi(told("cpu", [0.0, 3e11, math.inf, math.nan, 6e11, 9e11]))
+    store, _ = gnocchi(reported("cpu", [0.0, 3e11, math.inf, math.nan, 6e11, 9e11]))
     (series,) = store.range("cpu", NOON - timedelta(hours=1), NOON, 300)
     assert list(series.values) == [1.0, 1.0]
 
 
 def test_disks_are_those_of_their_server_and_a_meter_without_resources_is_none() -> None:
     missing = 404, {"code": 404, "title": "Not Found", "description": "Metric ['x'] does not exist"}
-    store, _ = gnocchi(told("disk.device.read.bytes", [0.0, 3e8], DISK, instance_id=SERVER), missing)
+    store, _ = gnocchi(reported("disk.device.read.bytes", [0.0, 3e8], DISK, instance_id=SERVER), missing)
     (series,) = store.range("disk_mb_s", NOON, NOON, 300)
     assert (series.labels, list(series.values)) == ({"server": SERVER}, [1.0])
 

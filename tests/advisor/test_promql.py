@@ -168,11 +168,11 @@ def test_windows_with_the_same_numbers_are_distinguished_by_when_they_ended(stor
 
 
 def test_windows_that_no_scrape_saw_are_reported(store: Prometheus) -> None:
-    told = "no scrape saw {} of {} windows on host {}; scrape its agent once per window"
+    reported = "no scrape saw {} of {} windows on host {}; scrape its agent once per window"
     profile = profile_series(settings(store.url), "i-seldom", since="1h")
-    assert profile.notes[-1] == told.format(34, 58, "seldom")  # windows 0, 2, 5, 7 ... 57
+    assert profile.notes[-1] == reported.format(34, 58, "seldom")  # windows 0, 2, 5, 7 ... 57
     # 0, 3 ... 27, and after the agent started anew with window 30: 30, 33 ... 57; of 28 and 29 nobody knows any more
-    assert seen(store.url, "i-anew").notes == (told.format(36, 56, "anew"),)
+    assert seen(store.url, "i-anew").notes == (reported.format(36, 56, "anew"),)
 
 
 def test_the_service_and_the_command_find_the_phases_of_what_was_measured(store: Prometheus, tmp_path: Path) -> None:
@@ -328,10 +328,10 @@ EMPTY = json.dumps({"status": "success", "data": {"resultType": "matrix", "resul
 def test_what_is_no_good_answer_is_one_sentence(status: int, body: bytes, words: str) -> None:
     with (
         answering(status, body, Location="http://127.0.0.1:1/") as (url, _),
-        pytest.raises(SeriesUnavailable, match=words) as told,
+        pytest.raises(SeriesUnavailable, match=words) as reported,
     ):
         read(url)
-    assert len(str(told.value).splitlines()) == 1
+    assert len(str(reported.value).splitlines()) == 1
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -365,10 +365,10 @@ def test_the_secret_comes_from_a_file_and_is_never_shown(tmp_path: Path) -> None
     file = tmp_path / "secret"
     file.touch(0o600)
     file.write_text("Bearer very-secret\n")
-    with answering(403, b"") as (url, secrets), pytest.raises(SeriesUnavailable) as told:
+    with answering(403, b"") as (url, secrets), pytest.raises(SeriesUnavailable) as reported:
         promql.read(settings(url, prometheus_authorization_file=file), "i1", since="1h", now=datetime.now(UTC))
     assert secrets == ["Bearer very-secret"]
-    assert "very-secret" not in str(told.value)
+    assert "very-secret" not in str(reported.value)
 
 
 @pytest.mark.parametrize(
@@ -390,9 +390,9 @@ def test_settings_that_cannot_work_are_refused(tmp_path: Path, url: str, secret:
     file.touch(0o600)
     file.write_text(secret or "", encoding="utf-8")
     chosen = settings(url, prometheus_authorization_file=file if secret else None)
-    with pytest.raises(InvalidInput, match=words) as told:
+    with pytest.raises(InvalidInput, match=words) as reported:
         promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))
-    assert "pass@" not in str(told.value)
+    assert "pass@" not in str(reported.value)
 
 
 @pytest.mark.parametrize(
@@ -406,6 +406,6 @@ def test_a_secret_file_that_cannot_be_used_is_named(tmp_path: Path, mode: int | 
         file.write_text("Bearer very-secret\n")
         file.chmod(mode)
     chosen = settings("http://127.0.0.1:1", prometheus_authorization_file=file)
-    with pytest.raises(InvalidInput, match=words) as told:
+    with pytest.raises(InvalidInput, match=words) as reported:
         promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))
-    assert "very-secret" not in str(told.value)
+    assert "very-secret" not in str(reported.value)

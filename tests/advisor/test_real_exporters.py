@@ -35,7 +35,7 @@ def test_node_exporter_tells_all_that_its_preset_asks_for(node: Prometheus) -> N
         wanted.discard("disk_mb_s")
     if not any(name.startswith(("e", "w")) for name in _names("/sys/class/net")):
         wanted.discard("net_mbit")
-    told = answers(node, preset, sorted(wanted), platform.node())
-    assert set(told) == wanted
-    assert 0 < told["cpu"] <= (os.cpu_count() or 1) * 1.05
-    assert told["waiting"] >= 0
+    reported = answers(node, preset, sorted(wanted), platform.node())
+    assert set(reported) == wanted
+    assert 0 < reported["cpu"] <= (os.cpu_count() or 1) * 1.05
+    assert reported["waiting"] >= 0

@@ -133,9 +133,9 @@ def test_a_number_has_no_exponent_and_is_nothing_only_where_it_is(value: float, 
 def test_every_moment_stands_in_the_data_and_the_page_says_what_it_leaves_out(tmp_path: Path) -> None:
     moments = 2 * MOST_MOMENTS + 1
     reports.write_replay_report(replay(moments), tmp_path / "out")
-    told = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["tables"]["over_time"]
-    assert [row["hosts_in_use_cotenant"] for row in told] == [3] * moments
-    assert {key for key in told[0] if key.startswith("below")} == {
+    reported = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["tables"]["over_time"]
+    assert [row["hosts_in_use_cotenant"] for row in reported] == [3] * moments
+    assert {key for key in reported[0] if key.startswith("below")} == {
         "below_the_limit_cotenant",
         "below_the_limit_first_fit",
     }

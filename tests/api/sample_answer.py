@@ -87,7 +87,7 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
         best, rank=2, host="h2", score=0.908, isolation=IsolationSettings(), pinning=None, neighbours=(), commands=(),
         tied_with=("h1",), mitigation=(), changes={},
     )  # fmt: skip
-    told = Recommendation(
+    reported = Recommendation(
         id="r-1",
         created_at=datetime(2026, 1, 31, tzinfo=UTC),
         request=request,
@@ -101,4 +101,4 @@ def answer(request: PlacementRequest, *, hostile: str = "batch-1", **changes: An
             Rejection("h9", "capacity.memory", "needs 4096 MB, 1024 MB free"),
         ),
     )
-    return replace(told, **changes)
+    return replace(reported, **changes)

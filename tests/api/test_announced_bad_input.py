@@ -74,9 +74,9 @@ def test_a_malformed_instance_keeps_none_from_the_inventory_and_its_own_stored_s
     mixed: list[Any] = [one | {"vcpus": 5} | wrong.get(str(one["id"]), {}) for one in good]
     answer = client.ask("POST", "/v1/announcements", json=body | {"instances": [*mixed, *([{"vcpus": 1}] * nameless)]})
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert (told["stopped"], told["gone"], told["new"]) == ([], [], [])
-    left_out = [name for name in "abcd" if any(f"instance {name} is left out, " in note for note in told["notes"])]
+    reported = answer.json()
+    assert (reported["stopped"], reported["gone"], reported["new"]) == ([], [], [])
+    left_out = [name for name in "abcd" if any(f"instance {name} is left out, " in note for note in reported["notes"])]
     assert set(left_out) <= wrong.keys()
     for name in "abcd":
         now = client.get(f"/v1/instances/{name}").json()

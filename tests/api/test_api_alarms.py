@@ -51,12 +51,12 @@ def alarmed(advisor: Advisor, settings: Settings) -> Client:
 
 
 def test_rest_gives_an_alarm_with_the_likely_antagonist(alarmed: Client) -> None:
-    (told,) = alarmed.get("/v1/alarms").json()["alarms"]
-    assert (told["instance"], told["host"], told["cause"], told["antagonist"]) == (
+    (reported,) = alarmed.get("/v1/alarms").json()["alarms"]
+    assert (reported["instance"], reported["host"], reported["cause"], reported["antagonist"]) == (
         "files-1", "h3", "neighbour", "batch-2",
     )  # fmt: skip
-    assert (told["since"], told["raised"]) == ("2026-11-02T09:00:00Z", "2026-11-02T09:20:00Z")
-    assert (told["windows"], told["observed"], told["measured"], told["text"]) == (4, 0.4, False, TEXT)
+    assert (reported["since"], reported["raised"]) == ("2026-11-02T09:00:00Z", "2026-11-02T09:20:00Z")
+    assert (reported["windows"], reported["observed"], reported["measured"], reported["text"]) == (4, 0.4, False, TEXT)
 
 
 def test_an_alarm_is_on_the_pages_of_its_host_and_instances_and_on_no_other(alarmed: Client) -> None:
@@ -86,5 +86,5 @@ def test_doctor_says_it_and_fails(settings: Settings, tmp_path: Path, monkeypatc
     found = cli_runs.run("doctor", "--database", settings.database)
     assert found.exit_code == 1
     assert TEXT in " ".join(found.stdout.split())
-    told = json.loads(cli_runs.run("doctor", "--database", settings.database, "--json").stdout)
-    assert told["problems"][0] == TEXT and told["alarms"][0]["antagonist"] == "batch-2"
+    reported = json.loads(cli_runs.run("doctor", "--database", settings.database, "--json").stdout)
+    assert reported["problems"][0] == TEXT and reported["alarms"][0]["antagonist"] == "batch-2"

@@ -122,10 +122,10 @@ def test_it_moves_nothing_that_was_written_down_on_another_host(advisor: Advisor
     guest = {"id": "ledger", "vcpus": 1, "labels": {"source": "agent"}}
     now = datetime.now(UTC).isoformat()
     body = {"host": {"id": mine.id}, "instances": [guest], "time": now}
-    told = client.ask("POST", "/v1/announcements", headers=bearer(token), json=body)
+    reported = client.ask("POST", "/v1/announcements", headers=bearer(token), json=body)
     sample = {"host": mine.id, "instance": "ledger", "scope": "instance", "metric": "cpu", "value": 9, "time": now}
     counted = client.ask("POST", "/v1/samples", headers=bearer(token), json={"samples": [sample]})
-    assert (told.status_code, told.json()["moved"], counted.json()["accepted"]) == (200, [], 0)
+    assert (reported.status_code, reported.json()["moved"], counted.json()["accepted"]) == (200, [], 0)
     kept = advisor.inventory.instance("ledger")
     assert (kept.host, dict(kept.labels)) == (other.id, {})
 

@@ -91,7 +91,7 @@ def _whole_run(server: Postgres, folder: Path) -> None:
         token, right = advisor.access.tokens.create("all", "admin", lasts=None)
     wrong = f"cot_{token.id}_{'w' * 43}"
     basic = base64.b64encode(f"me:{right}".encode()).decode()
-    told: list[str] = []
+    reported: list[str] = []
     with service(folder, "127.0.0.1:0", **environment) as (line, log):
         found = re.search(r"http://\S+", line)
         assert found
@@ -99,7 +99,7 @@ def _whole_run(server: Postgres, folder: Path) -> None:
 
             def ask(method: str, path: str, authorization: str = f"Bearer {right}", **options: Any) -> int:
                 answer = client.request(method, path, headers={"Authorization": authorization}, **options)
-                told.append(f"{answer.headers}\n{answer.text}")
+                reported.append(f"{answer.headers}\n{answer.text}")
                 return answer.status_code
 
             assert ask("PUT", "/v1/hosts/h1", json={"kind": "kvm", "pcpus": 4, "memory_mb": 1024}) == 201
@@ -121,7 +121,7 @@ def _whole_run(server: Postgres, folder: Path) -> None:
     assert '"route": "/v1/placements"' in lines
     assert f"token:{token.id}" in lines, "the log says who asked"
     assert "host.put" in audited
-    for where, text in (("log", lines), ("answers", "\n".join(told)), ("audit log", audited)):
+    for where, text in (("log", lines), ("answers", "\n".join(reported)), ("audit log", audited)):
         for secret in (right.rpartition(token.id)[2], wrong.rpartition(token.id)[2], basic, server.password):
             assert secret not in text, where
 
@@ -133,6 +133,6 @@ def test_a_database_that_cannot_be_reached_is_reported_without_its_password(
     monkeypatch.setattr(sys, "argv", ["cotenant", "serve", "--listen", "127.0.0.1:0", "--database", UNREACHABLE])
     with pytest.raises(SystemExit, match="1"):
         main()
-    told = capfd.readouterr()
-    assert "postgresql://cotenant:***@127.0.0.1:1/none" in told.err
-    assert "hunter2" not in told.out + told.err
+    reported = capfd.readouterr()
+    assert "postgresql://cotenant:***@127.0.0.1:1/none" in reported.err
+    assert "hunter2" not in reported.out + reported.err

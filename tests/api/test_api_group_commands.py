@@ -31,7 +31,7 @@ def cloud(settings: Settings) -> Iterator[Advisor]:
 def _announce(client: Client, version: str) -> None:
     """A host whose `shop` and two others want more CPUs than it has."""
     names = ("shop", "crawler", "encoder")
-    told = {
+    reported = {
         "host": {
             "id": "box", "kind": "lxc", "pcpus": 4, "memory_mb": 65_536,
             "labels": {"cgroup_version": version},
@@ -41,7 +41,7 @@ def _announce(client: Client, version: str) -> None:
         ],
         "machine": "m", "time": datetime.now(UTC).isoformat(),
     }  # fmt: skip
-    assert client.ask("POST", "/v1/announcements", json=told).status_code == 200
+    assert client.ask("POST", "/v1/announcements", json=reported).status_code == 200
 
 
 def _wanted(cloud: Advisor) -> None:

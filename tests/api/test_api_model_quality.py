@@ -82,10 +82,10 @@ def test_measured_windows_stand_in_the_table_in_json_and_on_the_page() -> None:
             held.put(connection, {WindowKey("analytic", "kvm", "measured", "forecast", contended=True): known})
         database.close()
         client = Client(create_app(advisor, settings))
-        (told,) = client.get("/v1/models/analytic/quality").json()["windows"]
+        (reported,) = client.get("/v1/models/analytic/quality").json()["windows"]
         page = client.get("/models/analytic").text
-    assert (told["rows"], told["scenes"], told["coverage"], told["error"]) == (60, 30, 0.8, 0.1)
-    assert (told["bias"], told["widening"]) == (-0.05, None)
+    assert (reported["rows"], reported["scenes"], reported["coverage"], reported["error"]) == (60, 30, 0.8, 0.1)
+    assert (reported["bias"], reported["widening"]) == (-0.05, None)
     lines = run("analytic").stdout
     assert "How well answers held here" in lines
     assert "30 contended windows were held against analytic" in lines

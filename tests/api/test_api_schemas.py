@@ -86,8 +86,8 @@ def test_what_goes_out_comes_in_again_as_it_was(schema: Any, value: object) -> N
 
 
 def test_the_ladder_and_what_residents_get_are_in_the_answer() -> None:
-    told = sample_answer.answer(PlacementRequest(Instance(id="n")))
-    body = codec.answer_values(told)
+    reported = sample_answer.answer(PlacementRequest(Instance(id="n")))
+    body = codec.answer_values(reported)
     best = body["candidates"][0]
     assert best["changes"]["batch-1"]["isolation"]["cap_percent"] == 60.0
     assert [(one["action"], one["satisfies"]) for one in best["mitigation"]] == [("weight", False), ("cap", True)]

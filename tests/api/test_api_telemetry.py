@@ -273,11 +273,16 @@ def test_the_access_log_has_neither_query_nor_headers(client: Client, caplog: py
     with caplog.at_level(logging.INFO, logger="cotenant.access"):
         client.get("/v1/hosts?cursor=secret-1", headers={"Authorization": "Bearer secret-2"})
     line = JsonLines().format(caplog.records[-1])
-    told = json.loads(line)
-    assert (told["method"], told["route"], told["path"], told["status"]) == ("GET", "/v1/hosts", "/v1/hosts", 422)
-    assert len(told["request_id"]) == 32
-    assert told["duration_ms"] >= 0
-    assert told["bytes"] > 0
+    reported = json.loads(line)
+    assert (reported["method"], reported["route"], reported["path"], reported["status"]) == (
+        "GET",
+        "/v1/hosts",
+        "/v1/hosts",
+        422,
+    )
+    assert len(reported["request_id"]) == 32
+    assert reported["duration_ms"] >= 0
+    assert reported["bytes"] > 0
     assert "secret" not in line
 
 
@@ -294,10 +299,10 @@ def test_files_of_pages_and_probes_of_health_are_logged_only_where_they_fail(
 def test_the_access_log_names_the_problem_and_who_asked(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="cotenant.access"):
         client.ask("POST", "/v1/placements", json={"instance": {"id": "secret-name", "vcpus": 0}})
-    told = json.loads(JsonLines().format(caplog.records[-1]))
-    assert set(FIELDS) <= set(told)
-    assert (told["code"], told["actor"]) == ("input.invalid", "local")
-    assert "secret-name" not in json.dumps(told), "no body"
+    reported = json.loads(JsonLines().format(caplog.records[-1]))
+    assert set(FIELDS) <= set(reported)
+    assert (reported["code"], reported["actor"]) == ("input.invalid", "local")
+    assert "secret-name" not in json.dumps(reported), "no body"
 
 
 def test_lines_for_people_say_the_same(client: Client, caplog: pytest.LogCaptureFixture) -> None:

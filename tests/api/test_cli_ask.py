@@ -31,7 +31,7 @@ def _files(_empty_folder: None) -> None:
     Path("scene.yaml").write_text(SCENE, encoding="utf-8")
 
 
-def told(result: Result) -> str:
+def reported(result: Result) -> str:
     """The one sentence on standard error."""
     assert result.stdout == ""
     lines = result.stderr.splitlines()
@@ -42,11 +42,11 @@ def told(result: Result) -> str:
 def test_the_ladder_is_reported_with_what_is_enough_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.offline.where", lambda cloud, request, **_: answer(request))
     shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain").stdout
-    told = shown[shown.index("What was tried on h1") :].splitlines()
-    assert told[0] == "What was tried on h1: The placement alone breaks a limit there; in order of cost."
-    assert [line.split()[:2] for line in told[1:4]] == [["Step", "Enough"], ["weight", "no"], ["cap", "yes"]]
-    assert "Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95." in told[3]
-    assert told[4] == "  batch-1 gets: cap 60 % of a CPU"
+    reported = shown[shown.index("What was tried on h1") :].splitlines()
+    assert reported[0] == "What was tried on h1: The placement alone breaks a limit there; in order of cost."
+    assert [line.split()[:2] for line in reported[1:4]] == [["Step", "Enough"], ["weight", "no"], ["cap", "yes"]]
+    assert "Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95." in reported[3]
+    assert reported[4] == "  batch-1 gets: cap 60 % of a CPU"
     table = shown[shown.index("rank  host") :].splitlines()
     assert "; batch-1 gets: cap 60 % of a CPU" in table[1]  # the table does not hide it
     assert "What was tried on h8: The placement alone breaks a limit there; in order of cost; none is enough." in shown
@@ -59,9 +59,11 @@ def test_the_headline_names_the_victim_of_the_advice_and_what_its_commands_need(
     notes = ("batch-1 would run at 10 % of its uncontended speed, and no limit protects it", "needs label mac")
 
     def starving(_: object, request: Any, **__: object) -> Any:
-        told = answer(request)
-        best = replace(told.candidates[0], mitigation=(replace(told.candidates[0].mitigation[-1], notes=notes),))
-        return replace(told, candidates=(best, *told.candidates[1:]))
+        reported = answer(request)
+        best = replace(
+            reported.candidates[0], mitigation=(replace(reported.candidates[0].mitigation[-1], notes=notes),)
+        )
+        return replace(reported, candidates=(best, *reported.candidates[1:]))
 
     monkeypatch.setattr("advisor.offline.where", starving)
     lines = run("where", CLOUD, "--instance", "shop.yaml").stdout.splitlines()
@@ -150,10 +152,10 @@ def test_an_instance_of_the_inventory_is_taken_off_its_host_first() -> None:
 
 def standing(request: PlacementRequest, on: str, *tied: str) -> Recommendation:
     """The sample answer for an instance that is on that host, which is tied with these candidates as it stands."""
-    told = answer(request)
-    there = next(one for one in told.candidates if one.host == on)
+    reported = answer(request)
+    there = next(one for one in reported.candidates if one.host == on)
     slow = replace(there.new_vm, throughput_ratio=Band(0.61, 0.5, 0.7))
-    return replace(told, present=replace(there, new_vm=slow, tied_with=tied))
+    return replace(reported, present=replace(there, new_vm=slow, tied_with=tied))
 
 
 def headline(monkeypatch: pytest.MonkeyPatch, name: str, *standing_on: str) -> str:
@@ -200,7 +202,7 @@ def test_a_new_instance_may_be_like_another_one() -> None:
 def test_the_similar_instance_must_exist_and_must_not_contradict_the_question(
     arguments: tuple[str, ...], words: str
 ) -> None:
-    assert told(run("where", CLOUD, *arguments)) == f"cotenant: {words}"
+    assert reported(run("where", CLOUD, *arguments)) == f"cotenant: {words}"
 
 
 def test_what_is_known_of_residents_and_what_would_tell_more_is_said() -> None:
@@ -282,7 +284,7 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...],
         arguments = ("predict", "no-host.yaml")
     result = run(*arguments)
     assert result.exit_code == 2
-    assert words in told(result)
+    assert words in reported(result)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +304,7 @@ def test_a_broken_model_is_exit_code_1() -> None:
     Path("m").mkdir()
     result = run("where", CLOUD, "--instance", "shop.yaml", "--model", "m")
     assert result.exit_code == 1
-    assert "model m cannot be used" in told(result)
+    assert "model m cannot be used" in reported(result)
 
 
 @pytest.mark.parametrize("name", ["COTENANT_FRESH_S", "COTENANT_MAX_BATCH"])
@@ -310,7 +312,7 @@ def test_a_wrong_setting_is_named_by_its_variable(name: str, monkeypatch: pytest
     monkeypatch.setenv(name, "x")
     result = run("where", CLOUD, "--instance", "shop.yaml")
     assert result.exit_code == 2
-    assert name in told(result)
+    assert name in reported(result)
 
 
 def test_predict_joins_instances_with_the_same_figures(tmp_path: Path) -> None:

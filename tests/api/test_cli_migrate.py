@@ -82,17 +82,17 @@ def test_a_plan_is_said_and_nothing_is_moved_unless_it_is_applied(planner: Servi
 def test_a_plan_that_is_applied_moves_guests_to_its_nodes(planner: Service, api: ApiServer) -> None:
     done = migrate(planner, "--apply", "--json")
     assert (done.exit_code, done.stderr) == (0, "")
-    told = json.loads(done.stdout)
-    assert told["below_after"] < told["below_before"]
-    assert [one["became"] for one in told["moves"]] == ["done"] * len(told["moves"])
-    assert told["moves"][0]["request"]["kind"] == "VirtualMachineInstanceMigration"
-    assert {one["to"] for one in told["moves"]} == {"n2"}
-    assert len(api.sent) == len(told["moves"])
+    reported = json.loads(done.stdout)
+    assert reported["below_after"] < reported["below_before"]
+    assert [one["became"] for one in reported["moves"]] == ["done"] * len(reported["moves"])
+    assert reported["moves"][0]["request"]["kind"] == "VirtualMachineInstanceMigration"
+    assert {one["to"] for one in reported["moves"]} == {"n2"}
+    assert len(api.sent) == len(reported["moves"])
 
 
 def test_nothing_is_planned_while_something_moves_or_no_instance_may(planner: Service, api: ApiServer) -> None:
-    nobody = migrate(planner, "--namespaces", "shop")
-    assert "no instance may be moved" in nobody.stdout
+    no_instance = migrate(planner, "--namespaces", "shop")
+    assert "no instance may be moved" in no_instance.stdout
     api.put("migrations", {"metadata": {"name": "m", "namespace": "prod"}, "status": {"phase": "Running"}})
     assert "guests move already" in migrate(planner, "--apply").stdout
     assert api.sent == []

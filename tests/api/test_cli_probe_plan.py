@@ -53,7 +53,7 @@ def run(*arguments: str) -> Result:
     return cli_runs.run("probe-plan", "cloud.yaml", *arguments)
 
 
-def told(result: Result) -> str:
+def reported(result: Result) -> str:
     """The one sentence on standard error."""
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -161,7 +161,7 @@ def test_nothing_worth_measuring_is_a_normal_answer() -> None:
     ],
 )
 def test_every_mistake_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
-    assert told(run(*arguments)) == sentence
+    assert reported(run(*arguments)) == sentence
 
 
 def test_a_campaign_that_cannot_be_written_says_so() -> None:

@@ -151,8 +151,8 @@ def test_the_service_answers_logs_and_stops_gracefully(
     )
     lines = service.stop()
     assert service.process.returncode == 0
-    told = [json.loads(line) for line in lines]
-    assert [line["route"] for line in told if line["logger"] == "cotenant.access"] == ["/v1/placements", "/"]
+    reported = [json.loads(line) for line in lines]
+    assert [line["route"] for line in reported if line["logger"] == "cotenant.access"] == ["/v1/placements", "/"]
     assert "secret" not in "".join(lines)
 
 

@@ -158,8 +158,8 @@ def test_a_tuning_says_the_same_by_a_service_as_by_a_file_the_worst_host_first(
     by_file, by_service = run("tune", "pinned.yaml", *asked), run("tune", "--server", pinned.url, *asked)
     assert (by_service.exit_code, by_service.stderr, by_file.exit_code) == (0, "", 0)
     assert by_service.stdout == by_file.stdout
-    told = json.loads(run("tune", "--server", pinned.url, *asked, "--json").stdout)
-    assert (told["kind"], list(dict.fromkeys(step["host"] for step in told["steps"]))) == ("tune", hosts)
+    reported = json.loads(run("tune", "--server", pinned.url, *asked, "--json").stdout)
+    assert (reported["kind"], list(dict.fromkeys(step["host"] for step in reported["steps"]))) == ("tune", hosts)
 
 
 def test_a_host_that_the_service_does_not_know_cannot_be_tuned(pinned: Service) -> None:
@@ -181,9 +181,9 @@ def test_hosts_that_a_change_would_make_better_are_offered_by_a_service_as_by_a_
 @pytest.mark.usefixtures("undrawn")
 def test_a_plan_of_a_service_is_printed_and_reported_like_that_of_a_file(running: Service) -> None:
     arguments = ("--empty", "h3", "--json", "--report", "report")
-    told = json.loads(run("plan", "--server", running.url, *arguments).stdout)
-    assert told["generation"] > 0
-    assert {**told, "generation": None, "id": "", "created_at": ""} == {
+    reported = json.loads(run("plan", "--server", running.url, *arguments).stdout)
+    assert reported["generation"] > 0
+    assert {**reported, "generation": None, "id": "", "created_at": ""} == {
         **json.loads(run("plan", str(CLOUD), "--empty", "h3", "--json").stdout), "id": "", "created_at": "",
     }  # fmt: skip
     assert "h3" in Path("report", "index.html").read_text("utf-8")
@@ -191,10 +191,10 @@ def test_a_plan_of_a_service_is_printed_and_reported_like_that_of_a_file(running
 
 @pytest.mark.usefixtures("undrawn")
 def test_a_report_of_a_service_is_that_of_its_cloud(running: Service) -> None:
-    told = run("report", "--server", running.url, "--out", "reports", "--kind", "consolidate")
-    assert (told.exit_code, told.stderr) == (0, "")
+    reported = run("report", "--server", running.url, "--out", "reports", "--kind", "consolidate")
+    assert (reported.exit_code, reported.stderr) == (0, "")
     assert (
-        told.stdout.splitlines()[0]
+        reported.stdout.splitlines()[0]
         == run("report", str(CLOUD), "--out", "of-file", "--kind", "consolidate").stdout.splitlines()[0]
     )
     (page,) = Path("reports").glob("*/index.html")
@@ -212,9 +212,9 @@ def test_a_report_of_a_service_is_that_of_its_cloud(running: Service) -> None:
     ],
 )
 def test_a_report_that_cannot_be_asked_for_is_one_sentence(arguments: tuple[str, ...], words: str) -> None:
-    told = run("report", "--out", "reports", *arguments)
-    assert (told.exit_code != 0, told.stdout, len(told.stderr.splitlines())) == (True, "", 1)
-    assert words in told.stderr
+    reported = run("report", "--out", "reports", *arguments)
+    assert (reported.exit_code != 0, reported.stdout, len(reported.stderr.splitlines())) == (True, "", 1)
+    assert words in reported.stderr
 
 
 @pytest.mark.parametrize(
@@ -228,9 +228,9 @@ def test_a_report_that_cannot_be_asked_for_is_one_sentence(arguments: tuple[str,
 )
 def test_a_service_that_answers_nonsense_ends_in_one_sentence(double: Double, body: bytes, words: str) -> None:
     double.welcome = Reply(200, body)
-    told = run("plan", "--server", double.url, "--kind", "rebalance")
-    assert (told.exit_code != 0, told.stdout, len(told.stderr.splitlines())) == (True, "", 1)
-    assert words in told.stderr
+    reported = run("plan", "--server", double.url, "--kind", "rebalance")
+    assert (reported.exit_code != 0, reported.stdout, len(reported.stderr.splitlines())) == (True, "", 1)
+    assert words in reported.stderr
 
 
 def test_a_plan_that_a_service_refuses_names_the_option(running: Service) -> None:
@@ -257,9 +257,9 @@ def test_the_service_may_be_named_by_the_environment(running: Service, monkeypat
     ],
 )
 def test_what_cannot_be_asked_is_one_sentence(arguments: tuple[str, ...], words: str) -> None:
-    told = run("where", *arguments, "--instance", "shop.yaml")
-    assert (told.exit_code != 0, told.stdout, len(told.stderr.splitlines())) == (True, "", 1)
-    assert words in told.stderr
+    reported = run("where", *arguments, "--instance", "shop.yaml")
+    assert (reported.exit_code != 0, reported.stdout, len(reported.stderr.splitlines())) == (True, "", 1)
+    assert words in reported.stderr
 
 
 def test_what_the_service_refuses_is_reported_in_its_words(running: Service) -> None:
@@ -285,16 +285,16 @@ def double() -> Iterator[Double]:
 )
 def test_a_service_that_does_not_answer_as_one_is_one_sentence(double: Double, reply: Reply, words: str) -> None:
     double.welcome = reply
-    told = run("where", "--server", double.url, "--instance", "shop.yaml")
-    assert (told.exit_code, told.stdout, len(told.stderr.splitlines())) == (1, "", 1)
-    assert words in told.stderr
+    reported = run("where", "--server", double.url, "--instance", "shop.yaml")
+    assert (reported.exit_code, reported.stdout, len(reported.stderr.splitlines())) == (1, "", 1)
+    assert words in reported.stderr
 
 
 def test_an_instance_that_a_service_tells_wrongly_is_one_sentence(double: Double) -> None:
     double.welcome = Reply(200, body=b"{}")
-    told = run("where", "--server", double.url, "--instance", "shop-7")
-    assert (told.exit_code, told.stdout) == (1, "")
-    assert told.stderr == f"cotenant: {double.url} answers with something that is no instance\n"
+    reported = run("where", "--server", double.url, "--instance", "shop-7")
+    assert (reported.exit_code, reported.stdout) == (1, "")
+    assert reported.stderr == f"cotenant: {double.url} answers with something that is no instance\n"
 
 
 @pytest.mark.parametrize("name", ["shop-7", "model", "mitigation", "isolation"])

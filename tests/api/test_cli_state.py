@@ -45,8 +45,8 @@ def test_sync_says_which_pin_a_host_cannot_hold_and_takes_all_else() -> None:
     text = "hosts: [{id: h7, kind: kvm, pcpus: 2, memory_mb: 1024}]\ninstances:\n"
     text += "  - {id: a, host: h7, pinning: '0:9'}\n  - {id: b, host: h7, pinning: '0:1'}\n"
     Path("odd.yaml").write_text(text, encoding="utf-8")
-    told = json.loads(run("sync", "odd.yaml", "--json").stdout)
-    assert (told["instances"], len(told["left_out"])) == (2, 1)
+    reported = json.loads(run("sync", "odd.yaml", "--json").stdout)
+    assert (reported["instances"], len(reported["left_out"])) == (2, 1)
     assert "odd.yaml, line 3, field instances[0].pinning" in run("sync", "odd.yaml").stdout
     with Advisor(Settings()) as advisor:
         pins = {one.id: str(one.settings.pinning or "") for one in advisor.cloud.inventory().instances}
@@ -92,9 +92,9 @@ def test_a_merge_leaves_out_what_is_malformed_and_takes_the_rest(noun: str, odd:
     Path("odd.yaml").write_text("".join(lists), encoding="utf-8")
     assert run("sync", "odd.yaml").exit_code == 2  # to replace is all or nothing
     merged = run("sync", "odd.yaml", "--merge", "--json")
-    told = json.loads(merged.stdout)
-    assert (merged.exit_code, told["hosts"], told["instances"], told["workloads"]) == (1, 1, 1, 1)
-    (sentence,) = told["left_out"]
+    reported = json.loads(merged.stdout)
+    assert (merged.exit_code, reported["hosts"], reported["instances"], reported["workloads"]) == (1, 1, 1, 1)
+    (sentence,) = reported["left_out"]
     assert sentence.startswith("odd.yaml, line ")
     assert f"{noun}[" in sentence
     with Advisor(Settings()) as advisor:

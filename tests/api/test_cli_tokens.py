@@ -93,8 +93,11 @@ def test_the_audit_log_says_who_has_the_token() -> None:
 def test_the_audit_log_tells_what_commands_did() -> None:
     run("sync", CLOUD)
     token_id = run("token", "create", "--name", "agents").stdout.split("_")[1]
-    told = json.loads(run("audit", "--json").stdout)
-    assert [(one["actor"], one["operation"]) for one in told] == [("local", "token.create"), ("local", "inventory.put")]
+    reported = json.loads(run("audit", "--json").stdout)
+    assert [(one["actor"], one["operation"]) for one in reported] == [
+        ("local", "token.create"),
+        ("local", "inventory.put"),
+    ]
     about = run("audit", "--object", token_id).stdout.splitlines()
     assert len(about) == 2
     assert "token.create" in about[1]

@@ -204,11 +204,11 @@ def test_what_files_refuse_rest_refuses(wrong: dict[str, Any]) -> None:
 def test_a_path_that_ends_in_html_is_one_file(command: str, tmp_path: Path) -> None:
     page = tmp_path / "cloud.html"
     given = ("--kind", "rebalance", "--report", page) if command == "plan" else ("--out", page)
-    told = run(command, Path(__file__).parent / "cloud.yaml", *given, "--time-limit", "5")
-    assert told.exit_code == 0, told.output
+    reported = run(command, Path(__file__).parent / "cloud.yaml", *given, "--time-limit", "5")
+    assert reported.exit_code == 0, reported.output
     assert page.read_text("utf-8").startswith("<!")
     assert [path.name for path in tmp_path.iterdir()] == ["cloud.html"]
-    assert str(page) in told.stdout
+    assert str(page) in reported.stdout
 
 
 def test_an_imagined_cloud_in_which_nothing_differs_needs_a_question(tmp_path: Path) -> None:

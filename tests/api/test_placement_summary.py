@@ -68,11 +68,11 @@ def test_what_is_stored_stays_whole_and_can_be_read_either_way(crowded: Client) 
     assert [one["host"] for one in whole["candidates"]] == [one["host"] for one in asked.json()["candidates"]]
     worst = min(first["neighbours"], key=lambda one: one["throughput_ratio"]["expected"])
     assert short["worst_neighbour"]["instance"] == worst["instance"]
-    for told, said in (
+    for reported, said in (
         (first["new_vm"]["throughput_ratio"], short["throughput_ratio"]),
         (worst["throughput_ratio"], short["worst_neighbour"]["throughput_ratio"]),
     ):
-        assert said == told
+        assert said == reported
     assert short["score"] == round(first["score"], 4)
 
 

@@ -62,9 +62,9 @@ def test_a_joint_answer_leaves_room_for_who_comes_later(uneven: Client) -> None:
     asked = {"instances": SMALL_THEN_LARGE, "dry_run": True}
     assert [[it["host"] for it in one["candidates"]] for one in batch(uneven, **asked)] == [["e1"], []]
     asked |= {"hosts": ["e1", "e2"], "constraints": {"allow_stale": True}, "order": "joint", "time_limit_s": 30}
-    told = uneven.ask("POST", "/v1/placements:batch", json=asked).json()
-    assert [one["candidates"][0]["host"] for one in told["answers"]] == ["e2", "e1"]
-    joint = told["joint"]
+    reported = uneven.ask("POST", "/v1/placements:batch", json=asked).json()
+    assert [one["candidates"][0]["host"] for one in reported["answers"]] == ["e2", "e1"]
+    joint = reported["joint"]
     assert joint["chosen"] in {"largest_first", "planned_worst"}
     assert joint["ended"] == "search"
     assert (joint["found"]["placed"], joint["given"]["placed"]) == (2, 1)
@@ -89,8 +89,8 @@ def test_a_token_that_only_reads_may_ask_dryly(client: Client, advisor: Advisor)
     assert statuses == [200, 403]
 
 
-def _figures(told: Any, within: str = "") -> Iterator[tuple[str, float]]:
-    items = told.items() if isinstance(told, dict) else [(within, one) for one in told]
+def _figures(reported: Any, within: str = "") -> Iterator[tuple[str, float]]:
+    items = reported.items() if isinstance(reported, dict) else [(within, one) for one in reported]
     for name, one in items:
         if isinstance(one, float):
             yield name, one
@@ -110,9 +110,9 @@ def test_answers_have_the_digits_that_are_known(empty: Client, path: str, body: 
     dry = {} if path == "/v1/plans" else {"dry_run": True, "constraints": {"allow_stale": True}}
     answer = empty.ask("POST", path, json={**body, **dry})
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    told.pop("question", None)  # input, as it was understood
+    reported = answer.json()
+    reported.pop("question", None)  # input, as it was understood
     sums = {"score", "combined_score", "total", "worst", "mean", "value", "bound", "reserved", "snapshot_age_s"}
-    figures = list(_figures(told))
+    figures = list(_figures(reported))
     assert len(figures) > 10
     assert [one for one in figures if one[1] != (round(one[1], 4) if one[0] in sums else float(f"{one[1]:.4g}"))] == []

@@ -224,7 +224,7 @@ def test_a_pod_that_was_put_where_it_would_be_refused_counts_there_all_the_same(
 
 
 def test_scores_that_depend_on_the_other_nodes_say_so(equal: Advisor, client: Client) -> None:
-    """In a cloud that is half full, where a newcomer takes much of what is left, last places have a price."""
+    """In a cloud that is half full, where a new VM takes much of what is left, last places have a price."""
     asked: dict[str, Any] = {"Pod": pod("next", workload="busy"), "NodeNames": list(NODES)}
     assert client.ask("POST", "/kubernetes/advice", json=asked).json()["PerNode"] is True
     equal.inventory.put(
@@ -346,7 +346,7 @@ def test_a_misspelt_annotation_passes_nowhere_and_the_reason_says_what_is_meant(
 
 
 def test_only_victims_whose_leaving_helps_are_evicted(equal: Advisor, client: Client) -> None:
-    """Two busy ones on each node; a newcomer that must keep its speed gets in where both leave, not where one does."""
+    """Two busy ones on each node; a new VM that must keep its speed gets in where both leave, not where one does."""
     for name in ("n00", "n01"):
         for number in (1, 2):
             equal.inventory.put_instance(Instance(f"{name}-{number}", vcpus=1, host=name, workload="busy"))

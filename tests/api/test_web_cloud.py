@@ -92,21 +92,21 @@ def test_the_host_with_the_worst_off_instance_comes_first(pages: Client, measure
 
 
 def test_who_is_below_a_strict_limit_is_listed_however_many_lose_more(measured: Advisor, settings: Settings) -> None:
-    told = measured.cloud.now()
+    reported = measured.cloud.now()
     patient = [ResidentNow(Instance(f"i{number}"), 0.92, False) for number in range(12)]
     strict = ResidentNow(Instance("strict", min_throughput_ratio=0.99), 0.95, False)
-    crowded = replace(told.hosts[0], residents=(*patient, strict))
-    page = page_of(measured, settings, replace(told, hosts=(crowded,)))
+    crowded = replace(reported.hosts[0], residents=(*patient, strict))
+    page = page_of(measured, settings, replace(reported, hosts=(crowded,)))
     assert f"strict {crowded.host.id} 0.95 too little – 0.99" in page.text
     assert "i0 " not in page.text[: page.text.index("Name contains")]
 
 
 def test_hosts_without_fresh_data_are_counted_and_marked(measured: Advisor, settings: Settings) -> None:
-    told = measured.cloud.now()
-    told = replace(told, hosts=tuple(replace(host, patience_s=None) for host in told.hosts))
-    unseen = (replace(told.hosts[0], seen_at=None), *told.hosts[1:])
-    lasting = replace(told, fresh_s=0.0, hosts=tuple(replace(host, patience_s=math.inf) for host in told.hosts))
-    for cloud, marked in ((replace(told, fresh_s=0.0), 6), (lasting, 0), (replace(told, hosts=unseen), 1)):
+    reported = measured.cloud.now()
+    reported = replace(reported, hosts=tuple(replace(host, patience_s=None) for host in reported.hosts))
+    unseen = (replace(reported.hosts[0], seen_at=None), *reported.hosts[1:])
+    lasting = replace(reported, fresh_s=0.0, hosts=tuple(replace(host, patience_s=math.inf) for host in reported.hosts))
+    for cloud, marked in ((replace(reported, fresh_s=0.0), 6), (lasting, 0), (replace(reported, hosts=unseen), 1)):
         page = page_of(measured, settings, cloud)
         assert f"Hosts without fresh data {marked}" in page.text
     assert "never seen" in page.text
@@ -214,11 +214,13 @@ def test_an_instance_shows_where_it_is_what_it_loses_and_where_else(pages: Clien
 
 
 def test_antagonists_are_reported_as_predicted_beside_measured(pages: Client, measured: Advisor) -> None:
-    told = (("waited_for_host", 0.0), ("waited_for:shop-4", 3.0), ("cpu", 20.0), ("waiting", 10.0))
+    reported = (("waited_for_host", 0.0), ("waited_for:shop-4", 3.0), ("cpu", 20.0), ("waiting", 10.0))
 
     def watched(since_s: int, until_s: int) -> None:
         times = [measured.cloud.clock().timestamp() - 10 * number for number in range(since_s, until_s)]
-        samples = [MetricSample("h1", "shop-3", "instance", name, value, at) for at in times for name, value in told]
+        samples = [
+            MetricSample("h1", "shop-3", "instance", name, value, at) for at in times for name, value in reported
+        ]
         measured.telemetry.ingest(samples)
 
     watched(1, antagonists.LEAST_SAMPLES)
@@ -235,8 +237,8 @@ def test_antagonists_are_reported_as_predicted_beside_measured(pages: Client, me
 
 def test_what_an_instance_obtained_is_reported_on_its_page_and_as_json(pages: Client, measured: Advisor) -> None:
     at = measured.cloud.clock().timestamp() - 1
-    told = (("psi_io", 41.5), ("net_drops", 7.0))
-    measured.telemetry.ingest([MetricSample("h1", "shop-3", "instance", name, value, at) for name, value in told])
+    reported = (("psi_io", 41.5), ("net_drops", 7.0))
+    measured.telemetry.ingest([MetricSample("h1", "shop-3", "instance", name, value, at) for name, value in reported])
     page = Page(pages.page("/instances/shop-3?since=1h").text).text
     assert "CPU delivered: run / (run + wait), without waiting for its own cap" in page
     assert "Time in which some task stalled for I/O % 41.5 41.5 41.5" in page
@@ -248,8 +250,8 @@ def test_what_an_instance_obtained_is_reported_on_its_page_and_as_json(pages: Cl
 def test_a_store_of_samples_that_is_down_keeps_no_page_from_being_shown(advisor: Advisor, settings: Settings) -> None:
     gone = settings.model_copy(update={"prometheus_url": "http://127.0.0.1:1"})
     with Advisor(gone) as opened:
-        told = opened.telemetry.histories(instance="shop-3")
-        assert (told.found, told.missing) == ((), "http://127.0.0.1:1 does not answer (Connection refused)")
+        reported = opened.telemetry.histories(instance="shop-3")
+        assert (reported.found, reported.missing) == ((), "http://127.0.0.1:1 does not answer (Connection refused)")
         shown = Client(create_app(opened, gone)).page("/instances/shop-3")
     assert shown.status_code == 200
     assert "Antagonists" in Page(shown.text).text
@@ -272,8 +274,8 @@ def test_an_instance_on_no_host_and_one_that_an_answer_holds(advisor: Advisor, c
 
 def test_what_comes_from_outside_stays_text(advisor: Advisor, settings: Settings) -> None:
     host = Host("h1", "kvm", pcpus=2, memory_mb=512, labels={HOSTILE: HOSTILE})
-    told = advisor.cloud.now()
-    hostile = replace(told, hosts=(replace(told.hosts[0], host=host),))
+    reported = advisor.cloud.now()
+    hostile = replace(reported, hosts=(replace(reported.hosts[0], host=host),))
     for path in ("/cloud?name=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&label=%3Cb%3E", "/cloud"):
         page = page_of(advisor, settings, hostile, path)
         assert [one["src"] for one in page.all("script")] == ["/static/cotenant.js"]
@@ -300,9 +302,9 @@ def test_a_thousand_hosts_are_one_small_page(advisor: Advisor, client: Client) -
 
 
 def test_a_last_page_of_one_host_is_called_so(measured: Advisor, settings: Settings) -> None:
-    told = measured.cloud.now()
+    reported = measured.cloud.now()
     hosts = [Host(f"h{at}", "kvm", pcpus=2, memory_mb=512) for at in range(AT_ONCE + 1)]
-    many = replace(told, hosts=tuple(replace(told.hosts[0], host=host) for host in hosts))
+    many = replace(reported, hosts=tuple(replace(reported.hosts[0], host=host) for host in hosts))
     first, last = (page_of(measured, settings, many, f"/cloud?page={at}").text for at in (1, 2))
     assert "Page 1 of 2 Last host" in first
     assert f"Previous {AT_ONCE} hosts Page 2 of 2" in last
@@ -331,7 +333,7 @@ def test_hosts_alike_are_predicted_once_and_after_a_change_only_what_is_new(
     assert asked == [1, 1]
 
 
-def _told(share: float) -> Histories:
+def _reported(share: float) -> Histories:
     """Ten steps in which `a` ran for 40 % and waited so that it got this share."""
     times = [60.0 * at for at in range(1, 11)]
     waiting = 40.0 / share - 40.0
@@ -345,12 +347,12 @@ def _told(share: float) -> Histories:
 
 
 def test_what_was_got_is_drawn_beside_what_is_predicted() -> None:
-    drawn = chart.shares(_told(0.5), {"a": 0, "idle": 1}, {"a": 0.75, "nobody": 0.1})
+    drawn = chart.shares(_reported(0.5), {"a": 0, "idle": 1}, {"a": 0.75, "nobody": 0.1})
     assert drawn is not None
     assert [(line.name, line.predicted) for line in drawn.lines] == [("a", False), ("a, predicted", True)]
     assert drawn.figures[0].mean == "0.5"
     assert drawn.lines[1].path == "M44 27H316"  # three quarters of the way up
-    assert chart.shares(replace(_told(0.5), found=()), {}, {}) is None
+    assert chart.shares(replace(_reported(0.5), found=()), {}, {}) is None
 
 
 def test_an_instance_that_gets_much_less_than_is_predicted_has_an_alarm(measured: Advisor, settings: Settings) -> None:
@@ -358,8 +360,8 @@ def test_an_instance_that_gets_much_less_than_is_predicted_has_an_alarm(measured
     name, host = there.residents[0].instance.id, there.host.id
 
     def text(share: float) -> str:
-        told = _told(share)
-        histories = replace(told, found=tuple(replace(one, host=host, instance=name) for one in told.found[:2]))
+        reported = _reported(share)
+        histories = replace(reported, found=tuple(replace(one, host=host, instance=name) for one in reported.found[:2]))
         client = bent_client(measured, settings, telemetry={"histories": lambda **_: histories})
         return Page(client.page(f"/instances/{name}").text).text
 

@@ -77,10 +77,10 @@ def host_now(name: str, kept: float | None, peak: float, **known: Instance) -> H
 
 
 def test_a_column_is_as_high_as_busy_times_and_as_red_as_the_worst_off() -> None:
-    told = Instance("b", demand={"cpu": Demand(0.1)})
+    reported = Instance("b", demand={"cpu": Demand(0.1)})
     found = strip.cells(
         [
-            host_now("h2", 0.99, 0.5, b=told),
+            host_now("h2", 0.99, 0.5, b=reported),
             host_now("h1", 0.92, 1.2),
             host_now("h3", None, 0.0),
             host_now("h4", 0.5, 1.0),
@@ -136,7 +136,7 @@ def test_home_shows_every_host_and_one_line_to_ask(client: Client) -> None:
     assert next(one["name"] for one in page.all("input")) == "ask"
 
 
-def test_a_newcomer_like_another_is_expected_to_want_as_much_for_its_size(client: Client) -> None:
+def test_a_new_vm_like_another_is_expected_to_want_as_much_for_its_size(client: Client) -> None:
     status, page = ask(client, "4 vCPUs, 4 GB, like db-1")
     assert status == 200
     assert "new-instance should go to h3." in page.text
@@ -170,9 +170,9 @@ def test_what_is_wrong_with_the_line_stands_below_it_and_nothing_is_asked(client
 def test_a_thousand_hosts_are_one_picture(advisor: Advisor, client: Client) -> None:
     hosts = tuple(Host(f"h{number:04}", "kvm", pcpus=8, memory_mb=65536) for number in range(1000))
     advisor.inventory.put(Inventory(hosts, ()), mode="replace", generation=None)
-    told = client.page("/")
-    assert len(told.content) < 150_000
-    assert len(Page(told.text).all("rect")) == 1000
+    reported = client.page("/")
+    assert len(reported.content) < 150_000
+    assert len(Page(reported.text).all("rect")) == 1000
 
 
 def test_of_another_of_its_kind_less_is_known() -> None:
@@ -199,5 +199,5 @@ def test_a_crowded_host_shows_who_loses_most_and_no_score_below_0(advisor: Advis
     _, page = ask(client, f"2 vCPUs, 1 GB, like {there[0].id}")
     assert "Score" not in page.text
     assert "Behind the best by" in page.text
-    assert "11 others are affected less than those above" in page.text  # of 30 and the newcomer, 20 are shown
+    assert "11 others are affected less than those above" in page.text  # of 30 and the new VM, 20 are shown
     assert "These are the 20 most affected of them. All on full" in page.text

@@ -140,9 +140,9 @@ def test_a_resident_has_before_and_after_and_the_commands_of_what_is_advised(
 ) -> None:
     _crowded(client, pins, *hosts)
     asked = {"instance": {"id": "north"}, "commands": True, "dry_run": True}
-    told = client.ask("POST", "/v1/placements", json=asked).json()
-    best = next(one for one in told["candidates"] if one["host"] == hosts[-1])
-    before, after = (one["new_vm"]["throughput_ratio"]["expected"] for one in (told["present"], best))
+    reported = client.ask("POST", "/v1/placements", json=asked).json()
+    best = next(one for one in reported["candidates"] if one["host"] == hosts[-1])
+    before, after = (one["new_vm"]["throughput_ratio"]["expected"] for one in (reported["present"], best))
     page = Page(client.page("/?instance=north").text)
     assert after > before + 0.1
     headline = page.text[page.text.index(begins) + len(begins) :]

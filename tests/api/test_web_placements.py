@@ -39,13 +39,13 @@ def test_an_outcome_is_compared_with_what_was_predicted(advisor: Advisor, settin
 
 
 def test_who_was_not_predicted_is_not_counted_as_missed(advisor: Advisor, settings: Settings) -> None:
-    told, band = answer(ASKED), Band(0.95, 0.9, 1.0)
+    reported, band = answer(ASKED), Band(0.95, 0.9, 1.0)
     rows = (
         PredictedVsObserved("shop-7", 0.95, band),
         PredictedVsObserved("shop-3", 0.5, band),
         PredictedVsObserved("late", 0.5),
     )
-    one = RecommendationOutcome(told, "h1", told.created_at, rows)
+    one = RecommendationOutcome(reported, "h1", reported.created_at, rows)
     for more, says in ((None, "Of 2 measured ratios, 1 ("), ("c", "Of 2 measured ratios of the last 100 answers")):
         page = shown(advisor, settings, "/placements", outcomes={"page": lambda more=more, **_: Page((one,), more)})
         assert "inside 1 of 2" in page
@@ -86,9 +86,9 @@ def test_a_measurement_is_reported_as_above_or_below() -> None:
 
 
 def test_names_of_answers_stay_text(advisor: Advisor, settings: Settings) -> None:
-    told = answer(ASKED, hostile=HOSTILE, notes=(HOSTILE,))
+    reported = answer(ASKED, hostile=HOSTILE, notes=(HOSTILE,))
     one = RecommendationOutcome(
-        told, HOSTILE, told.created_at, (PredictedVsObserved(HOSTILE, 0.5, Band(0.5, 0.4, 0.6)),)
+        reported, HOSTILE, reported.created_at, (PredictedVsObserved(HOSTILE, 0.5, Band(0.5, 0.4, 0.6)),)
     )
     client = bent_client(advisor, settings, outcomes={"get": lambda _: one, "page": lambda **_: Page((one,))})
     for path in ("/placements", "/placements/r-1"):

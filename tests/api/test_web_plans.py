@@ -77,10 +77,10 @@ def test_a_plan_for_a_cloud_that_is_gone_is_shown_stale_and_can_be_taken_away(cl
     assert (report.status_code, report.headers["content-disposition"][:10]) == (200, "attachment")
     assert "written since this plan was made" in report.text
     data = client.page(f"/plans/{plan.id}/data.json")
-    told = json.loads(data.text)
-    assert told["id"] == plan.id
-    assert {"distribution", "uncertainty"} <= told["report"]["tables"].keys()
-    assert told["report"]["facts"]["Model"].startswith(f"{plan.model_version}:")
+    reported = json.loads(data.text)
+    assert reported["id"] == plan.id
+    assert {"distribution", "uncertainty"} <= reported["report"]["tables"].keys()
+    assert reported["report"]["facts"]["Model"].startswith(f"{plan.model_version}:")
 
 
 def test_a_plan_of_sizes_shows_what_they_save_beside_what_they_risk(

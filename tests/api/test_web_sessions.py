@@ -94,8 +94,8 @@ def test_who_signs_in_reads_pages_and_who_signs_out_does_not_any_more(advisor: A
     assert browser.cookie["Cookie"].partition("=")[2] not in stored
     assert browser.post("/signout", {}).headers["location"] == "/signin"
     assert browser.get("/cloud").status_code == 303
-    told = {entry.operation: entry.actor for entry in advisor.access.audit(limit=3).items}
-    assert told["session.begin"] == told["session.end"] != "anybody"
+    reported = {entry.operation: entry.actor for entry in advisor.access.audit(limit=3).items}
+    assert reported["session.begin"] == reported["session.end"] != "anybody"
 
 
 def test_a_cookie_counts_for_pages_only(advisor: Advisor, browser: Browser) -> None:

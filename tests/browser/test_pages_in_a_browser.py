@@ -220,8 +220,8 @@ def test_the_word_under_the_cursor_is_replaced_and_the_rest_stays(page: Page) ->
 
 def test_names_of_every_character_stay_text_in_suggestions(page: Page) -> None:
     hostile = "</li><img src=x onerror=alert(1)>\"' &amp; \u202e\U0001f600"
-    told = {"before": "like \U0001f600, ", "items": [{"text": hostile, "about": hostile}]}
-    page.route("**/suggestions?*", lambda route: route.fulfill(json=told))
+    reported = {"before": "like \U0001f600, ", "items": [{"text": hostile, "about": hostile}]}
+    page.route("**/suggestions?*", lambda route: route.fulfill(json=reported))
     page.goto("/")
     line = page.get_by_role("combobox", name="An instance, or what a new one is")
     line.press_sequentially("x")

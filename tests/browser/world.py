@@ -218,7 +218,7 @@ def _models(advisor: Advisor, folder: Path) -> None:
 
 
 def _tell(advisor: Advisor, asked: Recommendation, off: float) -> None:
-    """Report the outcome: everybody reaches what was expected, the newcomer `off` more."""
+    """Report the outcome: everybody reaches what was expected, the new VM `off` more."""
     best = asked.candidates[0]
     ratios = {one.instance: one.throughput_ratio.expected for one in best.neighbours}
     ratios[best.new_vm.instance] = max(best.new_vm.throughput_ratio.expected + off, 0.05)
@@ -243,7 +243,7 @@ def _listening(advisor: Advisor, settings: Settings, demonstration: str = "") ->
 
 def pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
     """Every page of the small service as a name and a path."""
-    told = advisor.outcomes.page(which="reported", limit=1).items[0].recommendation.id
+    reported = advisor.outcomes.page(which="reported", limit=1).items[0].recommendation.id
     made = {entry.kind: entry.id for entry in advisor.plans.page().items}
     return (
         ("where", "/"),
@@ -259,7 +259,7 @@ def pages(advisor: Advisor) -> Sequence[tuple[str, str]]:
         ("host", "/hosts/h4"),
         ("instance", "/instances/media-1"),
         ("placements", "/placements"),
-        ("placement", f"/placements/{told}"),
+        ("placement", f"/placements/{reported}"),
         ("models", "/models"),
         ("model", "/models/m-good"),
         ("model-activate", "/models/m-bad/confirm?change=activate"),

@@ -22,7 +22,7 @@ SCENE: dict[str, Any] = {
 }
 
 
-def told(service: Service, path: str) -> Any:
+def reported(service: Service, path: str) -> Any:
     return service.ask("GET", path).body
 
 
@@ -33,10 +33,10 @@ def test_it_says_that_the_service_is_ready(service: Service, kind: str) -> None:
 
 def test_listings_go_through_all_pages(service: Service, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "_PAGE", 2)
-    hosts = told(service, "/v1/hosts?limit=1000")["items"]
+    hosts = reported(service, "/v1/hosts?limit=1000")["items"]
     assert len(hosts) > 2
     assert by(kind, service.url, lambda client: client.hosts()) == hosts
-    instances = told(service, "/v1/instances?limit=1000")["items"]
+    instances = reported(service, "/v1/instances?limit=1000")["items"]
     assert by(kind, service.url, lambda client: client.instances()) == instances
     assert by(kind, service.url, lambda client: client.every_item("/v1/workloads")) == by(
         kind, service.url, lambda client: client.workloads()

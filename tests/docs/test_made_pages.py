@@ -26,12 +26,14 @@ def test_a_page_is_what_the_code_says(name: str, page: Callable[[], str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("told", "read"), [(inventory.HOST, static.HOST), (inventory.INSTANCE, static.INSTANCE)], ids=["host", "instance"]
+    ("reported", "read"),
+    [(inventory.HOST, static.HOST), (inventory.INSTANCE, static.INSTANCE)],
+    ids=["host", "instance"],
 )
 def test_the_page_of_the_inventory_file_tells_the_fields_that_are_read(
-    told: Mapping[str, object], read: Mapping[str, object]
+    reported: Mapping[str, object], read: Mapping[str, object]
 ) -> None:
-    assert list(told) == list(read)
+    assert list(reported) == list(read)
 
 
 def test_the_example_of_the_inventory_file_is_read(tmp_path: Path) -> None:

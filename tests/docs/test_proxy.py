@@ -75,9 +75,9 @@ def test_a_replica_that_ends_is_passed_over_but_no_roll_back_is_asked_for_twice(
             assert [post(proxy.port, "/v1/samples") for _ in range(4)] == [200] * 4
             assert b"/v1/samples" in ends.asked
             before = len(ends.asked) + len(stays.asked)
-            told = [post(proxy.port, "/v1/models/rollback") for _ in range(2)]
+            reported = [post(proxy.port, "/v1/models/rollback") for _ in range(2)]
     except NotInstalled as error:
         pytest.skip(str(error))
-    assert min(told) == 200
-    assert max(told) in {502, 503}
+    assert min(reported) == 200
+    assert max(reported) in {502, 503}
     assert len(ends.asked) + len(stays.asked) == before + 2

@@ -35,11 +35,11 @@ def test_a_crowd_of_mistakes_is_reported_in_a_few_words(body: type[Schema]) -> N
     names = [field.alias or name for name, field in body.model_fields.items()]
     for crowd in CROWDS:
         for name in names:
-            assert _told(body, {name: crowd}) <= MOST_SHOWN, name
-    assert _told(body, {f"unknown{at}": 0 for at in range(MANY)}) <= MOST_SHOWN
+            assert _reported(body, {name: crowd}) <= MOST_SHOWN, name
+    assert _reported(body, {f"unknown{at}": 0 for at in range(MANY)}) <= MOST_SHOWN
 
 
-def _told(body: type[Schema], value: dict[str, Any]) -> int:
+def _reported(body: type[Schema], value: dict[str, Any]) -> int:
     try:
         body.model_validate(value)
     except ValidationError as error:

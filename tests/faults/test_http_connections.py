@@ -50,7 +50,7 @@ def test_who_says_nothing_is_closed_without_a_word(service: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "reported"),
     [
         pytest.param(HEAD, (408, "request.slow"), id="a head that does not end"),
         pytest.param(HEAD + b"Content-Length: 100\r\n\r\n{", (408, "request.slow"), id="a body that does not come"),
@@ -59,12 +59,12 @@ def test_who_says_nothing_is_closed_without_a_word(service: Served) -> None:
     ],
 )  # fmt: skip
 def test_a_missing_answer_is_reported_while_others_are_answered(
-    service: Served, sent: bytes, told: tuple[int, str]
+    service: Served, sent: bytes, reported: tuple[int, str]
 ) -> None:
     with service.connect() as slow:
         slow.sendall(sent)
         assert service.get("/healthz").status_code == 200
-        assert code_of(rest_of(slow)) == told
+        assert code_of(rest_of(slow)) == reported
 
 
 def test_a_second_head_that_does_not_end_is_refused_too(service: Served) -> None:

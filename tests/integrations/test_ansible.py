@@ -172,9 +172,9 @@ def test_the_example_places_two_hosts_apart_and_check_mode_holds_nothing(cloud: 
     assert not placed(folder, cloud.url, instances=[an_instance("next")])["failed"]
     done = run("ansible-playbook", *words, folder=folder, **asked)
     assert done.returncode == 0, done.stdout + done.stderr
-    told = re.findall(r"(web-\d) goes to (h\d)", done.stdout)
-    assert sorted(name for name, _ in told) == ["web-1", "web-2"]
-    assert sorted(host for _, host in told) == ["h1", "h2"]
+    reported = re.findall(r"(web-\d) goes to (h\d)", done.stdout)
+    assert sorted(name for name, _ in reported) == ["web-1", "web-2"]
+    assert sorted(host for _, host in reported) == ["h1", "h2"]
     assert "no host can take next" in placed(folder, cloud.url, instances=[an_instance("next")])["msg"]
 
 

@@ -85,10 +85,10 @@ def test_the_provider_s_own_tests_pass_against_a_real_service(cloud: Service, to
         "CGO_ENABLED": "0",
     }
     done = run(go, "test", "-count=1", "-v", "./...", folder=SOURCE, **more)
-    told = done.stdout + done.stderr
+    reported = done.stdout + done.stderr
     written = set(re.findall(r"func (Test\w+)", "".join(one.read_text() for one in SOURCE.glob("provider/*_test.go"))))
-    assert done.returncode == 0, told
-    assert set(re.findall(r"--- PASS: (\w+)", done.stdout)) == written, told
+    assert done.returncode == 0, reported
+    assert set(re.findall(r"--- PASS: (\w+)", done.stdout)) == written, reported
 
 
 def test_the_example_places_two_instances_apart_by_the_built_provider(

@@ -77,11 +77,15 @@ def _build(version: str, cache: Path, programs: list[str], ends: float) -> None:
     (module / "go.mod").write_text(f"{text}\nrequire k8s.io/kubernetes v{version}\n")
     (module / "go.sum").write_bytes((source / "go.sum").read_bytes())
     (module / "tools.go").write_text(_TOOLS)
-    told = f"-s -w -X k8s.io/component-base/version.gitVersion=v{version}"
+    reported = f"-s -w -X k8s.io/component-base/version.gitVersion=v{version}"
     for name in programs:
         new = folder / f"{name}.new"
         package = f"k8s.io/kubernetes/cmd/{name}"
-        run(["go", "build", "-p=2", "-mod=mod", "-trimpath", "-ldflags", told, "-o", str(new), package], module, ends)
+        run(
+            ["go", "build", "-p=2", "-mod=mod", "-trimpath", "-ldflags", reported, "-o", str(new), package],
+            module,
+            ends,
+        )
         new.rename(folder / name)
 
 

@@ -109,8 +109,8 @@ class ControlPlane:
             if row["kind"] in _COLLECTIONS:
                 self._session.post(self.url + _COLLECTIONS[row["kind"]], json=row, timeout=60)
         path = "/api/v1/namespaces/cotenant/serviceaccounts/cotenant/token"
-        told = self.call("POST", path, json={"spec": {"expirationSeconds": 3600}})
-        return self.kubeconfig(told["status"]["token"], "sync.kubeconfig")
+        reported = self.call("POST", path, json={"spec": {"expirationSeconds": 3600}})
+        return self.kubeconfig(reported["status"]["token"], "sync.kubeconfig")
 
     def schedule(self, cotenant: str | None, *, profiles: list[Row] | None = None, **changed: Any) -> None:
         """Run kube-scheduler with our own extender entry, changed in these keys, or None = plainly."""

@@ -57,8 +57,8 @@ def virt_controller(cluster: ControlPlane, folder: Path) -> Iterator[Running]:
     own = {"apiVersion": f"{GROUP}/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt", "namespace": KUBEVIRT}}
     cluster.call("POST", f"/apis/{GROUP}/v1/namespaces/{KUBEVIRT}/kubevirts", json={**own, "spec": {}})
     path = f"/api/v1/namespaces/{KUBEVIRT}/serviceaccounts/kubevirt-controller/token"
-    told = cluster.call("POST", path, json={"spec": {"expirationSeconds": 3600}})
-    config, port = cluster.kubeconfig(told["status"]["token"], "virt-controller.kubeconfig"), free_port()
+    reported = cluster.call("POST", path, json={"spec": {"expirationSeconds": 3600}})
+    config, port = cluster.kubeconfig(reported["status"]["token"], "virt-controller.kubeconfig"), free_port()
     certificate = cluster.certificates / "apiserver.crt"  # its own server takes any
     argv = [
         str(CONTROLLER), "--kubeconfig", str(config), "--listen", "127.0.0.1", "--port", str(port),
@@ -87,17 +87,17 @@ def _made(cluster: ControlPlane, path: str, row: Row) -> bool:
 
 
 def _established(cluster: ControlPlane, name: str) -> bool:
-    told = cluster.call("GET", f"{_DEFINITIONS}/{name}").get("status", {}).get("conditions", ())
-    return any(one["type"] == "Established" and one["status"] == "True" for one in told)
+    reported = cluster.call("GET", f"{_DEFINITIONS}/{name}").get("status", {}).get("conditions", ())
+    return any(one["type"] == "Established" and one["status"] == "True" for one in reported)
 
 
 def _leads(port: int) -> bool:
     """Whether it is the leader and its caches are filled."""
     try:
-        told = requests.get(f"https://127.0.0.1:{port}/leader", verify=False, timeout=5).json()
+        reported = requests.get(f"https://127.0.0.1:{port}/leader", verify=False, timeout=5).json()
     except (requests.RequestException, ValueError):
         return False
-    return bool(told["apiserver"]["leader"] == "true")
+    return bool(reported["apiserver"]["leader"] == "true")
 
 
 def _let_go(cluster: ControlPlane, path: str) -> None:
@@ -133,9 +133,9 @@ class StandIn(threading.Thread):
             for one in guests.values():
                 if self._virt_handler(one):
                     # refused where virt-controller has changed it meanwhile: looked at anew the next time
-                    told = self._cluster.try_call("PUT", within(GUESTS, one["metadata"]["name"]), json=one)
-                    if told.get("reason") not in {None, "Conflict"}:
-                        self.wrong.append(str(told))
+                    reported = self._cluster.try_call("PUT", within(GUESTS, one["metadata"]["name"]), json=one)
+                    if reported.get("reason") not in {None, "Conflict"}:
+                        self.wrong.append(str(reported))
 
     def stop(self) -> None:
         self._done.set()

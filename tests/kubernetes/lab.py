@@ -58,8 +58,8 @@ class Lab:
         token = self.cluster.folder / "plugin.token"
         token.touch(mode=0o600)
         token.write_text(self.token, encoding="utf-8")
-        told = {"timeout": self.timeout, **changed}
-        self.cluster.schedule_with_plugin(self.plugin, url or self.service.url, token, **told)
+        reported = {"timeout": self.timeout, **changed}
+        self.cluster.schedule_with_plugin(self.plugin, url or self.service.url, token, **reported)
 
     @property
     def extender(self) -> str:
@@ -92,8 +92,8 @@ class Lab:
         names = [f"node-{number:03}" for number in range(nodes)]
         self.cluster.nodes(names)
         wait(lambda: len(self.hosts()) == nodes)
-        told = ("id", "kind", "pcpus", "memory_mb", "labels", "cpu_overcommit")
-        wide = [{**{name: one[name] for name in told}, **_CAN} for one in self.hosts()]
+        reported = ("id", "kind", "pcpus", "memory_mb", "labels", "cpu_overcommit")
+        wide = [{**{name: one[name] for name in reported}, **_CAN} for one in self.hosts()]
         self.ask("PUT", "/v1/inventory", json={"hosts": wide, "mode": "merge"})
         return names
 
@@ -124,7 +124,7 @@ def laboratory(
     database = database or sqlite_with_tables(folder / "db.sqlite3")
     own = {"COTENANT_DATABASE": database, "COTENANT_STATE_DIR": str(folder)}
     argv = [str(COTENANT), "token", "create", "--name", "kube-scheduler", "--scope", "write"]
-    told = subprocess.run(argv, env={**os.environ, **own}, check=True, capture_output=True, text=True)
+    reported = subprocess.run(argv, env={**os.environ, **own}, check=True, capture_output=True, text=True)
     with running(programs, folder) as cluster:
         service = Service(database, folder, extender_s=str(patience_s or 0.25)).start()
         environment = {**own, "KUBECONFIG": str(cluster.account())}
@@ -132,7 +132,7 @@ def laboratory(
         sync = Running(argv, lambda: True, folder / "sync.log", drop=False, environment=environment)
         changed = {} if patience_s is None else {"httpTimeout": f"{patience_s:g}s"}
         timeout = "300ms" if patience_s is None else f"{patience_s:g}s"
-        made = Lab(cluster, service, sync, told.stdout.strip(), changed, plugin(version), timeout)
+        made = Lab(cluster, service, sync, reported.stdout.strip(), changed, plugin(version), timeout)
         try:
             workloads = [{"name": name, "metrics": metrics} for name, (_, metrics) in KINDS.items()]
             made.ask("PUT", "/v1/inventory", json={"workloads": workloads, "mode": "merge"})

@@ -49,8 +49,8 @@ def mover(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
         if row["metadata"]["name"] == "cotenant-mover" and row["kind"] != "Deployment":
             lab.cluster.try_call("POST", collection(lab.cluster, row), json=row)
     path = "/api/v1/namespaces/cotenant/serviceaccounts/cotenant-mover/token"
-    told = lab.cluster.call("POST", path, json={"spec": {"expirationSeconds": 3600}})
-    config = lab.cluster.kubeconfig(told["status"]["token"], "mover.kubeconfig")
+    reported = lab.cluster.call("POST", path, json={"spec": {"expirationSeconds": 3600}})
+    config = lab.cluster.kubeconfig(reported["status"]["token"], "mover.kubeconfig")
     own = {"KUBECONFIG": str(config), "COTENANT_TOKEN": lab.token}
     argv = [str(COTENANT), "migrate", "kubernetes", "--server", lab.service.url, "--json", *words]
     return subprocess.run(argv, env={**os.environ, **own}, capture_output=True, text=True, timeout=300, check=False)

@@ -95,9 +95,9 @@ def test_kubevirt_moves_a_guest_to_the_node_of_the_plan_and_it_is_on_both_meanwh
             assert len(rows(lab)) == 4
         finally:
             rest.may_arrive.set()
-    told = done.result()
-    assert told.returncode == 0, told.stdout + told.stderr
-    planned = json.loads(told.stdout)["moves"]
+    reported = done.result()
+    assert reported.returncode == 0, reported.stdout + reported.stderr
+    planned = json.loads(reported.stdout)["moves"]
     assert [(one["became"], one["to"]) for one in planned] == [("done", "node-001")] * len(planned)
     assert Counter(one["status"]["phase"] for one in listed(lab, MIGRATIONS)) == {"Succeeded": len(planned)}
     wait(lambda: len(rows(lab)) == 3 and not moving(lab))
@@ -112,9 +112,9 @@ def test_a_move_that_does_not_come_about_is_called_off_and_leaves_nothing(lab: L
     start(lab, 3)
     full = {"status": {"allocatable": {"ephemeral-storage": "1"}}}
     lab.cluster.call("PATCH", "/api/v1/nodes/node-001/status", data=json.dumps(full), headers=PATCH)
-    told = mover(lab, "--apply", "--patience", "10s")
-    assert told.returncode == 1, told.stdout + told.stderr
-    first = json.loads(told.stdout)["moves"][0]
+    reported = mover(lab, "--apply", "--patience", "10s")
+    assert reported.returncode == 1, reported.stdout + reported.stderr
+    first = json.loads(reported.stdout)["moves"][0]
     assert (first["became"], "called off" in first["said"]) == ("failed", True), first
     wait(lambda: not launchers(lab) and not listed(lab, MIGRATIONS))
     wait(lambda: set(lab.on().values()) == {"node-000"})

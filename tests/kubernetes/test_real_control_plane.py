@@ -219,7 +219,7 @@ def test_no_pod_is_evicted_where_that_would_not_help(lab: Lab) -> None:
     time.sleep(10)
     assert len(lab.cluster.pods()) == 9
     assert "high" not in lab.cluster.bound()
-    # Where the newcomer's needs are met once one is gone, one is evicted, and it is bound.
+    # Where the new VM's needs are met once one is gone, one is evicted, and it is bound.
     lab.cluster.create([pod("modest", "quiet", cpu="32", priorityClassName="high")])
     lab.cluster.wait_bound(["modest"])
     assert sum(name.startswith("low") for name in lab.cluster.bound()) == 7

@@ -29,7 +29,7 @@ from tests.lab.lab_commands import (
 from tests.servers.running import own_folder
 
 pytestmark = pytest.mark.lab
-NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+NO_INSTANCE = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 
 
 @pytest.mark.usefixtures("bystanders")
@@ -78,17 +78,17 @@ def test_a_time_grid_starts_its_rounds_on_time_and_circumstances_are_kept(tmp_pa
 
 
 @pytest.fixture
-def of_nobody() -> Iterator[Path]:
+def of_no_instance() -> Iterator[Path]:
     """A folder of a user without rights; pytest closes its own to all others, whenever one starts."""
     folder = own_folder("nobody")
     yield folder
     shutil.rmtree(folder)
 
 
-def test_a_dry_run_needs_no_root_and_makes_nothing(of_nobody: Path) -> None:
-    out, state = of_nobody / "data", of_nobody / "state"
+def test_a_dry_run_needs_no_root_and_makes_nothing(of_no_instance: Path) -> None:
+    out, state = of_no_instance / "data", of_no_instance / "state"
     words = command("run", TINY, "--dataset", out, "--state", state, "--dry-run", "--rounds", "4")
-    done = _as_nobody(of_nobody, words)
+    done = _as_no_instance(of_no_instance, words)
     assert done.returncode == 0, done.stderr
     assert "3 groups (3 of 2 members; by pinning: 3 same)" in done.stdout
     assert "each round: 5 runs, 2 of them solo" in done.stdout
@@ -108,11 +108,11 @@ def test_a_dry_run_counts_what_is_finished_and_changes_nothing(tmp_path: Path, s
     assert {path.name: path.stat().st_mtime_ns for path in out.iterdir()} == before
 
 
-def _as_nobody(directory: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
-    importing = _run([*NOBODY, words[0], "-c", "import profiler.cli, yaml, rich"], directory)
+def _as_no_instance(directory: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
+    importing = _run([*NO_INSTANCE, words[0], "-c", "import profiler.cli, yaml, rich"], directory)
     if importing.returncode != 0:
         pytest.skip(f"an ordinary user cannot read this installation: {importing.stderr[-200:]}")
-    return _run([*NOBODY, *words], directory)
+    return _run([*NO_INSTANCE, *words], directory)
 
 
 def _run(words: list[str], directory: Path) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ from tests.servers.running import NotInstalled
 
 pytestmark = pytest.mark.libvirt
 # libvirt 9.0 with this exporter, 0.2.0, tells no delay of vCPUs; `waiting` counts where an exporter does.
-TOLD = {"cpu", "net_mbit", "disk_mb_s"}
+REPORTED = {"cpu", "net_mbit", "disk_mb_s"}
 
 
 def test_what_the_preset_asks_for_is_there_and_a_busy_guest_is_distinguished_from_an_idle_one(lab: Lab) -> None:
@@ -19,10 +19,10 @@ def test_what_the_preset_asks_for_is_there_and_a_busy_guest_is_distinguished_fro
     busy, idle = lab.guests[:2]
     try:
         with scraped("prometheus-libvirt-exporter", f"--libvirt.uri={lab.uri}") as store, lab.load(busy):
-            of_busy = answers(store, preset, sorted(TOLD), busy.name)
-            of_idle = answers(store, preset, sorted(TOLD), idle.name)
+            of_busy = answers(store, preset, sorted(REPORTED), busy.name)
+            of_idle = answers(store, preset, sorted(REPORTED), idle.name)
     except NotInstalled as missing:
         pytest.skip(str(missing))
-    assert set(of_busy) == set(of_idle) == TOLD
+    assert set(of_busy) == set(of_idle) == REPORTED
     assert of_busy["cpu"] > 2 * of_idle["cpu"]
     assert of_busy["net_mbit"] > of_idle["net_mbit"]

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.libvirt
 
 REPOSITORY = Path(__file__).parents[2]
 GIVES_UP_WITHIN_S = 6.0
-NOBODY = "65534"
+UNPRIVILEGED = "65534"
 
 
 def test_guests_are_listed_with_what_they_have(lab: Lab, backend: LibvirtBackend) -> None:
@@ -188,14 +188,14 @@ def test_nothing_is_left_of_a_lab_however_it_ends(how: signal.Signals) -> None:
 
 def test_an_unprivileged_user_reads_everything_that_needs_no_privileges(lab: Lab) -> None:
     """Without KVM that is all eight metrics: the kernel's counts and libvirt's read-only socket are everybody's."""
-    nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", sys.executable]
+    as_account = ["setpriv", f"--reuid={UNPRIVILEGED}", f"--regid={UNPRIVILEGED}", "--clear-groups", sys.executable]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
     script = str(Path(__file__).with_name("as_nobody.py"))
-    able = subprocess.run([*nobody, "-c", "import profiler.backends, libvirt"], env=environment, check=False)
+    able = subprocess.run([*as_account, "-c", "import profiler.backends, libvirt"], env=environment, check=False)
     if able.returncode != 0:
         pytest.skip("an unprivileged user may not run this Python from where it is installed")
     done = subprocess.run(
-        [*nobody, script, lab.uri], capture_output=True, text=True, timeout=60, check=False, env=environment
+        [*as_account, script, lab.uri], capture_output=True, text=True, timeout=60, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

@@ -223,7 +223,7 @@ def _polices(lab: Lab) -> bool:
     return True
 
 
-def test_a_whole_plan_makes_room_first_and_undo_restores_resident_and_newcomer(
+def test_a_whole_plan_makes_room_first_and_undo_restores_resident_and_new_vm(
     lab: Lab, shop: Guest, batch: Guest
 ) -> None:
     last = Pinning(((HOST.pcpus - 1,),))

@@ -11,7 +11,7 @@ from models.profiling.antagonists import UsedAndWaited, antagonists, effective_s
 WINDOWS = 288
 
 
-def everybody(_one: str, _other: str) -> bool:
+def all_instances(_one: str, _other: str) -> bool:
     return True
 
 
@@ -34,7 +34,7 @@ def _host(seed: int, *, pressing: float) -> dict[str, UsedAndWaited]:
 
 def test_the_one_who_runs_while_it_waits_is_named_and_not_who_has_the_same_daily_rhythm() -> None:
     for seed in range(5):
-        first, *more = antagonists(_host(seed, pressing=0.5), everybody)
+        first, *more = antagonists(_host(seed, pressing=0.5), all_instances)
         assert (first.victim, first.suspect) == ("victim", "hog")
         assert first.chance < 1e-4
         assert 0.05 < first.loss < 0.25
@@ -42,7 +42,7 @@ def test_the_one_who_runs_while_it_waits_is_named_and_not_who_has_the_same_daily
 
 
 def test_without_antagonists_hardly_any_instance_is_named() -> None:
-    named = [antagonists(_host(seed, pressing=0.0), everybody) for seed in range(20)]
+    named = [antagonists(_host(seed, pressing=0.0), all_instances) for seed in range(20)]
     assert sum(map(bool, named)) <= 4  # 5 % of 20, and what chance adds
 
 
@@ -54,19 +54,19 @@ def test_a_few_windows_say_nothing() -> None:
     found = {
         name: UsedAndWaited(one.cpu[:36], one.waiting[:36]) for name, one in _host(0, pressing=0.9).items()
     }  # fmt: skip
-    assert antagonists(found, everybody) == ()
+    assert antagonists(found, all_instances) == ()
 
 
 def test_two_who_always_run_together_are_not_distinguished() -> None:
     host = _host(0, pressing=0.5)
-    assert antagonists({**host, "twin": host["hog"]}, everybody) == ()
+    assert antagonists({**host, "twin": host["hog"]}, all_instances) == ()
 
 
 def test_steady_and_absent_series_are_taken() -> None:
     steady = UsedAndWaited(np.full(WINDOWS, 50.0), np.full(WINDOWS, 5.0))
     gone = UsedAndWaited(np.full(WINDOWS, np.nan), np.full(WINDOWS, np.nan))
-    assert antagonists({"a": steady, "b": steady, "gone": gone}, everybody) == ()
-    named = antagonists({**_host(0, pressing=0.5), "gone": gone}, everybody)
+    assert antagonists({"a": steady, "b": steady, "gone": gone}, all_instances) == ()
+    named = antagonists({**_host(0, pressing=0.5), "gone": gone}, all_instances)
     assert named[0].suspect == "hog"
 
 
@@ -86,6 +86,6 @@ def test_a_suspect_that_was_there_for_moments_is_not_named() -> None:
     brief = np.full(WINDOWS, np.nan)
     worst = np.argsort(host["victim"].waiting)[-5:]
     brief[worst] = 90.0
-    found = antagonists({**host, "brief": UsedAndWaited(brief, np.full(WINDOWS, 1.0))}, everybody)
+    found = antagonists({**host, "brief": UsedAndWaited(brief, np.full(WINDOWS, 1.0))}, all_instances)
     assert "brief" not in {pair.suspect for pair in found}
     assert "hog" in {pair.suspect for pair in found}

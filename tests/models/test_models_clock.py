@@ -74,8 +74,8 @@ def test_a_machine_with_hyperthreads_of_unknown_clocks_loses_what_servers_usuall
 
 def test_hosts_whose_clocks_are_unknown_are_as_fast_beside_those_whose_clocks_are_known() -> None:
     hosts = [host("kvm", 4, **clocks) for clocks in ({}, {"cpu_mhz": 2000.0, "turbo_mhz": 4000.0})]
-    everybody = [instance(f"i{at}", "spin", pins="") for at in range(4)]
-    found = solve(build_batch([(one, everybody) for one in hosts], TABLE)).throughput
+    all_instances = [instance(f"i{at}", "spin", pins="") for at in range(4)]
+    found = solve(build_batch([(one, all_instances) for one in hosts], TABLE)).throughput
     np.testing.assert_allclose(found, [[1.0] * 4, [clock(4, 4) / clock(1, 4)] * 4])
 
 

@@ -27,10 +27,10 @@ BATCH = [seen(f"idle-{number}", 0.02 + number / 1000, project="batch", image="al
 
 def test_an_instance_is_taken_to_be_like_those_that_share_most_with_it() -> None:
     classes = CloudClasses.of([*SHOP, *BATCH])
-    told = {name: classes.demand_of(Instance(name, 2)) for name in ("web-99", "other", "idle-99")}
-    means = [one.mean for one in told.values() if one is not None]
+    reported = {name: classes.demand_of(Instance(name, 2)) for name in ("web-99", "other", "idle-99")}
+    means = [one.mean for one in reported.values() if one is not None]
     assert means == sorted(means, reverse=True)
-    web = told["web-99"]
+    web = reported["web-99"]
     assert web is not None
     assert 0.8 < web.mean < 1.8
     assert web.origin == "class"
@@ -54,7 +54,7 @@ def of_a_day(name: str, hours: tuple[float, ...], windows: int = 8 * WEEK) -> In
     return Instance(name, 2, demand={"cpu": Demand(1.0, windows=windows, origin="measured", hours=hours)})
 
 
-def test_a_newcomer_is_expected_to_have_the_day_of_those_that_it_is_like() -> None:
+def test_a_new_vm_is_expected_to_have_the_day_of_those_that_it_is_like() -> None:
     known = [of_a_day(f"web-{number}", OFFICE) for number in range(6)]
     known += [of_a_day(f"backup-{number}", NIGHT * 7) for number in range(6)]
     classes = CloudClasses.of(known)

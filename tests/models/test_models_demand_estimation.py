@@ -222,9 +222,9 @@ def test_a_burst_is_what_ran_over_how_often_a_cpu_was_given() -> None:
     known = tally([Window(300.0, 0.5, ran=0.4, executions=40.0), Window(600.0, 0.5, ran=0.2, executions=20.0)])
     known.add(Window(900.0, 0.5))
     assert estimated(known).burst_ms == pytest.approx(10.0), "windows in which nobody counted do not change it"
-    told = as_json(known)
-    assert estimated(from_json(told)).burst_ms == pytest.approx(10.0)
-    of_before = {name: value for name, value in told.items() if name != "bursts"}
+    reported = as_json(known)
+    assert estimated(from_json(reported)).burst_ms == pytest.approx(10.0)
+    of_before = {name: value for name, value in reported.items() if name != "bursts"}
     assert estimated(from_json(of_before)).burst_ms is None
     assert estimated(tally([Window(300.0, 0.001, ran=0.001, executions=0.2)])).burst_ms is None, "60 are too few"
 
@@ -301,7 +301,7 @@ def _sums(*pairs: tuple[float, float]) -> LogSums:
     return total
 
 
-def test_a_newcomer_is_drawn_towards_those_that_are_like_it_the_more_there_are() -> None:
+def test_a_new_vm_is_drawn_towards_those_that_are_like_it_the_more_there_are() -> None:
     busy = [(3.0, 4.0)] * 20
     few, many = from_class(4, [_sums(busy[0])]), from_class(4, [_sums(*busy)])
     assert day_one(4).mean < few.mean < many.mean < 3.5

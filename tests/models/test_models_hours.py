@@ -151,8 +151,10 @@ def test_at_busy_times_a_host_wants_what_coincides() -> None:
 
 def test_the_day_that_all_have_in_common_counts_once() -> None:
     mine = wants(2.0, day(0.6, 3))
-    told_twice = replace(mine, common=0.18)  # all that is common is the day
-    np.testing.assert_allclose(shared(mine, mine).cpu.share, shared(told_twice, told_twice).cpu.share, atol=1e-3)
+    reported_twice = replace(mine, common=0.18)  # all that is common is the day
+    np.testing.assert_allclose(
+        shared(mine, mine).cpu.share, shared(reported_twice, reported_twice).cpu.share, atol=1e-3
+    )
 
 
 def test_a_host_has_the_same_answer_to_the_bit_whoever_is_asked_about_beside_it() -> None:

@@ -37,9 +37,9 @@ def test_a_pair_that_was_measured_forty_times_is_believed_and_one_measured_once_
 
 def test_a_pair_that_was_not_measured_has_no_effect_of_its_own() -> None:
     assert effect(remembered(40), "stranger", "other") == 0
-    told = remembered(40).of(["a", "a"], [(Neighbour("n0", 1.0),), (Neighbour("n3", 1.0),)])
-    assert told.measured.tolist() == [40, 0]
-    assert told.familiar[0] > 0.5
+    reported = remembered(40).of(["a", "a"], [(Neighbour("n0", 1.0),), (Neighbour("n3", 1.0),)])
+    assert reported.measured.tolist() == [40, 0]
+    assert reported.familiar[0] > 0.5
 
 
 def test_on_other_machines_it_counts_as_much_as_left_out_ones_showed() -> None:

@@ -89,8 +89,8 @@ def test_nothing_changes_where_nothing_is_dedicated_and_twice_is_once(own: int) 
 def test_as_long_as_there_are_enough_no_other_runs_on_the_cpus_of_a_dedicated_vcpu(
     sizes: list[tuple[int, int]], first: int
 ) -> None:
-    everybody = [vm(f"i{at}", vcpus, 0.5, own=min(own, vcpus)) for at, (vcpus, own) in enumerate(sizes)]
-    scenes = scene(*everybody, dedicated=range(first, 16))
+    all_instances = [vm(f"i{at}", vcpus, 0.5, own=min(own, vcpus)) for at, (vcpus, own) in enumerate(sizes)]
+    scenes = scene(*all_instances, dedicated=range(first, 16))
     given_now = given_own_cpus(scenes)
     affinity, shared = given_now.affinity[0], given_now.shared[0]
     own = [min(own, vcpus) for vcpus, own in sizes]

@@ -74,8 +74,8 @@ def test_with_more_of_the_same_results_answers_come_closer_and_never_pass_them(
 ) -> None:
     gaps = []
     for count in (0, few, few + more):
-        _, told, _ = answered(results([ratio] * count, expected=expected), "web-9", "db-3", expected=expected)
-        gaps.append(math.log(told / ratio))
+        _, reported, _ = answered(results([ratio] * count, expected=expected), "web-9", "db-3", expected=expected)
+        gaps.append(math.log(reported / ratio))
     far = max(abs(gaps[0]), 1e-9)
     assert all(abs(later) <= abs(sooner) + 1e-9 for sooner, later in pairwise(gaps))
     assert all(gap * gaps[0] >= -1e-9 * far for gap in gaps)

@@ -426,7 +426,7 @@ def test_one_hog_more_than_there_are_cpus_leaves_an_unknown_workload_no_more(
 @settings(max_examples=examples(100), deadline=None)
 @given(scenes(least=2, most=4))
 def test_one_more_neighbour_helps_an_instance_only_by_slowing_another_down(scene: Scene) -> None:
-    """With several resources a newcomer on one of them frees another; beyond that only the bound of bursts is left."""
+    """With several resources a new VM on one of them frees another; beyond that only the bound of bursts is left."""
     there, instances = scene
     gain = solve(batch(scene)).throughput[0, :-1] - solve(batch((there, instances[:-1]))).throughput[0]
     assert gain.max() <= 5e-2 or gain.min() < -1e-3
@@ -544,15 +544,15 @@ def test_more_cpus_for_dom0_or_for_the_guests_make_the_cpu_bound_slower(
 
 
 def test_a_profile_that_is_one_mean_is_widened_as_its_class_and_stays_unknown() -> None:
-    def told(metrics: dict[str, float], origin: str = "given") -> InterferencePrediction:
+    def reported(metrics: dict[str, float], origin: str = "given") -> InterferencePrediction:
         hog = WorkloadProfile("hog", {"cpu": 100.0, "block": 0.0})
         table = ProfileTable.build([WorkloadProfile("w", metrics, origin=origin), hog])
         there = [instance("a", "w", vcpus=2), *(instance(f"h{at}", "hog") for at in range(3))]
         return PriorPredictor().predict(batch((ROOMY, there), table=table))
 
-    one_mean, measured = told({"cpu": 60.0}), told({"cpu": 60.0, "block": 140.0})
+    one_mean, measured = reported({"cpu": 60.0}), reported({"cpu": 60.0, "block": 140.0})
     assert one_mean.outside[0, 0] and not measured.outside[0, 0]
-    assert not told({"cpu": 60.0}, "measured").outside[0, 0], "of the lab's it is known that there is nothing else"
+    assert not reported({"cpu": 60.0}, "measured").outside[0, 0], "of the lab's it is known that there is nothing else"
     width, narrow = (float((one.throughput.upper - one.throughput.lower)[0, 0]) for one in (one_mean, measured))
     assert width > narrow
 

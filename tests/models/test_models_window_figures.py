@@ -41,12 +41,12 @@ def test_sums_are_those_of_the_rows() -> None:
     found = WindowFigures()
     found.add([row(0.8), row(0.6)], 0.0)
     found.add([row(0.85)], 300.0)
-    (told,) = groups_of("m", {next(iter(grouped([row(0.8)], "forecast", {"a": "measured"}))): found})
-    assert (told.rows, told.scenes) == (3, 2)
-    assert told.coverage == pytest.approx(2 / 3)
-    assert told.error == pytest.approx(0.25 / 3)
-    assert told.bias == pytest.approx(-0.15 / 3)
-    assert told.coverage_low < told.coverage < told.coverage_high
+    (reported,) = groups_of("m", {next(iter(grouped([row(0.8)], "forecast", {"a": "measured"}))): found})
+    assert (reported.rows, reported.scenes) == (3, 2)
+    assert reported.coverage == pytest.approx(2 / 3)
+    assert reported.error == pytest.approx(0.25 / 3)
+    assert reported.bias == pytest.approx(-0.15 / 3)
+    assert reported.coverage_low < reported.coverage < reported.coverage_high
 
 
 def test_a_row_counts_for_its_level_and_for_all_and_calm_ones_apart() -> None:

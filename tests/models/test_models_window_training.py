@@ -178,18 +178,18 @@ def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(model: Learn
     read = artifact.load(artifact.save(tmp_path, model, {}))
     other = [(replace(host, id="new"), there) for host, there, _ in scenes(7)[:20]]
     asked = build_batch(other, ProfileTable.build(()))
-    told, prior = read.predict(asked), PriorPredictor().predict(asked).throughput.expected
+    reported, prior = read.predict(asked), PriorPredictor().predict(asked).throughput.expected
     truth = prior**GAINED
-    assert np.abs(told.throughput.expected - truth).mean() < 0.5 * np.abs(prior - truth).mean()
-    assert not told.outside.any()
-    assert (told.throughput.expected == model.predict(asked).throughput.expected).all()
+    assert np.abs(reported.throughput.expected - truth).mean() < 0.5 * np.abs(prior - truth).mean()
+    assert not reported.outside.any()
+    assert (reported.throughput.expected == model.predict(asked).throughput.expected).all()
     unsure = [
         (host, tuple(replace(one, demand={"cpu": replace(one.demand["cpu"], doubt=0.3)}) for one in there))
         for host, there in other
     ]
     doubted = read.predict(build_batch(unsure, ProfileTable.build(()))).throughput
-    assert (doubted.upper - doubted.lower > told.throughput.upper - told.throughput.lower - 1e-9).all()
-    assert (doubted.lower < told.throughput.lower - 0.01).any()  # less evidence is a wider interval
+    assert (doubted.upper - doubted.lower > reported.throughput.upper - reported.throughput.lower - 1e-9).all()
+    assert (doubted.lower < reported.throughput.lower - 0.01).any()  # less evidence is a wider interval
     unknown = build_batch([(other[0][0], (Instance("x", vcpus=2), Instance("y", vcpus=2)))], ProfileTable.build(()))
     assert read.predict(unknown).outside.all()  # of whom no demand is known, windows say nothing
 
@@ -234,19 +234,19 @@ def test_an_instance_with_longer_bursts_gets_another_share(tmp_path: Path) -> No
     assert (np.log(long) < 1.15 * np.log(brief)).all()
 
 
-def test_a_newcomer_on_the_fullest_host_is_answered_by_what_windows_taught_and_many_more_are_less_sure(
+def test_a_new_vm_on_the_fullest_host_is_answered_by_what_windows_taught_and_many_more_are_less_sure(
     examples: Examples, model: LearnedPredictor
 ) -> None:
-    """A newcomer is always one more than were there; no number makes all that was learned worth nothing."""
+    """A new VM is always one more than were there; no number makes all that was learned worth nothing."""
     assert set(examples.size.tolist()) == {VMS}
     host = Host("h0", "kvm", pcpus=2, memory_mb=1e4)
     similar = []
     for count in (VMS, VMS + 1, 2 * VMS):
         there = tuple(wanting(f"vm{at}", 2.4 / count) for at in range(count))
         batch = build_batch([(host, there)], ProfileTable.build(()))
-        told, prior = model.predict(batch), PriorPredictor().predict(batch).throughput.expected
-        assert told.basis is not None
-        similar.append(float(told.basis.similar.max()))
+        reported, prior = model.predict(batch), PriorPredictor().predict(batch).throughput.expected
+        assert reported.basis is not None
+        similar.append(float(reported.basis.similar.max()))
         if count <= VMS + 1:
-            assert told.throughput.expected == pytest.approx(prior**GAINED, abs=0.06)
+            assert reported.throughput.expected == pytest.approx(prior**GAINED, abs=0.06)
     assert similar[0] > similar[2]

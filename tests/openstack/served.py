@@ -46,9 +46,9 @@ class Service:
         """`cotenant sync openstack --json`: what it says; its exit code must fit to that."""
         done = self.command("sync", "openstack", "--json", *words, env=env)
         assert done.stdout, done.stderr
-        told: dict[str, Any] = json.loads(done.stdout)
-        assert done.returncode == (0 if told["complete"] else 1), done.stderr
-        return told
+        reported: dict[str, Any] = json.loads(done.stdout)
+        assert done.returncode == (0 if reported["complete"] else 1), done.stderr
+        return reported
 
 
 def command(folder: Path, *words: str, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

@@ -132,22 +132,22 @@ def exposed(servers: Servers) -> str:
 def history(folder: Path, *words: str, env: Mapping[str, str]) -> dict[str, Any]:
     done = command(folder, "history", *words, "--since", "1d", "--json", env=env)
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    reported: dict[str, Any] = json.loads(done.stdout)
+    return reported
 
 
 def where(folder: Path, flavor: str, project: str) -> Recommendation:
-    """The answer about a newcomer of which only flavor and project are told."""
+    """The answer about a new VM of which only flavor and project are told."""
     new_vm = Instance("newcomer", 2, 2048.0, labels={"flavor_name": flavor, "project": project})
     settings = Settings(database=f"sqlite:///{folder}/var/cotenant.sqlite3", state_dir=folder)
     with Advisor(settings) as advisor:
         return advisor.placements.place(PlacementRequest(new_vm, dry_run=True)).recommendation
 
 
-def check(folder: Path, told: Mapping[str, Any], servers: Servers) -> None:
-    """All servers are known by their history, and a newcomer is taken to be like them."""
-    assert told["instances"] == {one.id: RESOURCES for one in servers}
-    assert set(told["changed"]) == {one.id for one in servers}
+def check(folder: Path, reported: Mapping[str, Any], servers: Servers) -> None:
+    """All servers are known by their history, and a new VM is taken to be like them."""
+    assert reported["instances"] == {one.id: RESOURCES for one in servers}
+    assert set(reported["changed"]) == {one.id for one in servers}
     with Advisor(Settings(database=f"sqlite:///{folder}/var/cotenant.sqlite3", state_dir=folder)) as advisor:
         for one in servers:
             demand = advisor.inventory.instance(one.id).demand
@@ -158,7 +158,7 @@ def check(folder: Path, told: Mapping[str, Any], servers: Servers) -> None:
         answer = where(folder, flavor, servers[0].project_id)
         assert answer.evidence is not None
         assert answer.evidence.level == "class"
-        (note,) = (one for one in answer.notes if "newcomer is taken to be like" in one)
+        (note,) = (one for one in answer.notes if "new VM is taken to be like" in one)
         assert f"with the same flavor ({flavor})" in note
         known = {level for one in answer.candidates for level in one.evidence}
         assert known <= {"history"}
@@ -167,18 +167,18 @@ def check(folder: Path, told: Mapping[str, Any], servers: Servers) -> None:
 def test_series_of_libvirt_exporter_are_those_of_servers_by_the_name_of_their_domain(
     folder: Path, store: Prometheus, servers: Servers
 ) -> None:
-    told = history(folder, "libvirt-exporter", "--prometheus", store.url, env={})
-    assert told["unknown"] == []
-    check(folder, told, servers)
+    reported = history(folder, "libvirt-exporter", "--prometheus", store.url, env={})
+    assert reported["unknown"] == []
+    check(folder, reported, servers)
 
 
 @pytest.mark.usefixtures("aetos")
 def test_ceilometers_series_come_through_aetos_with_a_token_of_keystone(
     lab: OpenStackLab, folder: Path, servers: Servers
 ) -> None:
-    told = history(folder, "ceilometer", "--cloud", "envvars", env=lab.environment())
-    assert (told["unknown"], told["silent"]) == ([], [])
-    check(folder, told, servers)
+    reported = history(folder, "ceilometer", "--cloud", "envvars", env=lab.environment())
+    assert (reported["unknown"], reported["silent"]) == ([], [])
+    check(folder, reported, servers)
 
 
 @pytest.mark.usefixtures("aetos")
@@ -186,12 +186,12 @@ def test_a_projects_reader_is_given_the_series_of_its_project_alone(
     lab: OpenStackLab, folder: Path, servers: Servers
 ) -> None:
     lab.add_user("watcher-of-one", "reader")
-    told = history(folder, "ceilometer", "--cloud", "envvars", "--dry-run", env=lab.environment("watcher-of-one"))
-    assert set(told["instances"]) == {one.id for one in servers}, "all are of the administrator's project"
+    reported = history(folder, "ceilometer", "--cloud", "envvars", "--dry-run", env=lab.environment("watcher-of-one"))
+    assert set(reported["instances"]) == {one.id for one in servers}, "all are of the administrator's project"
     lab.add_user("reader-elsewhere", "reader", project="service")
     elsewhere = lab.environment("reader-elsewhere", project="service")
-    told = history(folder, "ceilometer", "--cloud", "envvars", "--dry-run", env=elsewhere)
-    assert told["instances"] == {}
+    reported = history(folder, "ceilometer", "--cloud", "envvars", "--dry-run", env=elsewhere)
+    assert reported["instances"] == {}
 
 
 @pytest.mark.usefixtures("aetos")
@@ -207,6 +207,6 @@ def test_what_the_cloud_refuses_is_reported_in_one_sentence_without_the_password
 
 @pytest.mark.usefixtures("gnocchi")
 def test_meters_in_gnocchi_are_demand_of_the_servers(lab: OpenStackLab, folder: Path, servers: Servers) -> None:
-    told = history(folder, "gnocchi", env=lab.environment())
-    assert (told["unknown"], told["silent"]) == ([], [])
-    check(folder, told, servers)
+    reported = history(folder, "gnocchi", env=lab.environment())
+    assert (reported["unknown"], reported["silent"]) == ([], [])
+    check(folder, reported, servers)

@@ -31,8 +31,8 @@ def pending(service: Service) -> int:
         return int(database.execute("SELECT count(*) FROM pending").fetchone()[0])
 
 
-def states(told: Mapping[str, Any]) -> dict[str, str]:
-    return {part["name"]: part["state"] for part in told["parts"]}
+def states(reported: Mapping[str, Any]) -> dict[str, str]:
+    return {part["name"]: part["state"] for part in reported["parts"]}
 
 
 def test_servers_come_and_go_with_their_hosts_limits_and_labels(
@@ -42,9 +42,9 @@ def test_servers_come_and_go_with_their_hosts_limits_and_labels(
     hosts = lab.placed([kept, deleted])
     assert [len(relay.about(one)) for one in (kept, deleted)] == [1, 1], "it was asked once about each"
     assert pending(service) == 2
-    told = service.sync(environment)
-    assert states(told) == dict.fromkeys(ALL, "read")
-    assert set(told["instances"]) == {kept, deleted}
+    reported = service.sync(environment)
+    assert states(reported) == dict.fromkeys(ALL, "read")
+    assert set(reported["instances"]) == {kept, deleted}
     assert pending(service) == 0, "who is shown is not counted twice"
     found = service.get(f"/v1/instances/{kept}")
     assert (found["host"], found["vcpus"], found["isolation"]["cap_percent"]) == (hosts[kept], 2, 50.0)
@@ -120,10 +120,10 @@ def test_who_may_not_see_the_cloud_removes_nothing(
     lab.placed([server])
     service.sync(environment)
     lab.add_user("onlooker", "reader")
-    told = service.sync(lab.environment("onlooker"))
-    refused = {name for name, state in states(told).items() if state == "refused"}
+    reported = service.sync(lab.environment("onlooker"))
+    refused = {name for name, state in states(reported).items() if state == "refused"}
     assert {"hypervisors", "services", "placement", "servers"} <= refused
-    assert (told["gone_hosts"], told["gone_instances"]) == ([], [])
+    assert (reported["gone_hosts"], reported["gone_instances"]) == ([], [])
     assert service.get(f"/v1/instances/{server}")["host"]
     assert len(service.get("/v1/hosts?limit=1000")["items"]) == 100
 
@@ -131,10 +131,10 @@ def test_who_may_not_see_the_cloud_removes_nothing(
 def test_a_wrong_password_is_reported_in_one_sentence_without_it(
     service: Service, environment: Mapping[str, str]
 ) -> None:
-    told = service.sync({**environment, "OS_PASSWORD": "not-the-password"})
-    assert not told["complete"]
-    assert all(part["state"] != "read" for part in told["parts"])
-    assert "not-the-password" not in str(told)
+    reported = service.sync({**environment, "OS_PASSWORD": "not-the-password"})
+    assert not reported["complete"]
+    assert all(part["state"] != "read" for part in reported["parts"])
+    assert "not-the-password" not in str(reported)
 
 
 def test_a_migration_shows(lab: OpenStackLab, relay: Relay, service: Service, environment: Mapping[str, str]) -> None:

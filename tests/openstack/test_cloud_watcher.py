@@ -35,8 +35,8 @@ def crowd(lab: OpenStackLab, service: Service, environment: Mapping[str, str]) -
     service.put("/v1/workloads/hungry", BUSY)
     made = [lab.boot(f"crowd-{number}", FLAVOR, host=CROWDED) for number in range(CROWD)]
     assert set(lab.placed(made).values()) == {CROWDED}
-    told = service.sync(environment)
-    assert told["complete"], told["parts"]
+    reported = service.sync(environment)
+    assert reported["complete"], reported["parts"]
     yield made
 
 
@@ -62,16 +62,16 @@ def test_a_rebalance_becomes_an_action_plan_that_the_applier_carries_out(
     assert 1 <= len(actions) <= 4
     wanted = {}
     for one in actions:
-        told: dict[str, Any] = one["input_parameters"]
-        assert (one["action_type"], told["migration_type"], told["source_node"]) == ("migrate", "live", CROWDED)
-        wanted[told["resource_id"]] = told["destination_node"]
+        reported: dict[str, Any] = one["input_parameters"]
+        assert (one["action_type"], reported["migration_type"], reported["source_node"]) == ("migrate", "live", CROWDED)
+        wanted[reported["resource_id"]] = reported["destination_node"]
     assert wanted.keys() <= set(crowd)
     stages = Counter(tuple(sorted(one["parents"])) for one in actions)
     assert len(stages) == len(actions), "one move to or from a host at a time, and each waits for the one before"
     assert carry_out(lab, plan["uuid"])["state"] == "SUCCEEDED"
     assert lab.placed(crowd) == {**dict.fromkeys(crowd, CROWDED), **wanted}
-    told = service.sync(environment)
-    assert told["complete"], told["parts"]
+    reported = service.sync(environment)
+    assert reported["complete"], reported["parts"]
     again = service.http.post("/v1/plans", json={"kind": "rebalance"}).json()
     assert again["search"]["ended"] == "already fine"
 
@@ -84,16 +84,16 @@ def test_a_consolidation_counts_the_hosts_that_get_free(
     service.put("/v1/workloads/hungry", {"metrics": {"cpu": 5.0}})
     made = [lab.boot(f"alone-{host}", FLAVOR, host=host) for host in ("h011", "h012", "h013")]
     lab.placed(made)
-    told = service.sync(environment)
-    assert told["complete"], told["parts"]
+    reported = service.sync(environment)
+    assert reported["complete"], reported["parts"]
     read_anew(lab, len(made))
     ended = audit(lab, "server_consolidation", "cotenant_consolidation")
     assert ended["state"] == "SUCCEEDED"
     plan, actions = action_plan(lab, ended["uuid"])
     assert len(actions) == 2
-    told = {one["name"]: one["value"] for one in plan["efficacy_indicators"]}
-    assert told["released_compute_nodes_count"] == 2
-    assert told["instance_migrations_count"] == 2
+    reported = {one["name"]: one["value"] for one in plan["efficacy_indicators"]}
+    assert reported["released_compute_nodes_count"] == 2
+    assert reported["instance_migrations_count"] == 2
 
 
 def test_an_audit_fails_and_says_why_where_cotenant_has_not_read_the_cloud(

@@ -157,10 +157,10 @@ def test_containers_are_confined() -> None:
 
 
 def test_the_scheduler_s_plug_in_gets_the_address_of_the_service() -> None:
-    told = yaml.safe_load(
+    reported = yaml.safe_load(
         named(rendered("scheduler.name=mine"), "ConfigMap", "cotenant-scheduler")["data"]["scheduler.yaml"]
     )
-    (profile,) = told["profiles"]
+    (profile,) = reported["profiles"]
     assert profile["schedulerName"] == "mine"
     assert profile["plugins"]["multiPoint"]["enabled"] == [{"name": "Cotenant", "weight": 5}]
     assert profile["pluginConfig"][0]["args"] == {
@@ -194,8 +194,8 @@ def test_tokens_are_sent_to_the_service_inside_the_cluster(
 def test_the_agent_s_options_are_the_agent_s() -> None:
     (container,) = named(rendered(*EVERYTHING), "DaemonSet", "cotenant-agent")["spec"]["template"]["spec"]["containers"]
     words = [word.replace("$(NODE)", "n1") for word in container["args"]]
-    told = _parser().parse_args(words).push
-    assert (told.secure, told.host, told.port) == (False, "cotenant.cotenant", 8080)
+    reported = _parser().parse_args(words).push
+    assert (reported.secure, reported.host, reported.port) == (False, "cotenant.cotenant", 8080)
 
 
 def test_prometheus_has_the_rules_that_are_shipped_and_one_for_the_scheduler() -> None:

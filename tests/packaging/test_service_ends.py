@@ -81,14 +81,14 @@ def test_a_service_asked_to_stop_is_not_ready_first_then_refuses_and_finishes_wh
             under_way.sendall(f"{head}Content-Length: {len(QUESTION)}\r\n\r\n".encode() + QUESTION[:9])
             time.sleep(0.3)
             process.send_signal(signal.SIGTERM)
-            told: list[httpx.Response] = []
+            reported: list[httpx.Response] = []
 
             def draining() -> bool:
-                told.append(httpx.get(f"{url}/readyz"))
-                return told[-1].status_code == 503
+                reported.append(httpx.get(f"{url}/readyz"))
+                return reported[-1].status_code == 503
 
             _until(2, draining)  # of two workers one may hear it first
-            assert told[-1].json()["code"] == "service.stopping"
+            assert reported[-1].json()["code"] == "service.stopping"
             assert httpx.get(f"{url}/healthz").status_code == 200
             answered = httpx.post(
                 f"{url}/v1/predictions", content=QUESTION, headers={"Content-Type": "application/json"}

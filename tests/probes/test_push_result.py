@@ -52,7 +52,7 @@ def test_the_whole_result_goes_with_its_place_and_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "told"),
+    ("status", "body", "reported"),
     [
         (0, b"", "the result was not sent: nothing listens there"),
         (403, b'{"detail": "for another host"}', "refused the result: 403, for another host"),
@@ -62,10 +62,10 @@ def test_the_whole_result_goes_with_its_place_and_time() -> None:
         (200, b"[]", "not that of a Cotenant server of this version (status 200)"),
     ],
 )
-def test_what_is_not_taken_is_reported(status: int, body: bytes, told: str) -> None:
+def test_what_is_not_taken_is_reported(status: int, body: bytes, reported: str) -> None:
     with pytest.raises(ProbePushError) as caught:
         push_result(Wire(status, body), RESULT, "h1")
-    assert told in str(caught.value)
+    assert reported in str(caught.value)
 
 
 @pytest.fixture

@@ -58,8 +58,8 @@ def test_an_end_that_shares_its_cpu_with_others_of_its_system_is_named() -> None
 
 
 def test_what_an_end_did_is_reported_and_read_back() -> None:
-    told = EndpointCpu.now().document()
-    assert EndpointCpu.read(told).document() == told
+    reported = EndpointCpu.now().document()
+    assert EndpointCpu.read(reported).document() == reported
     assert EndpointCpu.read({"cpu_s": 1.5, "waited_s": None}).values("sender", 3.0).keys() == {"sender_cpu"}
 
 

@@ -96,8 +96,8 @@ def drain(directory: Path, url: str) -> Pusher:
 def spooled(made: list[MetricWindow], directory: Path) -> Path:
     """The windows in a spool, as while the server is away."""
     log = Log(io.StringIO())
-    nobody = HttpClient(parse_url("http://127.0.0.1:1"), lambda: None, "test/1")
-    delivery = Delivery(Spool(directory, 10**9, log), nobody, log)
+    unreachable = HttpClient(parse_url("http://127.0.0.1:1"), lambda: None, "test/1")
+    delivery = Delivery(Spool(directory, 10**9, log), unreachable, log)
     for window in made:
         delivery.deliver(window)
     delivery.close(5)

@@ -120,9 +120,9 @@ def test_windows_that_are_pushed_last_a_minute(tmp_path: Path, pushed: bool, win
 
 @pytest.mark.measured
 def test_what_is_measured_without_a_server_arrives_when_there_is_one(tmp_path: Path) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as unreachable:
+        unreachable.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unreachable.getsockname()[1]}"
         process = start(*FAST, "--no-exporter", "--push", url, "--spool", tmp_path)
         wait_for(lambda: len(list(tmp_path.glob("*.json.gz"))) >= 2, "no window was spooled")
         seconds, _, err = finish(process)

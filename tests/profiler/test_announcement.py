@@ -67,13 +67,13 @@ class Bench:
 
 
 def test_the_host_and_all_its_instances_are_reported() -> None:
-    told = Bench().tell()
-    assert told["host"] == {
+    reported = Bench().tell()
+    assert reported["host"] == {
         "id": "h1", "kind": "kvm", "pcpus": 4, "memory_mb": 1000.0, "numa": [[0, 1], [2, 3]],
         "labels": {"kernel": "6.1", "agent": "1"},
     }  # fmt: skip
-    assert [instance["id"] for instance in told["instances"]] == ["a"]
-    assert (told["machine"], told["every_s"]) == ("m", EVERY_S)
+    assert [instance["id"] for instance in reported["instances"]] == ["a"]
+    assert (reported["machine"], reported["every_s"]) == ("m", EVERY_S)
 
 
 def test_without_news_it_is_reported_once_a_minute() -> None:
@@ -97,8 +97,8 @@ def test_settings_are_read_one_instance_at_a_time_and_reported_with_the_next_min
     bench.backend.names = ("a", "b")
     assert ["isolation" in instance for instance in bench.tell()["instances"]] == [True, False]
     assert bench.tell(10.0) == {}
-    told = [(instance["pinning"], instance["isolation"]) for instance in bench.tell(50.0)["instances"]]
-    assert told == [({"0": [1]}, {"cap_percent": 50.0})] * 2
+    reported = [(instance["pinning"], instance["isolation"]) for instance in bench.tell(50.0)["instances"]]
+    assert reported == [({"0": [1]}, {"cap_percent": 50.0})] * 2
 
 
 def test_a_pinning_to_every_cpu_is_none() -> None:
@@ -352,7 +352,7 @@ def test_of_24_cpus_of_which_16_are_isolated_8_are_for_who_is_not_pinned() -> No
 
 
 @pytest.mark.parametrize(
-    ("pins", "told"),
+    ("pins", "reported"),
     [
         (((0, 1, 2, 3),), None),
         (((0, 1),), None),  # all that are not isolated
@@ -362,10 +362,10 @@ def test_of_24_cpus_of_which_16_are_isolated_8_are_for_who_is_not_pinned() -> No
     ],
 )
 def test_only_a_pin_that_holds_an_instance_back_is_reported(
-    pins: tuple[tuple[int, ...], ...], told: dict[str, list[int]] | None
+    pins: tuple[tuple[int, ...], ...], reported: dict[str, list[int]] | None
 ) -> None:
     anywhere = (frozenset[int](), frozenset({0, 1, 2, 3}), frozenset({0, 1}))
-    assert _settings(IsolationSettings(pinning=Pinning(pins)), anywhere)["pinning"] == told
+    assert _settings(IsolationSettings(pinning=Pinning(pins)), anywhere)["pinning"] == reported
 
 
 def test_a_host_whose_name_is_no_id_tells_it_as_a_label() -> None:
@@ -425,8 +425,8 @@ def test_docker_and_podman_say_what_a_container_is() -> None:
     )
     assert names_of(host, f"docker/{DOCKER_ID}") == {"name": "shop", "image": "nginx:1.27"}
     del host.files[f"/var/lib/docker/containers/{DOCKER_ID}/config.v2.json"]
-    told = json.dumps({"name": "db", "image-name": "postgres:17"})
-    listed = json.dumps([{"id": "cd" * 32}, {"id": DOCKER_ID, "metadata": told}])
+    reported = json.dumps({"name": "db", "image-name": "postgres:17"})
+    listed = json.dumps([{"id": "cd" * 32}, {"id": DOCKER_ID, "metadata": reported}])
     host.files["/var/lib/containers/storage/overlay-containers/containers.json"] = listed
     assert names_of(host, f"machine.slice/libpod-{DOCKER_ID}.scope") == {"name": "db", "image": "postgres:17"}
     assert names_of(host, "lxc/shop") == {}

@@ -230,11 +230,11 @@ def test_this_host_can_be_checked_without_root() -> None:
             os._exit(1)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        told = json.loads(pipe.read())
+        reported = json.loads(pipe.read())
     assert os.waitpid(child, 0)[1] == 0
     names = {check.name for check in check_host(sleep=lambda _seconds: None)}
-    assert {name for name, _ in told} >= names - {"KVM counters", "nested KVM"}  # guests come and go on this host
-    assert {"schedstat", "control groups", "clock source"} <= {name for name, state in told if state != "unknown"}
+    assert {name for name, _ in reported} >= names - {"KVM counters", "nested KVM"}  # guests come and go on this host
+    assert {"schedstat", "control groups", "clock source"} <= {name for name, state in reported if state != "unknown"}
 
 
 def test_this_host_is_checked_in_about_a_second_and_left_alone() -> None:

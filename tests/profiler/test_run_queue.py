@@ -60,12 +60,12 @@ def test_what_is_no_instance_counts_as_the_host_and_its_own_cap_apart() -> None:
 
 
 def test_a_window_says_for_which_others_each_waited_and_nothing_of_caps_and_of_itself() -> None:
-    told = _waits().series({"victim", "hog", "capped", "idle"})
-    assert told["victim", "instance", "waited_for:hog"].mean == pytest.approx(
+    reported = _waits().series({"victim", "hog", "capped", "idle"})
+    assert reported["victim", "instance", "waited_for:hog"].mean == pytest.approx(
         100 * _waits().waited_for["victim", "hog"] / _waits().seconds
     )
-    assert told["idle", "instance", "waited_for_host"].mean == 0  # it was watched and waited for nobody
-    assert {metric for name, _, metric in told if name == "capped"} <= {
+    assert reported["idle", "instance", "waited_for_host"].mean == 0  # it was watched and waited for nobody
+    assert {metric for name, _, metric in reported if name == "capped"} <= {
         "waited_for_host", "run_queue_p50_us", "run_queue_p99_us", "run_queue_p999_us", "waited_for:hog",
         "waited_for:victim",
     }  # fmt: skip

@@ -142,9 +142,16 @@ def test_it_may_do_all_it_needs_as_an_unprivileged_user_with_the_capabilities_of
         units.PACKAGING / "cotenant-profiler.service",
         units.PACKAGING / "cotenant-profiler.service.d/run-queue.conf",
     )
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    as_account = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     confined = [sys.executable, units.__file__, ",".join(map(str, files)), "--"]
-    argv = [*nobody, "--inh-caps=+bpf,+perfmon", "--ambient-caps=+bpf,+perfmon", *confined, str(program), "--check"]
+    argv = [
+        *as_account,
+        "--inh-caps=+bpf,+perfmon",
+        "--ambient-caps=+bpf,+perfmon",
+        *confined,
+        str(program),
+        "--check",
+    ]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert (done.returncode, done.stderr) == (0, "")
 

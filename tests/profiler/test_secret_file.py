@@ -28,9 +28,9 @@ def test_a_file_of_its_owner_that_a_group_may_read_is_read(tmp_path: Path, mode:
 )
 def test_a_file_that_others_may_read_or_write_is_refused_in_one_sentence(tmp_path: Path, mode: int, what: str) -> None:
     file = secret_of_mode(tmp_path, mode)
-    with pytest.raises(ValueError) as told:
+    with pytest.raises(ValueError) as reported:
         read_secret(file)
-    assert str(told.value) == f"{file} is refused because others may {what} it (mode {mode:o}); chmod 640 it"
+    assert str(reported.value) == f"{file} is refused because others may {what} it (mode {mode:o}); chmod 640 it"
 
 
 def test_the_file_behind_a_link_counts(tmp_path: Path) -> None:

@@ -242,7 +242,7 @@ def test_one_host_per_situation_has_the_whole_clouds_answer(objective: str, seat
     assert asked == 26
 
 
-def test_a_question_is_answered_by_the_model_of_its_newcomer_about_every_host() -> None:
+def test_a_question_is_answered_by_the_model_of_its_new_vm_about_every_host() -> None:
     asked: dict[str, list[str]] = {}
 
     class Noting(PriorPredictor):
@@ -339,8 +339,8 @@ def test_an_aim_of_the_placement_is_met_or_missed_as_the_figures_say(learned: tu
     others = {"prior": (2.0, 2.1, 2.0), "first fit": (5.0, 5.5, 5.2), "oracle": (0.0, 0.0, 0.0)}
     values = {"learned": learned, **others}
     figures = (placement.REGRET, placement.VIOLATIONS)
-    told = placement.aims([placement.PlacementRow(figure, "w", "full", "", values) for figure in figures])
-    assert len(told) == 4
-    about = {word: line for line in told for word in ("at most 3 % of regret to the oracle:", "first fit beyond",
+    reported = placement.aims([placement.PlacementRow(figure, "w", "full", "", values) for figure in figures])
+    assert len(reported) == 4
+    about = {word: line for line in reported for word in ("at most 3 % of regret to the oracle:", "first fit beyond",
              "prior beyond", "first fit's removed") if word in line}  # fmt: skip
     assert [line[:4] for line in about.values()] == [met] * 4

@@ -66,7 +66,7 @@ def test_slowdowns_add_up_and_growth_is_what_known_groups_show() -> None:
     assert composed(np.array([0.5, 0.5])) == pytest.approx(1 / 3)
     assert composed(np.array([0.8, 1.2])) == pytest.approx(0.8)
     assert growth([]) == 1.0
-    told = np.array([0.5, 0.25, 0.8])
+    reported = np.array([0.5, 0.25, 0.8])
     zeros = np.zeros(3)
-    known = GroupAnswers(told**1.5, zeros, zeros, told, zeros, zeros)
+    known = GroupAnswers(reported**1.5, zeros, zeros, reported, zeros, zeros)
     assert growth([known]) == pytest.approx(1.5)

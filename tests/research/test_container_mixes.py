@@ -75,8 +75,8 @@ def test_pins_lie_on_the_host_and_demands_fit_the_vcpus(mixes: list[Mix]) -> Non
 def test_placements_of_a_set_hold_the_same_containers_in_other_hosts(mixes: list[Mix]) -> None:
     placed = [mix for mix in mixes if mix.instances == "g000"]
     assert {mix.placement for mix in placed} == set(PLACEMENTS)
-    everybody = [{each for host in mix.hosts for each in host.containers} for mix in placed]
-    assert all(one == everybody[0] and len(one) == 6 * HOSTS_OF_A_SET for one in everybody)
+    all_instances = [{each for host in mix.hosts for each in host.containers} for mix in placed]
+    assert all(one == all_instances[0] and len(one) == 6 * HOSTS_OF_A_SET for one in all_instances)
     together = [{frozenset(each.spec.id for each in host.containers) for host in mix.hosts} for mix in placed]
     assert len({frozenset(one) for one in together}) == len(PLACEMENTS)
 
@@ -143,8 +143,8 @@ def test_a_closed_loop_is_offered_what_it_uses_alone() -> None:
 def test_a_line_of_the_runs_gives_its_hosts_back(mixes: list[Mix]) -> None:
     for mix in mixes:
         record = json.loads(json.dumps(mix_record(mix), allow_nan=False))
-        for host, told in zip(mix.hosts, record["hosts"], strict=True):
-            read = host_spec(told)
+        for host, reported in zip(mix.hosts, record["hosts"], strict=True):
+            read = host_spec(reported)
             assert (read.id, read.cpus, len(read.instances)) == (host.id, len(host.cpus), len(host.containers))
             for each, asked in zip(read.instances, host.containers, strict=True):
                 assert each.demand_cpus == pytest.approx(asked.spec.demand_cpus, abs=1e-6)
@@ -153,6 +153,6 @@ def test_a_line_of_the_runs_gives_its_hosts_back(mixes: list[Mix]) -> None:
 
 
 def test_a_line_says_what_was_offered_in_every_measured_second(mixes: list[Mix]) -> None:
-    told = mix_record(mixes[0])["hosts"][0]["containers"][0]
-    assert len(told["offered_cpus"]) == MEASURED_S
-    assert told["series_cpus"] is None or len(told["series_cpus"]) == WARM_UP_S + MEASURED_S
+    reported = mix_record(mixes[0])["hosts"][0]["containers"][0]
+    assert len(reported["offered_cpus"]) == MEASURED_S
+    assert reported["series_cpus"] is None or len(reported["series_cpus"]) == WARM_UP_S + MEASURED_S

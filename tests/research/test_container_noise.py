@@ -21,8 +21,8 @@ def run(name: str, *got: tuple[float, float], disturbed: bool = False, idle: flo
         for number, (ran, wait) in enumerate(got)
     ]
     repeat = int(name[-1]) if name[-2] == "r" else 0
-    told = {"run": name, "family": "two_cpus", "repeat": repeat, "disturbed": disturbed}
-    return told | {"machine": {"others_idle_class": idle}} | {"hosts": [{"containers": containers}]}
+    reported = {"run": name, "family": "two_cpus", "repeat": repeat, "disturbed": disturbed}
+    return reported | {"machine": {"others_idle_class": idle}} | {"hosts": [{"containers": containers}]}
 
 
 def test_the_last_quiet_run_of_a_name_stands_for_it() -> None:
@@ -71,6 +71,6 @@ def test_the_command_tells_counts_and_agreement(tmp_path: Path, capsys: pytest.C
     path = tmp_path / "runs.jsonl"
     path.write_text("".join(json.dumps(each) + "\n" for each in (run("w0", (1, 1)), run("w0r1", (1, 3)))))
     assert main([str(path)]) == 0
-    told = capsys.readouterr().out
-    assert "2 runs of 2 mixes" in told
-    assert "both quiet: 1 pairs, 1 containers, MAE of share 0.2500, mean difference -0.2500" in told
+    reported = capsys.readouterr().out
+    assert "2 runs of 2 mixes" in reported
+    assert "both quiet: 1 pairs, 1 containers, MAE of share 0.2500, mean difference -0.2500" in reported

@@ -52,8 +52,8 @@ def test_a_disturbed_run_is_missing_until_it_was_tried_twice(tmp_path: Path) -> 
     runs.close()
 
 
-def totals(at: float, everybody: float, idle: float = 0.0, own: float = 0.0, steal: float = 0.0) -> Totals:
-    return Totals(at, everybody, idle, own, everybody, steal)
+def totals(at: float, all_instances: float, idle: float = 0.0, own: float = 0.0, steal: float = 0.0) -> Totals:
+    return Totals(at, all_instances, idle, own, all_instances, steal)
 
 
 def test_a_run_is_disturbed_by_others_and_by_steal_but_not_by_the_idle_class() -> None:

@@ -20,14 +20,14 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def told() -> list[tuple[str, float]]:
+def reported() -> list[tuple[str, float]]:
     """What was said while the rows were made, and how much was done by then."""
     return []
 
 
 @pytest.fixture(scope="module", params=["few datasets", pytest.param("all datasets", marks=pytest.mark.measured)])
 def rows(
-    request: pytest.FixtureRequest, told: list[tuple[str, float]], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, reported: list[tuple[str, float]], tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, Any]]:
     """With the largest datasets, of which no finding tells, and all boosters and folds it takes ten times as long."""
     folder = tmp_path_factory.mktemp("datasets")
@@ -40,11 +40,11 @@ def rows(
         about = yaml.safe_load((small / "dataset.yaml").read_text(encoding="utf-8"))
         kept = {name: value for name, value in about.items() if name not in {"status", "superseded_by"}}
         (small / "dataset.yaml").write_text(yaml.safe_dump(kept), encoding="utf-8")
-    told.clear()
+    reported.clear()
     with pytest.MonkeyPatch.context() as patch:
         if not all_of_it:
             limit_trees(patch, trees=None, boosters=1, folds=3)
-        return findings(Settings(datasets_dir=folder), None, lambda what, done: told.append((what, done)))
+        return findings(Settings(datasets_dir=folder), None, lambda what, done: reported.append((what, done)))
 
 
 def _of(rows: list[dict[str, Any]], finding: str, situation: str) -> dict[str, Any]:
@@ -58,12 +58,14 @@ def test_every_finding_has_a_row_with_a_paper_figure(rows: list[dict[str, Any]])
 
 
 @pytest.mark.usefixtures("rows")
-def test_progress_says_how_far_the_training_without_the_papers_and_each_paper_is(told: list[tuple[str, float]]) -> None:
-    done = [share for _what, share in told]
+def test_progress_says_how_far_the_training_without_the_papers_and_each_paper_is(
+    reported: list[tuple[str, float]],
+) -> None:
+    done = [share for _what, share in reported]
     assert done == sorted(done) and done[0] >= 0 and done[-1] <= 1
-    assert sum(what.startswith("without the papers, ") for what, _done in told) >= 10
+    assert sum(what.startswith("without the papers, ") for what, _done in reported) >= 10
     for paper in ("latency-sensitive-cloud-2010", "who-is-your-neighbor-2012"):
-        assert f"predicting {paper}" in [what for what, _done in told]
+        assert f"predicting {paper}" in [what for what, _done in reported]
 
 
 def test_the_rows_are_as_the_schema_of_the_command_says(rows: list[dict[str, Any]]) -> None:

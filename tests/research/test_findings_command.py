@@ -20,10 +20,15 @@ def run(*arguments: str) -> Result:
 
 
 def test_findings_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: dict[str, Any] = {"title": "t", "measured": "x", "measured_verdict": "disagrees", "source": "lab"}
-    told |= {"predicted_verdict": "agrees", "left_out": 1.2, "left_out_verdict": "disagrees", "remark": "It differs."}
-    rows = [{**row("N3", "s", "q", 1.58, 1.512345), **told, "basis": "fitted: a constant"}]
-    rows += [{**row("E1", "s", "q", "> 1 ms", None), **told, "kind": "statement"} for _ in range(6)]
+    reported: dict[str, Any] = {"title": "t", "measured": "x", "measured_verdict": "disagrees", "source": "lab"}
+    reported |= {
+        "predicted_verdict": "agrees",
+        "left_out": 1.2,
+        "left_out_verdict": "disagrees",
+        "remark": "It differs.",
+    }
+    rows = [{**row("N3", "s", "q", 1.58, 1.512345), **reported, "basis": "fitted: a constant"}]
+    rows += [{**row("E1", "s", "q", "> 1 ms", None), **reported, "kind": "statement"} for _ in range(6)]
     monkeypatch.setattr("research.findings.findings", lambda *_, **__: rows)
     lines = run("findings").stdout.splitlines()
     assert lines[0].split() == ["N3", "t"]

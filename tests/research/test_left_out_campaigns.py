@@ -28,8 +28,8 @@ def cells(text: str, first: str) -> list[str]:
 
 def rows(analytic: float, product: float, plain: float, pairs: int = 12) -> list[LeftOutRow]:
     """A campaign of so many pairs, each measured as 0.5 and predicted off by these."""
-    told = {ANALYTIC: 0.5 + analytic, PRODUCT: 0.5 + product, "plain": 0.5 + plain}
-    return [LeftOutRow("c", f"c/{at}", f"c/{at}", 0.5, 0.4, 0.6, dict(told)) for at in range(pairs)]
+    reported = {ANALYTIC: 0.5 + analytic, PRODUCT: 0.5 + product, "plain": 0.5 + plain}
+    return [LeftOutRow("c", f"c/{at}", f"c/{at}", 0.5, 0.4, 0.6, dict(reported)) for at in range(pairs)]
 
 
 def test_errors_and_what_is_beyond_noise() -> None:
@@ -91,16 +91,16 @@ def test_a_setting_is_chosen_by_campaigns_that_were_left_out() -> None:
         for own in grid:
             yield mixed(own, float(part.ratio.mean()))
 
-    told = PlainMethod(fits, (1.0, 0.0)).tuned(rows)(rows)
+    reported = PlainMethod(fits, (1.0, 0.0)).tuned(rows)(rows)
     assert asked[-1] == [0.0]
-    assert told == pytest.approx(0.5)
+    assert reported == pytest.approx(0.5)
 
 
 def test_the_mean_by_pair_falls_back_to_the_victim_and_to_all() -> None:
     rows = RatioRows.of(made_up([("a", "b"), ("a", "c"), ("d", "b")], np.array([0.2, 0.4, 0.9])))
     asked = RatioRows.of(made_up([("a", "b"), ("a", "x"), ("x", "b")]))
-    told = plain_methods.METHODS["mean by pair"].tuned(rows)(asked)
-    assert told == pytest.approx([0.2, 0.3, 0.5])
+    reported = plain_methods.METHODS["mean by pair"].tuned(rows)(asked)
+    assert reported == pytest.approx([0.2, 0.3, 0.5])
 
 
 def test_hidden_campaigns_and_tables_without_ratios_are_not_judged() -> None:

@@ -1,4 +1,4 @@
-"""What placements of newcomers lead to: the judge, and policies that differ in what they know of the day."""
+"""What placements of new VMs lead to: the judge, and policies that differ in what they know of the day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evenings of newcomers: who comes, what simple policies choose, and what the figures say, without any run."""
+"""Evenings of new VMs: who comes, what simple policies choose, and what the figures say, without any run."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def test_the_table_compares_the_same_evenings_and_leaves_out_disturbed_ones() ->
     assert figures(record(0, OURS, 0.2)) == pytest.approx(
         {"lost": 0.2, "short": 0.2, "victims_lost": 0.2, "victims_short": 0.2}
     )
-    told = table([
+    reported = table([
         record(0, OURS, 0.1), record(1, OURS, 0.2), record(0, "random", 0.3), record(1, "random", 0.4),
         record(2, "random", 0.9, disturbed=True),
     ])  # fmt: skip
-    assert "| random | 2 | 35.0 (ours 20.0 [20.0, 20.0] less)" in told
-    assert "| Cotenant | 2 | 15.0 |" in told
+    assert "| random | 2 | 35.0 (ours 20.0 [20.0, 20.0] less)" in reported
+    assert "| Cotenant | 2 | 15.0 |" in reported

@@ -1,4 +1,4 @@
-"""Newcomers on clouds of large hosts: what policies may know, and the simple rules."""
+"""New VMs on clouds of large hosts: what policies may know, and the simple rules."""
 
 import numpy as np
 import pytest
@@ -24,12 +24,12 @@ def few() -> NewVmCluster:
 
 def test_new_vms_are_the_last_of_the_cloud_and_names_of_kinds_change_no_size(few: NewVmCluster) -> None:
     plain = NewVmCluster.draw(1, 1.0, 5, kinds=False, never_known=False)
-    everybody = few.cluster.inventory.instances
+    all_instances = few.cluster.inventory.instances
 
-    assert (*few.residents, *few.new_vms) == everybody
-    assert [one.vcpus for one in everybody] == [one.vcpus for one in plain.cluster.inventory.instances]
-    assert len({one.id.partition("-")[0] for one in everybody}) > 3
-    assert all(one.demand["cpu"].mean <= one.vcpus for one in everybody)
+    assert (*few.residents, *few.new_vms) == all_instances
+    assert [one.vcpus for one in all_instances] == [one.vcpus for one in plain.cluster.inventory.instances]
+    assert len({one.id.partition("-")[0] for one in all_instances}) > 3
+    assert all(one.demand["cpu"].mean <= one.vcpus for one in all_instances)
 
 
 @pytest.mark.parametrize("name", [name for name in RULES if name != "random"])

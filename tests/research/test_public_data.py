@@ -187,9 +187,9 @@ def test_damaged_sources_are_refused_in_one_sentence_and_nothing_is_written(
     source = SOURCES[name](tmp_path / "source")
     made_up.damage(source / file, old, new)
     assert main([name, str(source), str(tmp_path / "out")]) == 1
-    told = capsys.readouterr().err.strip()
-    assert "\n" not in told
-    assert [word for word in words if word not in told] == [], told
+    reported = capsys.readouterr().err.strip()
+    assert "\n" not in reported
+    assert [word for word in words if word not in reported] == [], reported
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 

@@ -59,6 +59,6 @@ def test_a_short_one_leaves_a_table_and_a_picture(
     assert int(rows[-1]["questions"]) > 0
     assert int(rows[-1]["rss_kb"]) > 50_000
     assert (tmp_path / "soak.png").stat().st_size > 1000
-    told = capsys.readouterr().out
-    assert "200: " in told
-    assert not any(f"{status}: " in told.splitlines()[0] for status in (422, 500, 503))
+    reported = capsys.readouterr().out
+    assert "200: " in reported
+    assert not any(f"{status}: " in reported.splitlines()[0] for status in (422, 500, 503))

@@ -1,4 +1,4 @@
-"""Questions about a newcomer are answered by a model that never saw its workload, the same one for every host."""
+"""Questions about a new VM are answered by a model that never saw its workload, the same one for every host."""
 
 from __future__ import annotations
 

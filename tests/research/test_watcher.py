@@ -44,11 +44,15 @@ def test_the_model_says_who_is_where_and_what_hosts_may_promise() -> None:
 
 
 def test_readings_are_the_same_means_that_cotenant_gets_and_no_host_is_more_than_full() -> None:
-    told = readings(cluster(3.2))
-    assert told["instance_cpu_usage"][identity("vm-3")] == pytest.approx(80.0)
-    assert [told["host_cpu_usage"][identity(host)] for host in ("h1", "h2", "h3")] == [100.0, pytest.approx(40.0), 0.0]
-    assert told["host_ram_usage"][identity("h1")] == 3 * 4096 * 1024
-    assert set(told["instance_root_disk_size"].values()) == {10.0}
+    reported = readings(cluster(3.2))
+    assert reported["instance_cpu_usage"][identity("vm-3")] == pytest.approx(80.0)
+    assert [reported["host_cpu_usage"][identity(host)] for host in ("h1", "h2", "h3")] == [
+        100.0,
+        pytest.approx(40.0),
+        0.0,
+    ]
+    assert reported["host_ram_usage"][identity("h1")] == 3 * 4096 * 1024
+    assert set(reported["instance_root_disk_size"].values()) == {10.0}
 
 
 def test_cotenant_consolidates_where_watchers_strategies_are_asked_for_fewer_hosts() -> None:

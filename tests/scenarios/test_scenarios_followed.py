@@ -29,7 +29,7 @@ pytestmark = [
 SCENES = (*SENDERS[::2], *CPUS[::2], *DISKS[::2])
 ROUNDS = 2
 LEAST_COVERED = 0.85
-TOLD: dict[str, ScenarioResult] = {}  # what the tests of single scenes measured, for the one about all of them
+REPORTED: dict[str, ScenarioResult] = {}  # what the tests of single scenes measured, for the one about all of them
 
 
 def follow(scene: PairScene, folder: Path) -> ScenarioResult:
@@ -42,33 +42,33 @@ def follow(scene: PairScene, folder: Path) -> ScenarioResult:
     maker.prepare()
     campaign = ScenarioCampaign(ROUNDS, Timing(2, 0.5, 0.5), None, Settings(state_dir=folder / "no-models"))
     try:
-        TOLD[scene.name] = campaign.tell(scene, registry, maker, folder)
+        REPORTED[scene.name] = campaign.tell(scene, registry, maker, folder)
     except ToolError as error:
         if "kind is unknown" in str(error):
             pytest.skip(f"this kernel has no HTB: {error}")
         raise
     finally:
         registry.close()
-    return TOLD[scene.name]
+    return REPORTED[scene.name]
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_who_suffered_is_better_off_in_every_round_once_the_advice_is_followed(
     scene: PairScene, tmp_path: Path
 ) -> None:
-    told = follow(scene, tmp_path)
-    assert told.left_behind == ()
-    assert told.mended, f"{told.advice.says}: {told.of(scene.sufferer)}"
-    assert told.gain > 1.1
+    reported = follow(scene, tmp_path)
+    assert reported.left_behind == ()
+    assert reported.mended, f"{reported.advice.says}: {reported.of(scene.sufferer)}"
+    assert reported.gain > 1.1
 
 
 def test_what_is_measured_then_lies_within_the_predicted_intervals_in_85_percent_of_cases(tmp_path: Path) -> None:
     for scene in SCENES:
-        if scene.name not in TOLD:
-            (tmp_path / f"{len(TOLD)}").mkdir()
-            follow(scene, tmp_path / f"{len(TOLD)}")
-    cases = [case for told in TOLD.values() for case in told.cases]
-    TOLD.clear()  # who is not sure measures all of them again
+        if scene.name not in REPORTED:
+            (tmp_path / f"{len(REPORTED)}").mkdir()
+            follow(scene, tmp_path / f"{len(REPORTED)}")
+    cases = [case for reported in REPORTED.values() for case in reported.cases]
+    REPORTED.clear()  # who is not sure measures all of them again
     assert len(cases) >= 20
     missed = [case for case in cases if not case.covered]
     assert len(missed) <= (1 - LEAST_COVERED) * len(cases), missed

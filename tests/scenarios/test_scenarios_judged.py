@@ -19,7 +19,7 @@ def case(outcome: str, before: float, after: float, instance: str = SUFFERS) -> 
     return CaseOutcome("scene", instance, outcome, 1, 1.0, before, after, Band(1.5, 1.0, 2.0), disturbed=False)
 
 
-def told(*cases: CaseOutcome) -> ScenarioResult:
+def reported(*cases: CaseOutcome) -> ScenarioResult:
     return ScenarioResult(SENDERS[0], ADVICE, cases, ())
 
 
@@ -39,11 +39,11 @@ def test_mended_is_who_was_better_off_with_the_advice_in_every_round(
     outcome: str, before: Sequence[float], after: Sequence[float], mended: bool
 ) -> None:
     rounds = zip(before, after, strict=True)
-    assert told(*(case(outcome, *one) for one in rounds)).mended is mended
+    assert reported(*(case(outcome, *one) for one in rounds)).mended is mended
 
 
 def test_others_do_not_count_for_the_one_that_suffered() -> None:
-    assert told(case("latency", 4.0, 2.0), case("throughput", 1.0, 0.1, PRESSES)).gain == 2.0
+    assert reported(case("latency", 4.0, 2.0), case("throughput", 1.0, 0.1, PRESSES)).gain == 2.0
 
 
 def test_a_gain_is_a_shorter_wait_or_a_higher_throughput() -> None:

@@ -60,16 +60,16 @@ def scraped(
 def answers(store: Prometheus, preset: Preset, queries: Sequence[str], name: str) -> Mapping[str, float]:
     """The latest value of each query of a preset for the instance of a name, once all have one; else those that do."""
     until = time.monotonic() + _WAIT_S
-    told: dict[str, float] = {}
-    while set(told) != set(queries) and time.monotonic() < until:
+    reported: dict[str, float] = {}
+    while set(reported) != set(queries) and time.monotonic() < until:
         time.sleep(1.0)
-        told = {
+        reported = {
             query: float(row["value"][1])
             for query in queries
             for row in _ask(store, preset.queries[query])
             if name in row["metric"].values()
         }
-    return told
+    return reported
 
 
 def _ask(store: Prometheus, query: str) -> Sequence[Mapping[str, Any]]:

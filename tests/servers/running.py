@@ -83,8 +83,8 @@ def as_child(drop: bool, dies_by: signal.Signals = signal.SIGTERM) -> list[str]:
     """What to put before an argv list so that the program ends with its parent and runs as `nobody`, not as root."""
     argv = [found("setpriv"), "--pdeathsig", dies_by.name.removeprefix("SIG")]
     if drop and os.geteuid() == 0:
-        nobody = pwd.getpwnam("nobody")
-        argv += [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+        account = pwd.getpwnam("nobody")
+        argv += [f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
     return argv
 
 
@@ -107,8 +107,8 @@ def own_folder(prefix: str) -> Path:
 def hand_over(path: Path) -> None:
     """Give a file or folder to `nobody` where the test is root."""
     if os.geteuid() == 0:
-        nobody = pwd.getpwnam("nobody")
-        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+        account = pwd.getpwnam("nobody")
+        os.chown(path, account.pw_uid, account.pw_gid)
 
 
 def free_port() -> int:

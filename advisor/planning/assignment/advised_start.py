@@ -1,4 +1,4 @@
-"""Places newcomers one after another, each on the host and with the settings that a placement advises."""
+"""Places new VMs one after another, each on the host and with the settings that a placement advises."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from advisor.snapshot import ClusterSnapshot
 def place_in_turn(
     snapshot: ClusterSnapshot, chosen: ActivePredictor, goal: Goal, *, now: datetime, fresh_s: float, clock: SearchClock
 ) -> tuple[Mapping[str, Instance], bool]:
-    """Newcomers by id with the advised host and settings, and whether all of them were tried.
+    """New VMs by id with the advised host and settings, and whether all of them were tried.
 
-    Each placement sees the newcomers placed before it. Newcomers that no host takes are left out. The loop stops when
+    Each placement sees the new VMs placed before it. New VMs that no host takes are left out. The loop stops when
     half of the remaining time is used; the second value is then False.
 
     Instances without a limit of their own get the plan's, so that the ranking protects what the plan must protect. A
-    newcomer gets the lowest limit over all hosts because its host is not known yet.
+    new VM gets the lowest limit over all hosts because its host is not known yet.
     """
     keep_s = clock.left_s / 2
     hosts = list(snapshot.hosts)

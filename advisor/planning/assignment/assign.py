@@ -44,7 +44,7 @@ def assign(
     model predicts every host that is considered; losses of workload pairs only order the hosts of a large cloud. HiGHS
     solves small clouds over all patterns that a host can hold; local search solves the others.
 
-    Where newcomers are few, they are also placed one after another with the settings that a placement advises, and the
+    Where new VMs are few, they are also placed one after another with the settings that a placement advises, and the
     search continues from there. The better result is answered, so a plan is never worse than placement in turn. Bounds
     apply to plans that leave every instance's settings unchanged.
 

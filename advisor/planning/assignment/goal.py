@@ -50,7 +50,7 @@ class Goal:
 class Assignment:
     """Which instance goes where, and the cloud afterwards.
 
-    `where` lists newcomers and movers only; None = no host takes it, and `refused` gives the reasons. `gains` is what
+    `where` lists new VMs and movers only; None = no host takes it, and `refused` gives the reasons. `gains` is what
     each move of a rebalance gains beyond its cost (`move_value.gain`), with its interval. `settings` lists instances
     whose settings change. `after` is the cloud with everything carried out; `notes` say what limits the result.
     """

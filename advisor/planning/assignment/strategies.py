@@ -37,7 +37,7 @@ class SearchResult:
 
 
 def search(state: SearchState, goal: Goal, clock: SearchClock) -> SearchResult:
-    """Search for the best state; newcomers that already have a host start there."""
+    """Search for the best state; new VMs that already have a host start there."""
     random = np.random.default_rng(goal.seed)
     gains: Mapping[KindMove, Band] = {}
     if goal.aim == "rebalance":
@@ -85,7 +85,7 @@ def _placed(state: SearchState, goal: Goal, random: np.random.Generator, clock: 
 
 
 def _seated(state: SearchState, goal: Goal) -> tuple[tuple[int, ...], tuple[Kinds, ...]]:
-    """The instances still to be placed, and the initial movers with newcomers on their advised hosts."""
+    """The instances still to be placed, and the initial movers with new VMs on their advised hosts."""
     problem = state.problem
     movers = list(problem.initial)
     unplaced: list[int] = []

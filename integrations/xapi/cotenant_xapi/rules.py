@@ -159,8 +159,8 @@ def _words(text: object) -> int | None:
 def _digest(host: Record) -> str:
     """A short name for the vendor and the features of a host's CPUs."""
     info = _mapping(host, "cpu_info")
-    told = "/".join(str(info.get(name) or "") for name in ("vendor", *_FEATURES["hvm"], *_FEATURES["pv"]))
-    return hashlib.sha256(told.encode()).hexdigest()[:10]
+    reported = "/".join(str(info.get(name) or "") for name in ("vendor", *_FEATURES["hvm"], *_FEATURES["pv"]))
+    return hashlib.sha256(reported.encode()).hexdigest()[:10]
 
 
 def _apart(records: Mapping[str, Records]) -> dict[str, str]:

@@ -22,7 +22,7 @@ _TIMEOUT_S = 10.0
 
 
 class NoAdviceError(Exception):
-    """The advisor finds no placement for the newcomer; the message says why."""
+    """The advisor finds no placement for the new VM; the message says why."""
 
 
 class CommandError(Exception):
@@ -39,7 +39,7 @@ class Advice:
 
     @property
     def says(self) -> str:
-        """The step of the ladder that mends it, else the settings that the newcomer gets."""
+        """The step of the ladder that mends it, else the settings that the new VM gets."""
         rungs = self.candidate.mitigation
         return rungs[-1].text if rungs else str(self.candidate.isolation)
 
@@ -51,7 +51,7 @@ def ask(
     model: Path | None,
     settings: Settings,
 ) -> Advice:
-    """Ask where the newcomer should go on an inventory of this one host; NoAdviceError when it cannot go there.
+    """Ask where the new VM should go on an inventory of this one host; NoAdviceError when it cannot go there.
 
     `alone` are runs of each party alone, `disk_mb_s` what the disk was measured to do, None = it is not given. `model`
     is an artifact, None = what `settings` find, else the analytic model.

@@ -1,4 +1,4 @@
-"""The scenes: residents, newcomers and their limits. Nothing is measured here."""
+"""The scenes: residents, new VMs and their limits. Nothing is measured here."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Shared:
         )
 
     @property
-    def everybody(self) -> tuple[Instance, ...]:
+    def all_instances(self) -> tuple[Instance, ...]:
         return (*self.residents, self.new_vm)
 
     def kept(
@@ -56,7 +56,7 @@ class Shared:
     ) -> dict[str, Any]:
         """T/B, latency ratio and time short of everybody by id, asked of the prior anew under a rung's settings."""
         changes = rung.changes if rung else {}
-        there = self.everybody if new_vm else self.residents
+        there = self.all_instances if new_vm else self.residents
         if not there:
             return {}
         asked = [replace(one, settings=changes.get(one.id, one.settings)) for one in there]
@@ -74,7 +74,7 @@ class Shared:
 def broken(shared: Shared, kept: dict[str, Any]) -> set[tuple[str, str]]:
     """Which limits are not kept."""
     found = set()
-    for one in (instance for instance in shared.everybody if instance.id in kept):
+    for one in (instance for instance in shared.all_instances if instance.id in kept):
         ratio, latency, short = kept[one.id]
         if one.min_throughput_ratio is not None and ratio < one.min_throughput_ratio - SLACK:
             found.add((one.id, "throughput"))

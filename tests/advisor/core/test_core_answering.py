@@ -1,4 +1,4 @@
-"""Answers that are remembered are those that would be decided anew, whatever the newcomer is called."""
+"""Answers that are remembered are those that would be decided anew, whatever the new VM is called."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def test_an_answer_for_another_name_is_reused_with_the_name_replaced_in_every_te
     assert not asking.check(question)
     assert asking.check(called(question, "shop-2"))
     assert asking.check(replace(called(question, "shop-3"), dry_run=True))
-    told = asking(called(question, "shop-4")).recommendation
-    assert any("shop-4" in why.text for one in told.candidates for why in one.reasons)
+    reported = asking(called(question, "shop-4")).recommendation
+    assert any("shop-4" in why.text for one in reported.candidates for why in one.reasons)
 
 
 @pytest.mark.parametrize(
@@ -190,18 +190,18 @@ def _after_a_change(
 
 
 def test_a_question_that_would_wait_gets_an_earlier_answer_under_its_own_name() -> None:
-    told = _after_a_change(seen_s=0.4)
-    assert (told.source, _neighbours(told.recommendation)) == ("former", ["r"])
-    assert told.recommendation.request.instance.id == "n-2"
-    assert b"n-2" in told.as_json()
+    reported = _after_a_change(seen_s=0.4)
+    assert (reported.source, _neighbours(reported.recommendation)) == ("former", ["r"])
+    assert reported.recommendation.request.instance.id == "n-2"
+    assert b"n-2" in reported.as_json()
 
 
 @pytest.mark.parametrize("why", [{"seen_s": 0.6}, {"seen_s": 0.4, "former": False}, {"seen_s": 0.4, "alone": True}])
 def test_an_earlier_answer_is_not_given_late_nor_to_questions_that_hold_a_host_or_need_not_wait(
     why: dict[str, Any],
 ) -> None:
-    told = _after_a_change(**why)
-    assert (told.source, _neighbours(told.recommendation)) == ("miss", ["other"])
+    reported = _after_a_change(**why)
+    assert (reported.source, _neighbours(reported.recommendation)) == ("miss", ["other"])
 
 
 def test_the_age_of_a_former_answer_is_that_of_the_cloud_that_it_was_decided_on() -> None:

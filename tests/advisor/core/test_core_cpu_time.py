@@ -72,9 +72,9 @@ def test_no_resident_is_short_for_less_time_than_before() -> None:
 def test_the_reasons_say_who_is_short_of_cpu_for_how_long() -> None:
     answer = ask(cloud([large("a")], residents("a", 39)), request(bursty("n")))
     best = answer.candidates[0]
-    told = short_of_cpu("n", cpu_of(best.new_vm))
-    assert told in best.reasons[0].text
-    assert told == f"n is contended {time_part(cpu_of(best.new_vm).short)} of the time."
+    reported = short_of_cpu("n", cpu_of(best.new_vm))
+    assert reported in best.reasons[0].text
+    assert reported == f"n is contended {time_part(cpu_of(best.new_vm).short)} of the time."
 
 
 def test_the_physics_stands_beside_what_another_model_predicts() -> None:

@@ -64,7 +64,7 @@ def test_two_hosts_that_differ_only_in_what_residents_want_are_two_classes_with_
     assert kept["h1"] == kept["h3"] > kept["h2"] + 0.1
 
 
-def test_an_answer_is_not_remembered_for_other_demands_of_newcomer_or_residents() -> None:
+def test_an_answer_is_not_remembered_for_other_demands_of_new_vm_or_residents() -> None:
     remembered = PredictionCache()
 
     def kept(resident: Mapping[Resource, Demand], new_vm: Mapping[Resource, Demand]) -> float:
@@ -105,9 +105,9 @@ def test_no_resident_is_predicted_to_gain_from_a_new_vm(limit: float | None) -> 
     candidate = only(ask(snapshot, request(vm("n")), HELPFUL))
     (resident,) = candidate.neighbours
     assert resident.before and resident.latency_ratio and resident.jitter_ratio
-    told, was = resident.throughput_ratio, resident.before
-    assert (told.expected, told.lower) == (was.expected, was.lower) == pytest.approx((0.6, 0.5))
-    assert told.upper == pytest.approx(0.8), "the interval becomes no narrower"
+    reported, was = resident.throughput_ratio, resident.before
+    assert (reported.expected, reported.lower) == (was.expected, was.lower) == pytest.approx((0.6, 0.5))
+    assert reported.upper == pytest.approx(0.8), "the interval becomes no narrower"
     assert resident.latency_ratio.expected == pytest.approx(1 / 0.6)
     assert resident.jitter_ratio.upper == pytest.approx(1 / 0.6)
     assert candidate.new_vm.throughput_ratio.expected == pytest.approx(0.7), "it was not there before"
@@ -119,7 +119,7 @@ def test_a_gain_of_residents_ranks_no_host_higher() -> None:
     answer = ask(cloud([host("h1"), host("h2")], one + many), request(vm("n"), objective="total"), HELPFUL)
     by_host = {found.host: found.score for found in answer.candidates}
     alone = {found.host: found.new_vm.throughput_ratio.expected for found in answer.candidates}
-    half = 0.25 * 0.1  # CAUTION of the half width of the newcomer's; those of residents are as wide as before
+    half = 0.25 * 0.1  # CAUTION of the half width of the new VM's; those of residents are as wide as before
     assert by_host["h1"] == pytest.approx(alone["h1"] - half)
     assert by_host["h2"] == pytest.approx(alone["h2"] - half)
 

@@ -47,7 +47,7 @@ def share_of(answer: Recommendation, host: str) -> float:
     return cpu.share
 
 
-def test_a_newcomer_of_which_nothing_is_known_is_taken_to_be_like_those_of_its_name() -> None:
+def test_a_new_vm_of_which_nothing_is_known_is_taken_to_be_like_those_of_its_name() -> None:
     snapshot = cloud()
     busy, idle = ask(snapshot, Instance("web-99", 8)), ask(snapshot, Instance("idle-99", 8))
     assert share_of(busy, "h1") < share_of(idle, "h1")
@@ -112,7 +112,7 @@ def test_what_is_known_of_an_instance_has_a_level() -> None:
         assert evidence_level(instance, {"shop"}) == level
 
 
-def test_a_newcomer_may_be_said_to_be_like_another_one() -> None:
+def test_a_new_vm_may_be_said_to_be_like_another_one() -> None:
     found = like_another(Instance("new", 8, service="throughput"), MEASURED[0], {"vcpus"})
     assert (found.vcpus, found.demand["cpu"].mean, found.demand["cpu"].origin) == (8, 6.4, "class")
     said = "The demand of new is estimated from another instance of its kind: about 6.4 CPUs"

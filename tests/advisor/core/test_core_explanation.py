@@ -32,7 +32,7 @@ def losses(*residents: Instance, new_vm: Instance, **of_host: Any) -> list[Reaso
     return [one for one in reasons(*residents, new_vm=new_vm, **of_host) if one.kind == "loss"]
 
 
-def told(
+def reported(
     hosts: Sequence[Host], residents: Sequence[Instance], question: PlacementRequest, predictor: Predictor | None = None
 ) -> dict[str, tuple[Reason, ...]]:
     """The reasons for each host, best first."""
@@ -103,7 +103,7 @@ def test_where_no_instance_loses_none_is_named(residents: list[Instance], text: 
     assert (found.resource, found.share, found.neighbour, found.text) == ("none", 0.0, None, text)
 
 
-def test_of_two_that_want_as_much_the_newcomer_is_named_for_it_is_what_changes() -> None:
+def test_of_two_that_want_as_much_the_new_vm_is_named_for_it_is_what_changes() -> None:
     lost = losses(vm("a", on="h1"), vm("b", on="h1"), new_vm=vm("n", weight=1024), pcpus=1)
     assert lost[0].text.startswith("a runs at ")
     assert lost[0].neighbour == "n"
@@ -213,11 +213,11 @@ def test_the_best_is_compared_with_the_next_one_though_it_alone_is_asked_for_and
 
 
 def test_the_best_is_compared_with_the_next_one() -> None:
-    found = told([host("a"), host("b", pcpus=1)], [vm("r", on="b"), vm("s", on="b")], request())
+    found = reported([host("a"), host("b", pcpus=1)], [vm("r", on="b"), vm("s", on="b")], request())
     (comparison,) = of_kind("comparison", found["a"])
     assert re.match(r"a is ahead of b by 0\.\d{3}: the most affected on a is n with 100 %, on b ", comparison.text)
     assert not of_kind("comparison", found["b"])
-    tie = told([host("a"), host("b")], [], request())
+    tie = reported([host("a"), host("b")], [], request())
     assert [one.text for one in of_kind("comparison", tie["a"])] == [
         "a and b are tied: the difference of what is expected (+0.000) lies inside the uncertainty. "
         "The scarcest resource of both would have as much free."
@@ -226,13 +226,13 @@ def test_the_best_is_compared_with_the_next_one() -> None:
 
 
 def test_the_fuller_host_is_said_to_be_fuller_where_hosts_are_to_be_saved() -> None:
-    found = told([host("a"), host("b")], [vm("r", "calm", on="b")], request(objective="pack"))
+    found = reported([host("a"), host("b")], [vm("r", "calm", on="b")], request(objective="pack"))
     assert found["b"][1].text == "b is fuller than a by 0.250 vCPUs per pCPU, and every limit is met on both."
 
 
 def test_a_host_where_every_ratio_is_kept_comes_before_a_fuller_one_for_that() -> None:
     residents = [vm("r", on="b"), vm("s", "calm", on="a")]
-    found = told([host("a"), host("b", pcpus=1)], residents, request(objective="pack"))
+    found = reported([host("a"), host("b", pcpus=1)], residents, request(objective="pack"))
     text = r"Every limit is met on a and not on b, where the most affected is \w with 50 %.*\."
     assert re.fullmatch(text, of_kind("comparison", found["a"])[0].text)
 
@@ -246,7 +246,7 @@ def test_a_link_without_limit_that_would_change_the_order_is_reported_with_the_f
         "If the network link of b had no limit, b would come before a: its most affected instance would run at "
         "100 % of its uncontended speed."
     )
-    for why in told(LINKS, SENDERS, request(vm("n", "bulk"))).values():
+    for why in reported(LINKS, SENDERS, request(vm("n", "bulk"))).values():
         assert text in [one.text for one in of_kind("counterfactual", why)]
 
 
@@ -261,10 +261,10 @@ def test_an_instance_that_must_be_there_is_never_thought_away() -> None:
 
 
 def test_who_waits_too_long_in_any_case_speaks_against_no_counterfactual_and_who_would_begin_to_does() -> None:
-    """A limit counts where it is held without the newcomer, as in every other judgement."""
+    """A limit counts where it is held without the new VM, as in every other judgement."""
     for cap, said in ((4.0, ["r"]), (None, [])):  # under its own cap it waits whoever is there
         minding = vm("s", "calm", on="a", cap_percent=cap, max_latency_ratio=1.0)
-        found = told(TWO, [vm("r", "web", on="a"), minding, vm("t", on="b")], request())
+        found = reported(TWO, [vm("r", "web", on="a"), minding, vm("t", on="b")], request())
         assert list(found) == ["b", "a"]
         assert [one.neighbour for one in of_kind("counterfactual", found["a"])] == said
 
@@ -295,7 +295,7 @@ def test_what_the_prior_cannot_tell_is_said_to_be_unknown() -> None:
 
 
 def test_without_a_limit_a_learned_figure_moves_by_as_much_as_the_prior_moves() -> None:
-    found = told(LINKS, SENDERS, request(vm("n", "bulk")), Slower())
+    found = reported(LINKS, SENDERS, request(vm("n", "bulk")), Slower())
     (link,) = [one for one in of_kind("counterfactual", found["b"]) if one.neighbour is None]
     assert link.ratio == pytest.approx(0.9)
 
@@ -389,7 +389,7 @@ def test_a_disk_without_limit_is_as_if_unused() -> None:
     hosts = [host("a", pcpus=1), host("b")]
     residents = [vm("r", "disk", on="a"), vm("s", "disk", on="b"), vm("t", "disk", on="b")]
     question = request(vm("n", "disk"))
-    by_host = told(hosts, residents, question)
+    by_host = reported(hosts, residents, question)
     assert list(by_host) == ["a", "b"]
     (found,) = [one for one in of_kind("counterfactual", by_host["b"]) if one.neighbour is None]
     calm = tuple(replace(one, metrics={**one.metrics, "disk_mb_s": 0.0}) for one in WORKLOADS)

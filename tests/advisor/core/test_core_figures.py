@@ -14,10 +14,11 @@ finite = st.floats(min_value=-1e9, max_value=1e9)
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(0.987654321, 0.9877), (12.34567, 12.35), (0.000123456, 0.0001235), (1.00000001, 1.0), (0, 0)]
+    ("value", "reported"),
+    [(0.987654321, 0.9877), (12.34567, 12.35), (0.000123456, 0.0001235), (1.00000001, 1.0), (0, 0)],
 )
-def test_a_ratio_has_four_significant_digits(value: float, told: float) -> None:
-    assert significant(value) == told
+def test_a_ratio_has_four_significant_digits(value: float, reported: float) -> None:
+    assert significant(value) == reported
 
 
 def test_a_score_keeps_four_decimals_however_large_it_is() -> None:
@@ -32,11 +33,11 @@ def test_what_is_not_finite_is_not_reported(value: float) -> None:
 @given(finite, finite)
 def test_rounding_turns_no_order_round(one: float, other: float) -> None:
     low, high = sorted((one, other))
-    for told in (significant, score_figure):
-        assert (told(low) or 0.0) <= (told(high) or 0.0)
+    for reported in (significant, score_figure):
+        assert (reported(low) or 0.0) <= (reported(high) or 0.0)
 
 
 @given(finite)
 def test_an_answer_that_was_given_is_given_the_same_again(value: float) -> None:
-    told = significant(value)
-    assert told is not None and significant(told) == told
+    reported = significant(value)
+    assert reported is not None and significant(reported) == reported

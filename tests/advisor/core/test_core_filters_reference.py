@@ -35,7 +35,7 @@ def slowly(snapshot: ClusterSnapshot, asked: PlacementRequest) -> tuple[list[str
 def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str | None:
     there, one, wanted = snapshot.hosts[at], asked.instance, asked.constraints
     others = [resident for resident in snapshot.residents[at] if resident.id != one.id]
-    everybody = [*others, one]
+    all_instances = [*others, one]
     ids = {resident.id for resident in others}
     pins = [cpu for cpus in one.settings.pinning.cpus for cpu in cpus] if one.settings.pinning else []
     mine = driver(there, one, asked.profile)
@@ -61,7 +61,7 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
         or zone in one.labels.get("require_none.zone", "none such").split(", ")
         or any(flag not in flags for flag in filter(None, one.labels.get("require_each.cpu_flags", "").split(", ")))
     )
-    gpus = sum(float(each.labels.get("needs.gpu", "0")) for each in everybody)
+    gpus = sum(float(each.labels.get("needs.gpu", "0")) for each in all_instances)
 
     checks = {
         "host.disabled": not there.enabled,
@@ -76,15 +76,15 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
         "capacity.vcpus": promised(one) > 0
         and (
             promised(one) > there.pcpus - apart
-            or exactly(map(promised, everybody)) > exact(there.pcpus - apart) * exact(there.cpu_overcommit)
+            or exactly(map(promised, all_instances)) > exact(there.pcpus - apart) * exact(there.cpu_overcommit)
         ),
         "capacity.dedicated": one.dedicated_vcpus > 0
-        and sum(each.dedicated_vcpus for each in everybody) > (apart or there.pcpus),
+        and sum(each.dedicated_vcpus for each in all_instances) > (apart or there.pcpus),
         "host.memory_short": "memory_short" in there.labels and there.id not in homes,
-        "capacity.memory": exactly(each.memory_mb for each in everybody)
+        "capacity.memory": exactly(each.memory_mb for each in all_instances)
         > exact(there.memory_mb) * exact(there.memory_overcommit),
         "capacity.disk": there.disk_gb is not None
-        and exactly(each.disk_gb for each in everybody) > exact(there.disk_gb),
+        and exactly(each.disk_gb for each in all_instances) > exact(there.disk_gb),
         "capacity.counted": "needs.gpu" in one.labels and gpus > float(there.labels.get("has.gpu", "0")),
         "capacity.pinning": max(pins, default=0) >= there.pcpus,
         "capacity.driver_domain": mine > 0

@@ -66,7 +66,7 @@ def test_memory_and_network_decide_where_they_are_scarcer_than_cpus() -> None:
         assert says in comparison(answer)
 
 
-def test_a_host_where_the_newcomer_fits_into_one_numa_node_comes_first() -> None:
+def test_a_host_where_the_new_vm_fits_into_one_numa_node_comes_first() -> None:
     halves = (tuple(range(32)), tuple(range(32, 64)))
     eighths = tuple(tuple(range(at, at + 8)) for at in range(0, 64, 8))
     new_vm = vm("n", None, vcpus=16, demand={"cpu": Demand(4.0, windows=1000.0)})

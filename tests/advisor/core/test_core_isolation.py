@@ -310,11 +310,11 @@ def test_help_at_the_expense_of_who_is_below_a_limit_too_is_not_kept() -> None:
     weight, *rest = crowded.escalate()
     assert weight.text.endswith("and another instance below its limit loses as much.")
     assert not any(rung.satisfies for rung in rest)
-    assert all(one.settings.weight is None for one in crowded.everybody)
+    assert all(one.settings.weight is None for one in crowded.all_instances)
     assert all(settings.weight is None for rung in rest for settings in rung.changes.values())
 
 
-def test_the_newcomers_own_profile_is_used_where_it_brings_one() -> None:
+def test_the_new_vms_own_profile_is_used_where_it_brings_one() -> None:
     table = TABLE.with_profile(WorkloadProfile("shop", {"cpu": 5.0, "block": 90.0}))
 
     def rungs(row: int | None) -> tuple[MitigationStep, ...]:
@@ -354,12 +354,12 @@ def test_a_rung_that_satisfies_does_so_when_it_is_asked_again(crowded: Shared) -
             continue
         cpus = crowded.host.driver_cpus if rung.driver_cpus is None else rung.driver_cpus
         again = crowded.kept(rung, host=replace(crowded.host, driver_cpus=cpus))
-        told = {one.instance: one.throughput_ratio.expected for one in rung.effects}
-        assert told == pytest.approx({name: ratio for name, (ratio, *_) in again.items()}, abs=1e-9)
+        reported = {one.instance: one.throughput_ratio.expected for one in rung.effects}
+        assert reported == pytest.approx({name: ratio for name, (ratio, *_) in again.items()}, abs=1e-9)
         if rung.satisfies:
             assert not broken(crowded, again) - before
             alone = {name for name, kind in before if kind == "throughput"}
-            free = [one.id for one in crowded.everybody if one.min_throughput_ratio is None or one.id in alone]
+            free = [one.id for one in crowded.all_instances if one.min_throughput_ratio is None or one.id in alone]
             cut = any(again[name][0] < kept[name][0] / 2 - 1e-9 for name in free)
             assert rung.action == "weight" or cut == ("a last resort" in rung.text)
 
@@ -373,7 +373,7 @@ def test_rungs_loosen_nothing_and_come_in_order_of_cost_whatever_the_order_of_re
     assert costs == sorted(set(costs))
     assert len(counting.asked) <= 10
     for rung in rungs:
-        for one in crowded.everybody:
+        for one in crowded.all_instances:
             assert looser(one.settings, rung.changes.get(one.id, one.settings)) == []
     assert replace(crowded, residents=crowded.residents[::-1]).escalate() == rungs
 
@@ -395,11 +395,11 @@ def test_no_class_is_tried_that_the_rendered_tree_could_not_keep(bystanders: int
         (np.where(has_class, scenes.net_rate[at], 0.0), bool(has_class.all()))
         for scenes in tried
         for at, has_class in enumerate(devices.shaped(scenes))
-        if has_class.size == len(crowded.everybody) and has_class[-1]
+        if has_class.size == len(crowded.all_instances) and has_class[-1]
     ]
     assert rates
-    for promised, everybody in rates:
-        assert promised.sum() <= (1000.0 if everybody else 500.0) + 0.1
+    for promised, all_instances in rates:
+        assert promised.sum() <= (1000.0 if all_instances else 500.0) + 0.1
     assert (max(float(promised[-1]) for promised, _ in rates) > 500.0) == (bystanders == 0)
 
 
@@ -432,15 +432,15 @@ def test_a_step_says_what_it_needs_where_and_only_where_something_of_it_has_no_c
 ) -> None:
     if labelled:
         disk = "8:0" if crowded.host.kind == "lxc" else "vda"
-        told = [
+        reported = [
             replace(one, labels={"mac": f"52:54:00:00:00:{at:02x}", "disk": disk})
-            for at, one in enumerate(crowded.everybody)
+            for at, one in enumerate(crowded.all_instances)
         ]
-        crowded = Shared(replace(crowded.host, labels={"uplink": "eth0"}), told[:-1], told[-1])
+        crowded = Shared(replace(crowded.host, labels={"uplink": "eth0"}), reported[:-1], reported[-1])
     for rung in crowded.escalate():
         made = [
             command
-            for one in crowded.everybody
+            for one in crowded.all_instances
             if one.id in rung.changes
             for command in commands(crowded.host, one, one.settings, rung.changes[one.id])
         ]

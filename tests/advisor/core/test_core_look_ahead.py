@@ -70,9 +70,9 @@ def test_where_those_who_need_it_do_not_come_the_best_place_is_taken() -> None:
 @pytest.mark.parametrize(
     ("full", "empty", "workload"),
     [([("db", "db")] * 6, 8, "web"), ([("db", "db")] * 6, 0, "unheard-of"), ([("db", "db")] * 6, 0, None)],
-    ids=["much room is left", "nobody knows the newcomer", "nothing is said of the newcomer"],
+    ids=["much room is left", "nobody knows the new VM", "nothing is said of the new VM"],
 )
-def test_no_place_is_kept_where_there_is_room_or_the_newcomer_is_unknown(
+def test_no_place_is_kept_where_there_is_room_or_the_new_vm_is_unknown(
     full: list[tuple[str, str]], empty: int, workload: str | None
 ) -> None:
     assert {candidate.reserved for candidate in asked(*full, empty=empty, workload=workload)} == {0.0}

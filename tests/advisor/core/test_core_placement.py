@@ -68,7 +68,7 @@ def test_a_limit_shows_the_best_and_still_names_all_hosts_tied_with_them() -> No
 
 
 def test_worst_spares_the_worst_off_and_total_spares_the_sum() -> None:
-    """On a the newcomer halves one neighbour; on b it slows four of them down a little."""
+    """On a the new VM halves one neighbour; on b it slows four of them down a little."""
     crowd = [vm(f"b{at}", on="b", pins="0:0-3") for at in range(4)]
     residents = [vm("r", on="a", pins="0:0"), *crowd]
     hosts = [host("a", **ONE), host("b", cpu_overcommit=9.0)]
@@ -90,7 +90,7 @@ def test_pack_fills_the_fullest_host_that_keeps_every_ratio() -> None:
     assert hosts_of(ask(cloud([host(name) for name in "abcd"], residents)))[-1] == "c"
 
 
-def test_pack_does_not_count_a_newcomer_twice_where_it_sits_already() -> None:
+def test_pack_does_not_count_a_new_vm_twice_where_it_sits_already() -> None:
     mine = vm("n", "calm", on="a", vcpus=2)
     residents = [mine, vm("r", "calm", on="b")]
     answer = ask(cloud([host("a"), host("b")], residents), request(replace(mine, host=None), objective="pack"))
@@ -157,7 +157,7 @@ def test_a_profile_in_the_question_changes_nothing_for_residents_of_the_same_nam
     mine = WorkloadProfile("thin", {"cpu": 1.0})
     answer = ask(cloud(hosts, residents, workloads=workloads), request(vm("n", "calm"), profile=mine))
     (resident,) = only(answer).neighbours
-    # of the resident's CPU demand nothing is known, so it may keep its CPU busy, and the newcomer takes one per cent
+    # of the resident's CPU demand nothing is known, so it may keep its CPU busy, and the new VM takes one per cent
     assert resident.throughput_ratio.expected == pytest.approx(0.99)
 
 
@@ -174,7 +174,7 @@ def test_a_workload_is_looked_up_on_the_platform_of_each_host() -> None:
 # pins
 
 
-def test_a_newcomer_is_pinned_away_from_who_would_slow_it_down() -> None:
+def test_a_new_vm_is_pinned_away_from_who_would_slow_it_down() -> None:
     candidate = only(ask(cloud([host(pcpus=2)], [vm("r", on="h1", pins="0:0"), vm("s", on="h1", pins="0:0")])))
     assert candidate.new_vm.throughput_ratio.expected == pytest.approx(1.0)
     assert candidate.pinning is None or candidate.pinning == Pinning(((1,),))
@@ -183,7 +183,7 @@ def test_a_newcomer_is_pinned_away_from_who_would_slow_it_down() -> None:
     assert pinned.pinning == pinned.isolation.pinning
 
 
-def test_settings_that_the_newcomer_has_are_kept() -> None:
+def test_settings_that_the_new_vm_has_are_kept() -> None:
     network = NetworkSettings("dedicated", 100.0, 100.0)
     asked = vm("n", "bulk", cap_percent=80.0, weight=300, network=network, disk_limit_mb_s=30.0)
     found = only(ask(cloud([host()], [vm("r", "bulk", on="h1")]), request(asked))).isolation
@@ -226,7 +226,7 @@ def test_a_host_that_the_ladder_mends_is_a_candidate_as_its_last_rung_leaves_it(
     assert any("r" in " ".join(command.argv) for command in candidate.commands) == bool(candidate.changes)
 
 
-def test_a_neighbours_link_is_kept_by_a_class_of_its_own_or_one_for_the_newcomer() -> None:
+def test_a_neighbours_link_is_kept_by_a_class_of_its_own_or_one_for_the_new_vm() -> None:
     resident = vm("r", "bulk", on="h1", min_throughput_ratio=0.7)
     candidate = only(ask(cloud([host(kind="lxc")], [resident]), request(vm("n", "bulk"))))
     assert candidate.mitigation[-1].action == "network"
@@ -250,12 +250,12 @@ def test_the_ladder_is_tried_on_the_best_hosts_only_and_while_too_few_break_noth
 
 
 def test_the_best_host_of_all_is_tried_even_where_others_break_nothing() -> None:
-    """On a the newcomer takes 15 % from one who minds; on b it takes as much from each of two who do not."""
+    """On a the new VM takes 15 % from one who minds; on b it takes as much from each of two who do not."""
     residents = [vm("r", on="a", min_throughput_ratio=0.9), vm("s", on="b"), vm("t", on="b")]
     new_vm = vm("n", cap_percent=15.0, min_throughput_ratio=0.14)
     hosts, question = [host(name, **ONE) for name in "ab"], request(new_vm, limit=1)
-    nobody_minds = [replace(one, min_throughput_ratio=None) for one in residents]
-    assert hosts_of(ask(cloud(hosts, nobody_minds), question)) == ["a"]
+    no_instance_minds = [replace(one, min_throughput_ratio=None) for one in residents]
+    assert hosts_of(ask(cloud(hosts, no_instance_minds), question)) == ["a"]
     answer = ask(cloud(hosts, residents), question)
     assert (hosts_of(answer), codes(answer)) == (["b"], {"a": "limit.neighbour"})
     assert answer.rejected[0].mitigation
@@ -324,7 +324,7 @@ def test_a_weight_may_keep_a_limit_of_time_short_and_says_by_how_much() -> None:
     assert "n contended " in candidate.mitigation[-1].text
 
 
-def test_a_neighbour_that_was_under_its_limit_before_is_not_the_newcomers_doing() -> None:
+def test_a_neighbour_that_was_under_its_limit_before_is_not_the_new_vms_doing() -> None:
     capped = vm("a", on="h1", min_throughput_ratio=0.9, cap_percent=50.0, pins="0:0")
     assert hosts_of(ask(cloud([host()], [capped]), request(vm(pins="0:1")))) == ["h1"]
     healthy = vm("z", on="h1", min_throughput_ratio=0.95, pins="0:1")

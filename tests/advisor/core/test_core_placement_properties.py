@@ -113,8 +113,8 @@ def cases(draw: st.DrawFn, /, workloads: Sequence[str | None] = NAMES, **fixed: 
 def others(case: Case, there: Host) -> list[Instance]:
     """Who is on a host beside the instance in question, from the inventory itself."""
     placed = {one.id for one in case.instances if one.host}
-    everybody = [*case.instances, *(one for one in case.pending if one.id not in placed)]
-    return [one for one in everybody if one.host == there.id and one.id != case.question.instance.id]
+    all_instances = [*case.instances, *(one for one in case.pending if one.id not in placed)]
+    return [one for one in all_instances if one.host == there.id and one.id != case.question.instance.id]
 
 
 def broken(effect: Effect, instance: Instance) -> set[str]:
@@ -189,7 +189,7 @@ def test_every_answer_keeps_what_answers_promise(case: Case, data: st.DataObject
         assert satisfied(case, found)
         numbers_are_inside_their_intervals(found)
         what_is_promised_is_what_a_scene_with_the_advised_settings_predicts(case, found)
-        a_figure_that_speaks_for_the_other_host_is_told_as_such(found)
+        a_figure_that_speaks_for_the_other_host_is_reported_as_such(found)
     if case.question.limit == ALL:
         every_host_in_question_is_answered_once(case, answer)
         if answer.candidates:
@@ -230,7 +230,7 @@ def what_is_promised_is_what_a_scene_with_the_advised_settings_predicts(case: Ca
     for effect in (found.new_vm, *found.neighbours):
         ratio = said[effect.instance].throughput_ratio
         expected, lower = ratio.expected, ratio.lower
-        if effect.before and not found.mitigation:  # a newcomer helps nobody
+        if effect.before and not found.mitigation:  # a new VM helps nobody
             expected, lower = min(expected, effect.before.expected), min(lower, effect.before.lower)
         assert effect.throughput_ratio.expected == pytest.approx(expected, rel=1e-4)
         assert effect.throughput_ratio.lower == pytest.approx(lower, rel=1e-4)
@@ -243,7 +243,7 @@ def what_is_said_of_a_host_depends_on_no_other(case: Case, found: Candidate) -> 
     assert (same.pinning, same.isolation) == (found.pinning, found.isolation)
 
 
-def a_figure_that_speaks_for_the_other_host_is_told_as_such(candidate: Candidate) -> None:
+def a_figure_that_speaks_for_the_other_host_is_reported_as_such(candidate: Candidate) -> None:
     for reason in candidate.reasons:
         if reason.kind != "comparison" or "though" in reason.text:
             continue
@@ -255,7 +255,7 @@ def a_figure_that_speaks_for_the_other_host_is_told_as_such(candidate: Candidate
 
 @st.composite
 def tight(draw: st.DrawFn, workloads: Sequence[str | None] = NAMES) -> Case:
-    """One or two crowded hosts and a newcomer with a limit, so that the isolation ladder is climbed on most."""
+    """One or two crowded hosts and a new VM with a limit, so that the isolation ladder is climbed on most."""
     hosts, instances = [], []
     for at in range(draw(st.integers(1, 2))):
         pcpus = draw(st.integers(1, 2))
@@ -277,7 +277,7 @@ def _on(draw: st.DrawFn, there: Host, name: str, workloads: Sequence[str | None]
 
 @st.composite
 def mendable(draw: st.DrawFn) -> Case:
-    """A crowded host and one on which a busy resident that no limit protects must make way for the newcomer."""
+    """A crowded host and one on which a busy resident that no limit protects must make way for the new VM."""
     case = draw(tight())
     first, mine = case.hosts[0], case.question.instance
     there = host("m", kind=draw(st.sampled_from(["xen", "kvm", "lxc"])), pcpus=1, cpu_overcommit=9.0)
@@ -338,9 +338,7 @@ def test_more_pressure_improves_no_vm_under_the_settings_that_a_candidate_ends_w
     st.sampled_from(["spin", "calm", None]),
     st.integers(1, 3),
 )
-def test_one_more_resident_never_helps_the_newcomer(
-    residents: list[str | None], new_vm: str | None, pcpus: int
-) -> None:
+def test_one_more_resident_never_helps_the_new_vm(residents: list[str | None], new_vm: str | None, pcpus: int) -> None:
     """On CPUs alone. Where several resources are shared, who slows a third one down may help (the prior's tests)."""
 
     def ratio(count: int) -> float:

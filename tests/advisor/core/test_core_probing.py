@@ -120,8 +120,8 @@ def test_a_pair_that_meets_nowhere_or_changes_nothing_is_never_proposed() -> Non
     assert plan(snapshot, [vm("n", "w2")], Model(1, spread=0.001)).steps == ()
 
 
-def test_two_residents_of_one_host_are_not_measured_for_a_newcomer_they_do_not_bear_on() -> None:
-    """What r and s do to each other is the same with the newcomer anywhere, but for the newcomer's own host's score."""
+def test_two_residents_of_one_host_are_not_measured_for_a_new_vm_they_do_not_bear_on() -> None:
+    """What r and s do to each other is the same with the new VM anywhere, but for the new VM's own host's score."""
     there = [vm("r", "w3", on="b"), vm("s", "w4", on="b"), vm("t", "w0", on="a")]
     snapshot = cloud([host("a", **ONE_CPU), host("b", **ONE_CPU)], there, workloads=made_cloud(0).workloads)
     first = plan(snapshot, [vm("n", "w2")], Model(4)).steps[0].pair
@@ -227,6 +227,6 @@ def test_other_durations_are_refused(text: str) -> None:
     [{"budget_s": 0.0}, {"rounds": 0}, {"seconds_per_run": 0}, {"pinnings": ()}, {"seed": -1}, {"objective": "no"}],
 )
 def test_a_wrong_request_names_the_field(wrong: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput) as told:
+    with pytest.raises(InvalidInput) as reported:
         probe_planning.check(replace(ProbeRequest(60.0, instances=(vm(),)), **wrong))  # type: ignore[arg-type]
-    assert told.value.field == next(iter(wrong))
+    assert reported.value.field == next(iter(wrong))

@@ -1,4 +1,4 @@
-"""Scores and their order: the newcomer and every neighbour count alike, and equal is equal."""
+"""Scores and their order: the new VM and every neighbour count alike, and equal is equal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def scores(
     objective: Objective = "worst",
     **more: Any,
 ) -> Scores:
-    """Scores of scenes whose last instance is the newcomer; before and limits are 1 and none unless told otherwise."""
+    """Scores of scenes whose last instance is the new VM; before and limits are 1 and none unless told otherwise."""
     shape = np.shape(expected)
     return score(
         prediction(expected, half),
@@ -194,7 +194,7 @@ def test_the_order_of_neighbours_does_not_matter(
 
 
 def chosen(values: Sequence[Sequence[float]], *, fine: object = True, usable: object = True) -> list[int]:
-    """Options by hosts; the first leaves the newcomer free, the others pin it."""
+    """Options by hosts; the first leaves the new VM free, the others pin it."""
     shape = np.shape(values)
     breaks = ~np.broadcast_to(np.array(fine), shape).ravel()
     flat = np.array(values, dtype=float).ravel()

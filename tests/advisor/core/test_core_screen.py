@@ -231,7 +231,7 @@ def test_a_host_that_breaks_a_residents_limit_is_named_however_little_it_promise
 def test_fewer_scenes_than_hosts_are_predicted_where_most_hosts_promise_little() -> None:
     counting = Counting()
     ask(unlike(0.2, 1.2), request(new_vm(), limit=5), counting)
-    assert 0 < sum(scenes for scenes, _ in counting.asked) < 2 * HOSTS  # without the newcomer and with it
+    assert 0 < sum(scenes for scenes, _ in counting.asked) < 2 * HOSTS  # without the new VM and with it
 
 
 def test_the_estimated_share_falls_with_demand_and_reaches_that_of_a_fluid() -> None:

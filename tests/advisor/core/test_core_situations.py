@@ -279,19 +279,19 @@ def questions(draw: st.DrawFn, there: Sequence[Instance]) -> PlacementRequest:
 def test_the_answer_is_that_of_asking_about_every_host_and_option_at_once(data: st.DataObject) -> None:
     """Over several questions to a cloud that changes, with one memory."""
     there = data.draw(hosts())
-    everybody = data.draw(residents(there))
-    snapshot, memory, prior = cloud(there, everybody), PredictionCache(), PriorPredictor()
+    all_instances = data.draw(residents(there))
+    snapshot, memory, prior = cloud(there, all_instances), PredictionCache(), PriorPredictor()
     for turn in range(3):
-        asked = data.draw(questions(everybody))
+        asked = data.draw(questions(all_instances))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(mitigation, "escalate", lambda *_, **__: ())
             answer = put(snapshot, asked, prior, memory)
             assert answer == put(snapshot, asked, prior)
         check_same(answer, plain(snapshot, asked, prior), snapshot)
-        gone = data.draw(st.sets(st.sampled_from([one.id for one in everybody]))) if everybody else set()
+        gone = data.draw(st.sets(st.sampled_from([one.id for one in all_instances]))) if all_instances else set()
         new = data.draw(residents(there, f"t{turn}-"))
         changes: dict[str, Instance | None] = dict.fromkeys(gone) | {one.id: one for one in new}
-        everybody = (*(one for one in everybody if one.id not in gone), *new)
+        all_instances = (*(one for one in all_instances if one.id not in gone), *new)
         snapshot = snapshot.changed(seen={}, pending=(), taken_at=NOW, instances=changes)
 
 
@@ -345,7 +345,7 @@ def changed(snapshot: ClusterSnapshot, **more: Any) -> ClusterSnapshot:
 def test_hosts_that_are_alike_are_asked_about_once() -> None:
     counting = Counting()
     put(three_kinds(), request(), counting)
-    assert screened(counting) == 3 * 2  # without the newcomer and with it; one pCPU leaves nothing to pin
+    assert screened(counting) == 3 * 2  # without the new VM and with it; one pCPU leaves nothing to pin
 
 
 def test_latency_is_predicted_only_where_an_instance_counts_it_and_for_what_is_shown() -> None:
@@ -353,7 +353,7 @@ def test_latency_is_predicted_only_where_an_instance_counts_it_and_for_what_is_s
     snapshot = changed(three_kinds(), instances={"r1": vm("r1", on="d", max_latency_ratio=9.0)})
     put(snapshot, request(limit=1), counting)
     assert sorted((count, sorted(targets)) for count, targets in counting.asked) == [
-        (2, sorted(TARGETS)),  # the best host is alike the one it is compared with: without the newcomer and with it
+        (2, sorted(TARGETS)),  # the best host is alike the one it is compared with: without the new VM and with it
         (2, ["latency"]),
         (6, []),
     ]
@@ -366,7 +366,7 @@ def test_the_same_question_asks_nothing_again_and_another_only_what_is_new() -> 
     put(snapshot, request(), counting, memory)
     assert screened(counting) == 0
     put(snapshot, request(vm("n", "calm")), counting, memory)
-    assert screened(counting) == 3  # without the newcomer all is as it was
+    assert screened(counting) == 3  # without the new VM all is as it was
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_the_same_question_asks_nothing_again_and_another_only_what_is_new() -> 
         ({"labels": {"team": "a"}}, 0),
     ],
 )
-def test_what_a_newcomer_is_drops_what_was_said_of_it_and_nothing_else_does(new_vm: dict[str, Any], asked: int) -> None:
+def test_what_a_new_vm_is_drops_what_was_said_of_it_and_nothing_else_does(new_vm: dict[str, Any], asked: int) -> None:
     counting, memory, snapshot = Counting(), PredictionCache(), three_kinds()
     put(snapshot, request(), counting, memory)
     screened(counting)
@@ -392,7 +392,7 @@ def test_what_a_newcomer_is_drops_what_was_said_of_it_and_nothing_else_does(new_
     assert screened(counting) == asked
 
 
-def test_a_changed_profile_of_the_newcomer_drops_what_was_said_of_it() -> None:
+def test_a_changed_profile_of_the_new_vm_drops_what_was_said_of_it() -> None:
     counting, memory, snapshot = Counting(), PredictionCache(), three_kinds()
     for cpu, asked in ((50.0, 6), (50.0, 0), (60.0, 3)):
         put(snapshot, request(profile=WorkloadProfile("own", {"cpu": cpu})), counting, memory)

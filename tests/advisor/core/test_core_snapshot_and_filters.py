@@ -181,7 +181,7 @@ def test_who_wants_a_host_for_itself_keeps_others_away() -> None:
     assert rejected(taken, request()) == {"h1": ("constraint.exclusive", "lonely requires a host for itself")}
 
 
-def test_a_driver_domain_counts_what_all_ask_of_it_but_not_twice_what_the_newcomer_does() -> None:
+def test_a_driver_domain_counts_what_all_ask_of_it_but_not_twice_what_the_new_vm_does() -> None:
     there = [vm("r", "web", on="h1"), vm("s", "web", on="h1")]
     snapshot = cloud([host("h1", driver_cpus=(0,), driver_overcommit=1.0)], there)
     code, sentence = rejected(snapshot, request(vm(workload="web")))["h1"]

@@ -127,9 +127,9 @@ def test_many_changes_are_no_small_change() -> None:
 def test_the_same_over_the_wire() -> None:
     request = PlacementRequest(busy("new", None, 0.5), tune=True, commands=True)
     answer = recommend(cloud([host("h1", pcpus=8)], PINNED), CONTEXT, request)
-    told = codec.answer_values(answer)
-    read = recommendation_from_json(told, request)
-    assert codec.answer_values(read) == told
+    reported = codec.answer_values(answer)
+    read = recommendation_from_json(reported, request)
+    assert codec.answer_values(read) == reported
     assert [step.instance for step in read.tuned[0].tuning] == [step.instance for step in answer.tuned[0].tuning]
 
 

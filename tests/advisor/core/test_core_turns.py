@@ -42,7 +42,7 @@ def test_one_question_has_the_answer_that_it_has_alone() -> None:
     assert [one.score for one in alone.candidates] == [one.score for one in twice[0].candidates]
 
 
-def test_a_newcomer_keeps_its_own_profile_for_those_after_it() -> None:
+def test_a_new_vm_keeps_its_own_profile_for_those_after_it() -> None:
     snapshot = cloud([host("a", pcpus=1)], [vm("r", "calm", on="a")])
     described = replace(request(vm("n", None)), profile=WORKLOADS[0])  # that of `spin`
     asked = (described, request(vm("n", "spin")), request(vm("n", None)))

@@ -55,11 +55,11 @@ class ApiServer:
             name = f"{metadata.get('namespace', '')}/{metadata['name']}"
             former = self.objects[kind].get(name)
             self.objects[kind][name] = row
-            told = "ADDED" if former is None else "MODIFIED"
+            reported = "ADDED" if former is None else "MODIFIED"
             if kind == "pods" and not _selected(row):
-                told = "DELETED" if former is not None and _selected(former) else ""
-            if told:
-                self.log.append((self.version, kind, told, json.loads(json.dumps(row))))
+                reported = "DELETED" if former is not None and _selected(former) else ""
+            if reported:
+                self.log.append((self.version, kind, reported, json.loads(json.dumps(row))))
             self.changed.notify_all()
         return row
 
@@ -201,9 +201,9 @@ class _Handler(QuietHandler):
                 if version < self.api.oldest:
                     self._event("ERROR", {"kind": "Status", "code": 410, "message": "too old resource version"})
                     break
-                for number, of, told, row in self.api.log:
+                for number, of, reported, row in self.api.log:
                     if number > version and of == kind:
-                        self._event(told, row)
+                        self._event(reported, row)
                 version = self.api.version
                 bookmark = {"metadata": {"resourceVersion": str(version)}}
                 self._event("BOOKMARK", bookmark)
@@ -213,8 +213,8 @@ class _Handler(QuietHandler):
                     return
         self.wfile.write(b"0\r\n\r\n")
 
-    def _event(self, told: str, row: Row) -> None:
-        line = json.dumps({"type": told, "object": row}).encode() + b"\n"
+    def _event(self, reported: str, row: Row) -> None:
+        line = json.dumps({"type": reported, "object": row}).encode() + b"\n"
         self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
         self.wfile.flush()
 

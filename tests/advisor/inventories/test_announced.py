@@ -26,8 +26,8 @@ MINUTE = timedelta(minutes=1)
 
 def announcement(host: str, *instances: Mapping[str, Any], machine: str = "", **facts: Any) -> Announcement:
     """What the agent of a host of 64 CPUs tells."""
-    told = {"id": host, "kind": "kvm", "pcpus": 64, "memory_mb": 1000.0, **facts}
-    return Announcement(told, instances, machine or f"m-{host}", 60.0, NOW)
+    reported = {"id": host, "kind": "kvm", "pcpus": 64, "memory_mb": 1000.0, **facts}
+    return Announcement(reported, instances, machine or f"m-{host}", 60.0, NOW)
 
 
 def vm(name: str, **facts: Any) -> Mapping[str, Any]:
@@ -44,11 +44,11 @@ class World:
         self.silent: set[str] = set()
         self.now = NOW
 
-    def hear(self, told: Announcement) -> Announced:
-        names = told.names() | {one.id for one in self.instances.values() if one.host == told.host_id}
+    def hear(self, reported: Announcement) -> Announced:
+        names = reported.names() | {one.id for one in self.instances.values() if one.host == reported.host_id}
         there = {name: self.instances[name] for name in names & self.instances.keys()}
-        around = Around(self.hosts.get(told.host_id), there, dict(self.hosts), frozenset(self.silent))
-        news, found = compare(told, around, self.now)
+        around = Around(self.hosts.get(reported.host_id), there, dict(self.hosts), frozenset(self.silent))
+        news, found = compare(reported, around, self.now)
         self.hosts |= {host.id: host for host in news.hosts}
         self.instances |= {one.id: one for one in news.instances}
         for name in news.gone_instances:
@@ -79,10 +79,10 @@ def test_containers_are_promised_no_cpus_unless_another_source_says_how_many() -
 
 def test_the_same_announcement_again_is_no_news() -> None:
     world = World(Host("kvm02", "kvm", 64, 1000.0), Instance("old", 4, host="kvm02", labels={"source": "openstack"}))
-    for told in (announcement("kvm01", vm("web-1")), announcement("kvm02", vm("old"))):
-        world.hear(told)
+    for reported in (announcement("kvm01", vm("web-1")), announcement("kvm02", vm("old"))):
+        world.hear(reported)
         before = dict(world.instances), dict(world.hosts)
-        again = world.hear(told)
+        again = world.hear(reported)
         assert again == Announced(notes=again.notes)
         assert (world.instances, world.hosts) == before
 
@@ -231,10 +231,10 @@ def test_an_instance_that_cannot_be_read_is_as_it_was_and_not_stopped(known_by: 
     world = World()
     world.hear(announcement("kvm01", vm("web-1"), vm("web-2")))
     before = world.instances["web-1"]
-    told = replace(announcement("kvm01", vm("web-2"), vm("web-3")), malformed=[Malformed("i.0", "odd", **known_by)])
+    reported = replace(announcement("kvm01", vm("web-2"), vm("web-3")), malformed=[Malformed("i.0", "odd", **known_by)])
     for _ in range(2):
         world.now += timedelta(hours=1)
-        found = world.hear(told)
+        found = world.hear(reported)
         assert (found.stopped, found.gone, world.instances["web-1"]) == ((), (), before)
     assert "web-3" in world.instances
     assert "i.0" in world.hosts["kvm01"].labels["left_out"]
@@ -266,11 +266,11 @@ def test_cpus_are_taken_by_their_numbers_and_follow_the_host() -> None:
 
 def test_what_names_a_cpu_that_the_host_lacks_is_said_and_the_rest_is_taken() -> None:
     world = World()
-    told = announcement(
+    reported = announcement(
         "h1", vm("web", **_pins((1,), (9,), (), ())), vm("db", **_pins((1,), (2, 9), (), ())), vm("free"),
         pcpus=4, numa=((0, 1), (2, 3, 11)), isolated_cpus=(3, 12),
     )  # fmt: skip
-    found = world.hear(told)
+    found = world.hear(reported)
     assert (world.hosts["h1"].numa, world.hosts["h1"].isolated_cpus) == (((0, 1), (2, 3)), (3,))
     assert world.instances["web"].settings.pinning is None
     assert str(world.instances["db"].settings.pinning) == "0:1|1:2|2:|3:"
@@ -305,9 +305,9 @@ def test_too_many_instances_and_a_new_host_of_which_the_size_is_not_known_are_re
     with pytest.raises(InvalidInput, match="at most 5000"):
         World().hear(announcement("kvm01", *many))
 
-    told = Announcement({"id": "kvm01", "kind": "kvm"}, (), "m", 60.0, NOW)
+    reported = Announcement({"id": "kvm01", "kind": "kvm"}, (), "m", 60.0, NOW)
     with pytest.raises(InvalidInput, match="its pcpus could not be read"):
-        World().hear(told)
+        World().hear(reported)
 
 
 @settings(max_examples=examples(100))
@@ -326,8 +326,8 @@ def test_whatever_moves_starts_and_stops_the_inventory_is_right_once_every_agent
 def test_a_system_that_knows_a_vm_by_its_uuid_takes_it_over_from_the_agent() -> None:
     world = World()
     world.hear(announcement("kvm01", vm("instance-0000001a", labels={"uuid": "u-1"})))
-    told = {"id": "u-1", "host": "kvm01", "vcpus": 4, "memory_mb": 100.0, "labels": {"name": "shop"}}
-    reading = Reading("openstack", (), instances=(told,))
+    reported = {"id": "u-1", "host": "kvm01", "vcpus": 4, "memory_mb": 100.0, "labels": {"name": "shop"}}
+    reading = Reading("openstack", (), instances=(reported,))
     news = sync.compare(reading, Inventory(tuple(world.hosts.values()), tuple(world.instances.values())))
     assert ([one.id for one in news.instances], news.gone_instances) == (["u-1"], ("instance-0000001a",))
     world.instances = {one.id: one for one in news.instances}

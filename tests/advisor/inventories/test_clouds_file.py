@@ -42,9 +42,9 @@ def test_a_file_that_is_open_is_refused_by_all_that_ask_an_openstack(
 ) -> None:
     file = clouds(tmp_path, monkeypatch, text, mode)
     said = f"{file} is refused because others may {what} it (mode {mode:o}); chmod 640 it"
-    with pytest.raises(ValueError, match="is refused") as told:
+    with pytest.raises(ValueError, match="is refused") as reported:
         read_settings()
-    assert str(told.value) == said
+    assert str(reported.value) == said
     reading = OpenStack("lab").read()
     assert f"is refused because others may {what} it" in reading.parts[0].reason
     with pytest.raises(IdentityUnavailable) as unavailable:

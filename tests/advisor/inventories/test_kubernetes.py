@@ -96,8 +96,8 @@ def test_nodes_and_bound_pods_are_hosts_and_instances(api: ApiServer, advisor: A
     found = advisor.inventory.instance("uid-web-7d4f-x")
     assert where(advisor) == {"uid-web-7d4f-x": "n1"}
     assert (found.vcpus, found.memory_mb, found.min_throughput_ratio) == (1, 1024.0, 0.9)
-    told = {"name": "prod/web-7d4f-x", "class": "prod/Deployment/web", "project": "prod", "image": "web:1"}
-    assert told.items() <= found.labels.items()
+    reported = {"name": "prod/web-7d4f-x", "class": "prod/Deployment/web", "project": "prod", "image": "web:1"}
+    assert reported.items() <= found.labels.items()
     host = advisor.inventory.host("n3")
     assert (host.kind, host.pcpus, host.enabled) == ("lxc", 64, False)
     assert {"taint.gpu": ":NoSchedule", "resource.nvidia.com/gpu": "2", "zone": "a"}.items() <= host.labels.items()
@@ -138,10 +138,10 @@ def test_what_may_not_be_listed_stays_as_it_is(api: ApiServer, advisor: Advisor)
     api.put("pods", pod("p", "n1"))
     advisor.inventory.follow(reading(api))
     api.refused.add("pods")
-    told = reading(api)
-    advisor.inventory.follow(told)
+    reported = reading(api)
+    advisor.inventory.follow(reported)
     assert where(advisor) == {"uid-p": "n1"}
-    part = next(part for part in told.parts if part.name == "pods")
+    part = next(part for part in reported.parts if part.name == "pods")
     assert (part.state, "needs list and watch of pods" in part.reason) == ("refused", True)
 
 
@@ -202,8 +202,8 @@ def test_what_could_not_be_written_comes_again(api: ApiServer, advisor: Advisor)
     assert next(readings).partial  # and it is lost
     watched.again()
     api.put("pods", pod("q", "n1"))
-    told = next(readings)
-    assert (told.partial, len(told.instances)) == (False, 2)
+    reported = next(readings)
+    assert (reported.partial, len(reported.instances)) == (False, 2)
     stop.set()
 
 
@@ -291,11 +291,12 @@ def test_a_static_pod_has_the_id_that_an_agent_on_its_node_gives_it(api: ApiServ
 
 
 def test_a_node_that_tells_its_capacity_alone_keeps_its_huge_pages() -> None:
-    told = {"cpu": "8", "memory": "64Gi", "hugepages-2Mi": "8Gi", "hugepages-1Gi": "4Gi"}
-    seen = node_seen({"metadata": {"name": "n"}, "status": {"capacity": told}})
+    reported = {"cpu": "8", "memory": "64Gi", "hugepages-2Mi": "8Gi", "hugepages-1Gi": "4Gi"}
+    seen = node_seen({"metadata": {"name": "n"}, "status": {"capacity": reported}})
     assert seen["memory_mb"] == 52 * 1024
     assert (
-        node_seen({"metadata": {"name": "n"}, "status": {"capacity": told, "allocatable": told}})["memory_mb"] == 65536
+        node_seen({"metadata": {"name": "n"}, "status": {"capacity": reported, "allocatable": reported}})["memory_mb"]
+        == 65536
     )
 
 
@@ -337,10 +338,10 @@ def test_the_class_of_a_pod_is_what_made_it(kind: str, name: str, labels: dict[s
 
 def test_a_wrong_annotation_is_reported_and_the_pod_counts(api: ApiServer) -> None:
     api.put("pods", pod("p", "n1", annotations={"cotenant.io/load": "much", "cotenant.io/worklod": "web"}))
-    told = reading(api)
-    assert len(told.instances) == 1
-    assert "is cotenant.io/workload meant?" in told.left_out[0]
-    assert "pod prod/p: cotenant.io/load 'much'" in told.left_out[1]
+    reported = reading(api)
+    assert len(reported.instances) == 1
+    assert "is cotenant.io/workload meant?" in reported.left_out[0]
+    assert "pod prod/p: cotenant.io/load 'much'" in reported.left_out[1]
 
 
 def test_a_kubeconfig_names_server_authority_and_token(tmp_path: Path) -> None:
@@ -390,7 +391,7 @@ def test_a_node_that_lost_cpus_is_followed_whatever_is_pinned_to_them(api: ApiSe
 def test_a_host_that_is_gone_stays_while_an_instance_is_on_it(api: ApiServer, advisor: Advisor) -> None:
     advisor.inventory.follow(reading(api))
     advisor.inventory.put_instance(Instance("mine", host="n2"))
-    told = replace(Reading("kubernetes", ()), partial=True, gone_hosts=frozenset({"n1", "n2"}))
-    assert advisor.inventory.follow(told).gone_hosts == ("n1",)
+    reported = replace(Reading("kubernetes", ()), partial=True, gone_hosts=frozenset({"n1", "n2"}))
+    assert advisor.inventory.follow(reported).gone_hosts == ("n1",)
     with pytest.raises(NotFound):
         advisor.inventory.host("n1")

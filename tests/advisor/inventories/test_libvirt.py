@@ -35,11 +35,11 @@ Memory size:         16777216 KiB
 
 
 def _cells(*cells: str) -> str:
-    told = "".join(
+    reported = "".join(
         f"<cell id='{number}'><cpus>{''.join(f'<cpu id={cpu!r}/>' for cpu in cpus.split())}</cpus></cell>"
         for number, cpus in enumerate(cells)
     )
-    return f"<capabilities><host><topology><cells>{told}</cells></topology></host></capabilities>"
+    return f"<capabilities><host><topology><cells>{reported}</cells></topology></host></capabilities>"
 
 
 def _domain(name: str, vcpus: int = 2, more: str = "") -> str:

@@ -166,10 +166,10 @@ def test_a_server_with_dedicated_cpus_says_how_many(specs: dict[str, str], image
         "flavor": {"vcpus": 4, "ram": 512, "original_name": "f", "extra_specs": specs},
     }  # fmt: skip
     policies = {"i": image} if image else {}
-    told: dict[str, Any] = {"source": "openstack", "current_specs": {}, "groups": {}}
-    assert instance_facts(row, **told, cpu_policies=policies)["dedicated_vcpus"] == dedicated
+    reported: dict[str, Any] = {"source": "openstack", "current_specs": {}, "groups": {}}
+    assert instance_facts(row, **reported, cpu_policies=policies)["dedicated_vcpus"] == dedicated
     if image is None and not dedicated:  # what is not known is not told
-        assert "dedicated_vcpus" not in instance_facts(row, **told)
+        assert "dedicated_vcpus" not in instance_facts(row, **reported)
 
 
 def test_what_an_image_says_of_cpus_is_read_where_some_are_dedicated(cloud: Replay, source: OpenStack) -> None:
@@ -350,9 +350,9 @@ def test_the_command_tells_the_parts_and_ends_with_1_where_one_is_missing(
     cloud.changed = refuse("resource_providers")
     second = cli_runs.run("sync", "openstack", "--json")
     assert second.exit_code == 1
-    told = json.loads(second.stdout)
-    assert (told["complete"], told["hosts"], told["gone_hosts"]) == (False, [], [])
-    assert [part["state"] for part in told["parts"] if part["name"] == "placement"] == ["refused"]
+    reported = json.loads(second.stdout)
+    assert (reported["complete"], reported["hosts"], reported["gone_hosts"]) == (False, [], [])
+    assert [part["state"] for part in reported["parts"] if part["name"] == "placement"] == ["refused"]
     assert "secret" not in first.output + second.output
 
 

@@ -376,14 +376,14 @@ def test_a_cloud_of_a_thousand_hosts_is_read_in_seconds(tmp_path: Path) -> None:
     assert time.monotonic() - start < 20  # 0.5 s on an idle machine; the bound is for busy ones
 
 
-def _told(folder: Path, told: str) -> Path:
+def _reported(folder: Path, reported: str) -> Path:
     path = folder / "one.yaml"
-    path.write_text(f"id: shop-1\nvcpus: 2\n{told}\n", encoding="utf-8")
+    path.write_text(f"id: shop-1\nvcpus: 2\n{reported}\n", encoding="utf-8")
     return path
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("reported", "expected"),
     [
         ("demand: {cpu: 0.4}", {"cpu": Demand(0.4)}),
         ("demand:\n  cpu: {mean: 0.4, spread: 0.2, p95: 0.9}", {"cpu": Demand(0.4, spread=0.2, p95=0.9)}),
@@ -392,13 +392,13 @@ def _told(folder: Path, told: str) -> Path:
         ("demand: {disk_mb_s: {mean: 5, p95: 20}}", {"disk_mb_s": Demand(5.0, "disk_mb_s", p95=20.0)}),
     ],
 )
-def test_demand_is_read_in_each_form(tmp_path: Path, told: str, expected: dict[Resource, Demand]) -> None:
-    (found,) = load_instances(_told(tmp_path, told))
+def test_demand_is_read_in_each_form(tmp_path: Path, reported: str, expected: dict[Resource, Demand]) -> None:
+    (found,) = load_instances(_reported(tmp_path, reported))
     assert dict(found.demand) == expected
 
 
 @pytest.mark.parametrize(
-    ("told", "line", "field", "reason"),
+    ("reported", "line", "field", "reason"),
     [
         ("cpu: 40", 3, "cpu", "cpu_percent"),
         ("demand: {cpu: 2.5}", 3, "demand", "above its 2 vCPUs"),
@@ -411,9 +411,9 @@ def test_demand_is_read_in_each_form(tmp_path: Path, told: str, expected: dict[R
     ],
 )
 def test_a_demand_that_is_wrong_is_refused_with_line_and_field(
-    tmp_path: Path, told: str, line: int, field: str, reason: str
+    tmp_path: Path, reported: str, line: int, field: str, reason: str
 ) -> None:
-    path = _told(tmp_path, told)
+    path = _reported(tmp_path, reported)
     with pytest.raises(InvalidInput, match=reason) as caught:
         load_instances(path)
     assert f"{path}, line {line}, field {field}: " in caught.value.message

@@ -43,10 +43,10 @@ class Swift:
     version, origin, metrics = "m-2", "measured", PriorPredictor.metrics
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
-        told = PriorPredictor().predict(scenes, targets)
+        reported = PriorPredictor().predict(scenes, targets)
         crowded = scenes.present.sum(axis=1, keepdims=True) > 1
         ratio = np.where(scenes.present, np.where(crowded, 1.2, 0.1), np.nan)
-        return replace(told, throughput=BandArrays(ratio, ratio - 0.01, ratio + 0.01))
+        return replace(reported, throughput=BandArrays(ratio, ratio - 0.01, ratio + 0.01))
 
 
 def plan(

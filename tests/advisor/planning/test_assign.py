@@ -86,7 +86,7 @@ HOSTS = (host("h1"), host("h2", 2), host("h3", 2, 2048))
 
 @st.composite
 def clouds(draw: st.DrawFn) -> tuple[ClusterSnapshot, tuple[Instance, ...]]:
-    """A cloud of three hosts with residents, wherever these are, and newcomers."""
+    """A cloud of three hosts with residents, wherever these are, and new VMs."""
     residents = [
         vm(f"r{at}", on=draw(st.sampled_from(["h1", "h2", "h3"])), **{**one, "exclusive": False})
         for at, one in enumerate(draw(st.lists(instances, max_size=5)))
@@ -232,15 +232,16 @@ def test_a_plan_is_no_worse_than_placing_one_after_another(case: Case, objective
     found = assigned(cloud, "admit", *coming, objective=objective)
     assert sum(target is not None for target in found.where.values()) >= len(turns)
     if below(after) <= below(cloud) and None not in found.where.values() and len(turns) == len(coming):
-        told, theirs = (CloudEvaluation.of(one, PriorPredictor()).ratios().values() for one in (found.after, after))
+        reported, theirs = (CloudEvaluation.of(one, PriorPredictor()).ratios().values() for one in (found.after, after))
         worth = sum if objective == "total" else min
         cautious = [
-            worth(one.expected - CAUTION * (one.expected - one.lower) for one in all_of) for all_of in (told, theirs)
+            worth(one.expected - CAUTION * (one.expected - one.lower) for one in all_of)
+            for all_of in (reported, theirs)
         ]
         assert cautious[0] >= cautious[1] - 1e-6
 
 
-def test_newcomers_get_the_settings_that_a_placement_advises_where_these_are_worth_it() -> None:
+def test_new_vms_get_the_settings_that_a_placement_advises_where_these_are_worth_it() -> None:
     """Who is pinned keeps 0.95 of its speed, anybody else 0.8."""
     pins_help = Invented(lambda scenes: np.where(scenes.affinity.sum(axis=2) < scenes.pcpus[:, None], 0.95, 0.8))
     cloud = snapshot((host("h1"), host("h2")), vm("r1", on="h1"))

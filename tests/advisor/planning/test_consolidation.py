@@ -191,11 +191,11 @@ def test_filters_admit_the_same_instances_one_by_one_and_by_size(aim: str) -> No
         cloud = cloud.changed(instances={one.id: one for one in some}, seen={}, pending=(), taken_at=NOW)
     problem = build_problem(cloud, goal, math.inf)
     bare = many(50, *(one for there in cloud.residents for one in there if one.id.startswith("p")))
-    told = set()
+    reported = set()
     for kind, ids in enumerate(problem.ids_of_kind):
         if ids:
             on = None if aim == "admit" else "xen"
             free, _ = filters.apply(bare, request_of(problem.kinds[kind], goal, on), fresh_s=math.inf)
             assert np.flatnonzero(problem.allowed[kind]).tolist() == list(free)
-            told.add(len(free))
-    assert len(told) > 5
+            reported.add(len(free))
+    assert len(reported) > 5

@@ -105,8 +105,8 @@ def test_a_host_that_rests_can_still_be_emptied() -> None:
 
 
 def test_the_label_of_an_instance_shows_moves_that_were_not_observed() -> None:
-    told = (NOW - timedelta(hours=1)).isoformat()
-    labelled = [replace(one, labels={"moved_at": f"{told}, nonsense"}) for one in CROWD]
+    reported = (NOW - timedelta(hours=1)).isoformat()
+    labelled = [replace(one, labels={"moved_at": f"{reported}, nonsense"}) for one in CROWD]
     found = plan(cloud(*labelled, hosts=HOSTS), REBALANCE)
     assert not found.steps
     assert found.search is not None

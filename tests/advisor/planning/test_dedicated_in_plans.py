@@ -160,11 +160,11 @@ def test_capacity_counts_a_cpu_for_each_dedicated_vcpu(rooms: list[Room], there:
     assert found.capacity.by_rule <= best
     spare = found.capacity.spare
     if spare and spare.fit:
-        everybody = [(one.shared_vcpus, one.dedicated_vcpus) for one in inventory.instances]
-        everybody += [mix[number % len(mix)] for number in range(spare.fit)]
+        all_instances = [(one.shared_vcpus, one.dedicated_vcpus) for one in inventory.instances]
+        all_instances += [mix[number % len(mix)] for number in range(spare.fit)]
         for failed in range(len(rooms)):
             left = tuple((room, ()) for at, room in enumerate(rooms) if at != failed)
-            assert all_fit(left, tuple(everybody))
+            assert all_fit(left, tuple(all_instances))
 
 
 def test_new_sizes_of_dedicated_instances_are_dedicated_and_within_the_dedicated_part() -> None:

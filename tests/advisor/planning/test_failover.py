@@ -83,7 +83,7 @@ def test_without_a_month_of_less_growth_no_day_is_made_up() -> None:
 def test_a_failure_that_was_not_tried_to_the_end_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     late = PlacedBeside(snapshot(racks("a")), {"r0": ()}, in_time=False)
 
-    def over(_context: object, _cloud: object, _newcomers: object, clock: SearchClock) -> PlacedBeside:
+    def over(_context: object, _cloud: object, _new_vms: object, clock: SearchClock) -> PlacedBeside:
         time.sleep(max(clock.left_s, 0) + 0.01)
         return late
 

@@ -62,7 +62,7 @@ def test_an_imagined_cloud_stands_beside_the_present_one_with_run_way_and_price(
     assert imagined.instance_days == pytest.approx((1 + 2 + 3 * 4) * 365.25 / 12)
 
 
-def test_days_of_newcomers_are_not_reported_where_months_were_left_out() -> None:
+def test_days_of_new_vms_are_not_reported_where_months_were_left_out() -> None:
     begun = PlanSums(1, 1, 1, 0, 1.0, 1.0, 1.0)
     runway = tuple(RunwayPoint(float(month), month, 1.0, begun, fits=True) for month in range(3))
     known = Capacity(9, 9, 9, "", runway=runway)

@@ -34,7 +34,7 @@ def ordered(start: ClusterSnapshot, *changes: InstanceChange, at_once: int = 2, 
     return schedule(start, changes, PRIOR, keep_ratio=KEEP, limits=MigrationLimits(at_once, **more))
 
 
-def told(found: MigrationOrder) -> list[tuple[int, str, str | None]]:
+def reported(found: MigrationOrder) -> list[tuple[int, str, str | None]]:
     return [(one.stage, one.change.then.id, one.change.then.host) for one in found.scheduled]
 
 
@@ -47,12 +47,12 @@ SWAP = moved(A, "h2"), moved(B, "h1")
 def test_who_makes_room_goes_before_who_needs_it() -> None:
     a, b = A, replace(B, memory_mb=3000)
     start = snapshot(THREE, a, b)
-    assert told(ordered(start, moved(a, "h2"), moved(b, "h3"))) == [(0, "b", "h3"), (1, "a", "h2")]
+    assert reported(ordered(start, moved(a, "h2"), moved(b, "h3"))) == [(0, "b", "h3"), (1, "a", "h2")]
 
 
 def test_two_that_change_places_go_by_a_free_host_and_the_smaller_one_goes_round() -> None:
     found = ordered(snapshot(THREE, A, B), *SWAP)
-    assert told(found) == [(0, "b", "h3"), (1, "a", "h2"), (2, "b", "h1")]
+    assert reported(found) == [(0, "b", "h3"), (1, "a", "h2"), (2, "b", "h1")]
     assert [one.between for one in found.scheduled] == ["a", "", ""]
     assert not found.stuck
 
@@ -63,7 +63,7 @@ def test_two_of_an_anti_affinity_group_that_change_places_are_never_together_on_
     assert found.scheduled == ()
     assert found.stuck["a"] == "h2 hosts another instance of the anti-affinity group db"
     found = ordered(snapshot(THREE, a, b), moved(a, "h2"), moved(b, "h1"), at_once=9, per_host=4)
-    assert told(found) == [(0, "a", "h3"), (1, "b", "h1"), (2, "a", "h2")]
+    assert reported(found) == [(0, "a", "h3"), (1, "b", "h1"), (2, "a", "h2")]
 
 
 def test_no_move_goes_round_by_a_host_of_another_kind_or_takes_more_steps_than_allowed() -> None:
@@ -87,16 +87,16 @@ def test_a_stage_has_as_many_moves_as_allowed_and_one_for_each_host() -> None:
     some = [vm(f"m{number}", on=f"h{number}", memory_mb=100) for number in range(4)]
     start = snapshot(tuple(host(f"h{number}") for number in range(8)), *some)
     changes = [moved(one, f"h{number + 4}") for number, one in enumerate(some)]
-    assert [stage for stage, *_ in told(ordered(start, *changes, at_once=3))] == [0, 0, 0, 1]
+    assert [stage for stage, *_ in reported(ordered(start, *changes, at_once=3))] == [0, 0, 0, 1]
     together = [moved(one, "h7") for one in some[:2]]
-    assert [stage for stage, *_ in told(ordered(start, *together, at_once=3))] == [0, 1]
+    assert [stage for stage, *_ in reported(ordered(start, *together, at_once=3))] == [0, 1]
 
 
 def test_no_instance_falls_below_its_limit_on_the_way() -> None:
     """Both ends are fine; to bring b before a has gone would take the three of them below what they must keep."""
     a, b, c = vm("a", on="h1"), vm("b", on="h2"), vm("c", on="h1")
     start = snapshot((host("h1"), host("h2"), host("h3")), a, b, c)
-    assert told(ordered(start, moved(b, "h1"), moved(a, "h3"))) == [(0, "a", "h3"), (1, "b", "h1")]
+    assert reported(ordered(start, moved(b, "h1"), moved(a, "h3"))) == [(0, "a", "h3"), (1, "b", "h1")]
 
 
 HOSTS = tuple(host(f"h{number}", 4096) for number in range(4))
@@ -154,7 +154,7 @@ def test_several_leave_one_host_together_within_the_limits_of_hosts_and_racks() 
     ]
     for limits, stages in cases:
         found = ordered(start, *changes, **{"at_once": 9, **limits})
-        assert list(Counter(stage for stage, *_ in told(found)).values()) == stages, limits
+        assert list(Counter(stage for stage, *_ in reported(found)).values()) == stages, limits
         assert not found.stuck
 
 
@@ -165,7 +165,7 @@ def test_those_of_one_stage_break_nothing_whichever_of_them_ends_first() -> None
     )
     start = snapshot(tuple(host(f"h{number}", 4096) for number in range(1, 5)), a, b, c)
     found = ordered(start, moved(a, "h3"), moved(b, "h3"), moved(c, "h4"), at_once=9, per_host=4)
-    assert told(found) == [(0, "a", "h3"), (0, "c", "h4"), (1, "b", "h3")]
+    assert reported(found) == [(0, "a", "h3"), (0, "c", "h4"), (1, "b", "h3")]
 
 
 @given(transitions(), st.integers(1, 4), st.randoms(use_true_random=False))

@@ -39,8 +39,8 @@ def held(state: SearchState, several: Iterable[tuple[int, Kinds]]) -> list[tuple
 
 def most_of_all(state: SearchState, mix: tuple[int, ...]) -> int:
     """How many of the mix in turn fit, by every choice of a host for each."""
-    nobody: tuple[int, ...] = ()
-    best, clouds = 0, {(nobody,) * len(HOSTS)}
+    no_instance: tuple[int, ...] = ()
+    best, clouds = 0, {(no_instance,) * len(HOSTS)}
     while clouds and best < MOST:
         kind = mix[best % len(mix)]
         more = {(at, cloud): tuple(sorted((*cloud[at], kind))) for cloud in clouds for at in range(len(HOSTS))}

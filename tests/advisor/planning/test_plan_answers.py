@@ -180,14 +180,14 @@ def test_no_month_is_claimed_that_was_not_examined(months: int, said: str, monke
     answer = plan(now, GROWING)
     assert answer.capacity
     report = plan_as_html(now, answer)
-    told = {
+    reported = {
         "json": codec.answer_values(answer.capacity)["outlook"],
         "command": _said(answer),
         "page": _page(answer),
         "report": report,
     }
-    assert [where for where, text in told.items() if said not in text] == []
-    everything = " ".join([*told.values(), *answer.notes])
+    assert [where for where, text in reported.items() if said not in text] == []
+    everything = " ".join([*reported.values(), *answer.notes])
     for claim in ("does not run out", "lasts for", "not within what", "1 months", "the line is where"):
         assert claim not in everything
     assert codec.answer_values(answer.capacity)["months_examined"] == months

@@ -48,9 +48,9 @@ def test_before_and_after_say_for_every_instance_what_predict_says() -> None:
     asked = (vm("d", "bulk"), vm("e"))
     answer = plan(now, PlanRequest(instances=asked))
     at = there(answer)
-    everybody = (*now.instances, *(replace(one, host=at[one.id]) for one in asked))
+    all_instances = (*now.instances, *(replace(one, host=at[one.id]) for one in asked))
     for one in HOSTS:
-        crowd = tuple(sorted((who for who in everybody if who.host == one.id), key=lambda who: who.id))
+        crowd = tuple(sorted((who for who in all_instances if who.host == one.id), key=lambda who: who.id))
         expected = predict_scene(Scene(one, crowd), PriorPredictor(), workloads=WORKLOADS).effects if crowd else ()
         assert [effect.instance for effect in answer.after[one.id]] == [who.id for who in crowd]
         for effect, reference in zip(answer.after[one.id], expected, strict=True):

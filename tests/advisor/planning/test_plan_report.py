@@ -185,7 +185,7 @@ OTHERS = (Variant("now", FINE), Variant("without h1", replace(FINE, worst=0.7)))
 
 
 @pytest.mark.parametrize(
-    ("asked", "told", "words"),
+    ("asked", "reported", "words"),
     [
         (ADMIT, {"steps": (MOVE,)}, "The instance can be placed."),
         (REBALANCE, {"steps": (MOVE,)}, "1 step brings the instances below their limit from 2 to 0."),
@@ -225,9 +225,9 @@ OTHERS = (Variant("now", FINE), Variant("without h1", replace(FINE, worst=0.7)))
         ),
     ],
 )  # fmt: skip
-def test_each_kind_of_question_has_its_answer_as_the_headline(asked: Any, told: Any, words: str) -> None:
+def test_each_kind_of_question_has_its_answer_as_the_headline(asked: Any, reported: Any, words: str) -> None:
     _, plan = plan_by_hand()
-    plan = replace(plan, request=PlanRequest(**asked), **({"sums_before": SUMS, "sums_after": FINE} | told))
+    plan = replace(plan, request=PlanRequest(**asked), **({"sums_before": SUMS, "sums_after": FINE} | reported))
     assert words in headline(plan).replace("\u00a0", " ")
 
 
@@ -264,8 +264,10 @@ def test_hostile_names_stay_text(by_hand: str) -> None:
     steps = tuple(replace(step, instance=name) for name in HOSTILE for step in plan.steps)
     others = {name: (effect(name, 0.5),) for name in HOSTILE}
     after = {**plan.after, **others, "h1": (*plan.after["h1"], *(effect(name, 0.8) for name in HOSTILE))}
-    told = " ".join(HOSTILE)
-    hostile = replace(plan, steps=steps, after=after, model_version=told, model_origin=told, id=told, notes=HOSTILE)
+    reported = " ".join(HOSTILE)
+    hostile = replace(
+        plan, steps=steps, after=after, model_version=reported, model_origin=reported, id=reported, notes=HOSTILE
+    )
     text = plan_as_html(inventory, hostile)
     found = Report(text)
     assert {tag for tag, _ in found.tags} == {tag for tag, _ in Report(by_hand).tags}
@@ -362,15 +364,15 @@ def test_every_figure_of_the_data_stands_on_the_page_or_is_said_to_be_left_out()
     background = replace(background, card={"libraries": {"lightgbm": "4.7.0"}})
     report = plan_report(inventory, plan, background)
     held = plan_as_files(inventory, plan, background)
-    told = json.loads(held["report.json"])
+    reported = json.loads(held["report.json"])
     found = Report(held["index.html"].decode())
     shown = {tuple(" ".join(cell.split()) for cell in row) for row in found.rows}
-    assert "It reaches 0.9201" in told["sections"]["how"]["facts"]["Search"]
-    assert told["sections"]["model"]["facts"]["Libraries"] == "lightgbm 4.7.0"
-    assert set(told["tables"]) == {table.name for table in report.tables}
-    assert {name.removesuffix(".csv") for name in held if name.endswith(".csv")} == set(told["tables"])
+    assert "It reaches 0.9201" in reported["sections"]["how"]["facts"]["Search"]
+    assert reported["sections"]["model"]["facts"]["Libraries"] == "lightgbm 4.7.0"
+    assert set(reported["tables"]) == {table.name for table in report.tables}
+    assert {name.removesuffix(".csv") for name in held if name.endswith(".csv")} == set(reported["tables"])
     for table in report.tables:
-        assert len(told["tables"][table.name]) == len(table.rows)
+        assert len(reported["tables"][table.name]) == len(table.rows)
         for row in table.rows[: table.most]:
             cells = [cell(row[at], column.kind) for at, column in table.on_page]
             words = tuple(" ".join(f"{one.text} {one.small} {' '.join(one.lines)}".split()) for one in cells)

@@ -132,8 +132,8 @@ SIZES = st.builds(
 @example(some=[Instance("x", 2, 900, host="h1", workload="web", settings=IsolationSettings(cap_percent=30))])
 @settings(max_examples=examples(8, least=4), deadline=None)
 def test_a_plan_that_was_carried_out_leaves_nothing_to_do(kind: PlanKind, some: list[Instance]) -> None:
-    everybody = [replace(one, id=f"i{number}") for number, one in enumerate(some)]
-    before = cloud(*everybody, hosts=(host("h1", 4096), host("h2", 4096, pcpus=1)))
+    all_instances = [replace(one, id=f"i{number}") for number, one in enumerate(some)]
+    before = cloud(*all_instances, hosts=(host("h1", 4096), host("h2", 4096, pcpus=1)))
     then = carried_out(before, plan(before, PlanRequest(kind=kind)))
     assert plan(then, PlanRequest(kind=kind)).steps == ()
 

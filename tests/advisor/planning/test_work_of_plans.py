@@ -36,7 +36,7 @@ class Slow:
         return PriorPredictor().predict(scenes, targets)
 
 
-def told(found: Plan) -> tuple[object, ...]:
+def reported(found: Plan) -> tuple[object, ...]:
     steps = [(step.instance, step.host, step.stage, step.gain) for step in found.steps]
     return steps, found.search, found.capacity, found.notes
 
@@ -49,7 +49,7 @@ def test_a_slower_machine_gives_the_same_answer(slots: float, kind: str, monkeyp
     asked = PlanRequest(kind=kind, instances=mix, time_limit_s=600.0)  # type: ignore[arg-type]
     monkeypatch.setattr(work, "SLOTS_PER_SECOND", slots / asked.time_limit_s)
     fast, slow = plan(there, asked, predictor=PriorPredictor()), plan(there, asked, predictor=Slow(0.002))
-    assert told(fast) == told(slow)
+    assert reported(fast) == reported(slow)
     assert not any("clock" in note for note in fast.notes)
 
 

@@ -94,7 +94,7 @@ def test_a_capped_latency_instance_is_stalled_for_as_long_as_its_short_period_sa
         for service, stall_ms in (("latency", 5), ("throughput", 50)):
             made = rendered(empty, IsolationSettings(cap_percent=50), service=service)
             do(made)
-            assert float(_told(empty, STALLED)) == pytest.approx(stall_ms, rel=0.3)
+            assert float(_reported(empty, STALLED)) == pytest.approx(stall_ms, rel=0.3)
             undo(made)
 
 
@@ -169,12 +169,12 @@ def test_a_disk_limit_holds_within_10_percent_for_what_is_written_past_the_page_
 
 def _written(group: Group, path: Path, megabytes: int) -> float:
     """MB/s that a process in the group writes."""
-    seconds = float(_told(group, WRITER, str(path), str(megabytes)))
+    seconds = float(_reported(group, WRITER, str(path), str(megabytes)))
     path.unlink()
     return megabytes * (1 << 20) / 1e6 / seconds
 
 
-def _told(group: Group, program: str, *arguments: str) -> str:
+def _reported(group: Group, program: str, *arguments: str) -> str:
     """What a program prints that runs in the group from its first line of input on."""
     argv = [sys.executable, "-I", "-S", "-c", program, *arguments]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -186,8 +186,8 @@ def _told(group: Group, program: str, *arguments: str) -> str:
 
 
 @pytest.mark.measured
-def test_a_whole_plan_gives_the_newcomer_what_residents_give_up_and_undo_restores_both(group: Group) -> None:
-    """The batch moves to the newcomer's CPU capped, as the plan says: first the cap, then the move."""
+def test_a_whole_plan_gives_the_new_vm_what_residents_give_up_and_undo_restores_both(group: Group) -> None:
+    """The batch moves to the new VM's CPU capped, as the plan says: first the cap, then the move."""
     with busy_group(group.version, "batch") as batch:
         behind_other_work(batch)
         now = IsolationSettings(pinning=Pinning(((CPUS[0],),)))

@@ -36,7 +36,7 @@ def run(made: tuple[Command, ...]) -> list[str]:
     return [" ".join(command.argv) for command in made if command.argv]
 
 
-def test_residents_make_room_before_the_newcomer_comes() -> None:
+def test_residents_make_room_before_the_new_vm_comes() -> None:
     made = plan(
         HOST, SHOP, pins("0:2", weight=512), (resident("batch", pins("0:2")), resident("bulk")),
         {"batch": pins("0:3"), "bulk": IsolationSettings(cap_percent=50)},
@@ -90,7 +90,7 @@ def test_the_tree_on_the_uplink_is_made_once_for_all_who_need_it() -> None:
     ]  # fmt: skip
 
 
-def test_the_tree_stays_when_one_leaves_it_and_the_newcomer_needs_it() -> None:
+def test_the_tree_stays_when_one_leaves_it_and_the_new_vm_needs_it() -> None:
     shaped, free = (IsolationSettings(network=network) for network in (NetworkSettings("shared", 9), NetworkSettings()))
     made = run(plan(HOST, SHOP, shaped, (resident("bulk", shaped),), {"bulk": free}))
     assert [text.split()[1:3] for text in made] == [
@@ -99,7 +99,7 @@ def test_the_tree_stays_when_one_leaves_it_and_the_newcomer_needs_it() -> None:
     ]  # fmt: skip
 
 
-def test_the_newcomer_s_definition_stands_before_the_commands_that_need_it_to_run() -> None:
+def test_the_new_vm_s_definition_stands_before_the_commands_that_need_it_to_run() -> None:
     made = plan(replace(HOST, kind="kvm"), SHOP, pins("0:2", cap_percent=50), (), {})
     (said, *rest) = made
     assert said.argv == ()

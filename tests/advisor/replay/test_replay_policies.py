@@ -81,11 +81,11 @@ def test_what_a_replay_predicts_is_what_the_predictor_says_of_each_host_at_each_
 
 def test_an_instance_faster_than_alone_is_not_called_slower() -> None:
     """A learned model may say so of everybody; where nobody is, nobody is slowed."""
-    nobody = ReplayPredictions(
+    no_instance = ReplayPredictions(
         np.zeros(2, dtype=np.int64), np.full(2, np.inf), *(np.zeros(BINS, dtype=np.int64),) * 2, 0, 0.0
     )
-    faster = replace(nobody, worst=np.array([1.02, np.inf]), count=1, total=1.02)
-    ran = [SimulationResult("random", 1, np.ones(2, dtype=np.int64), one) for one in (faster, nobody)]
+    faster = replace(no_instance, worst=np.array([1.02, np.inf]), count=1, total=1.02)
+    ran = [SimulationResult("random", 1, np.ones(2, dtype=np.int64), one) for one in (faster, no_instance)]
     for seen, worst, over_time in ((ran, 1.02, (1.02, 1.0)), (ran[1:], 1.0, (1.0, 1.0))):
         found = summary.replayed(seen, (1,))
         assert (found.worst, found.worst_over_time) == (worst, over_time)

@@ -18,11 +18,11 @@ REQUEST = ReplayRequest(("cotenant", "random"), hosts=4, history_s=1200, seeds=(
 
 
 def test_processes_give_results_in_the_order_of_the_tasks_and_raise_what_a_task_raises() -> None:
-    told: list[float] = []
-    found = spread(math.factorial, [2000, 3, 1], processes=2, progress=lambda _, share: told.append(share))
+    reported: list[float] = []
+    found = spread(math.factorial, [2000, 3, 1], processes=2, progress=lambda _, share: reported.append(share))
     assert found == [math.factorial(2000), 6, 1]
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    assert reported == sorted(reported)
+    assert reported[-1] == 1.0
     assert spread(math.sqrt, []) == []
     with pytest.raises(ValueError, match="math domain"):
         spread(math.sqrt, [1.0, -1.0], processes=2)

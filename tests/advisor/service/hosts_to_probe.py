@@ -34,8 +34,8 @@ PROFILES = (
     WorkloadProfile("files", {"cpu": 20.0, "disk_mb_s": 150.0}),
     WorkloadProfile("database", {"cpu": 50.0, "disk_mb_s": 40.0, "net_mbit": 30.0}),
 )
-BUSY = "cpu"  # what every newcomer and every resident does
-Ratios = Mapping[str, float]  # host → T/B of a newcomer beside its resident
+BUSY = "cpu"  # what every new VM and every resident does
+Ratios = Mapping[str, float]  # host → T/B of a new VM beside its resident
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def train(learned_from: Sequence[RealHost], folder: Path) -> tuple[Path, Path]:
 
 
 def right(new: Sequence[RealHost]) -> Ratios:
-    """What a newcomer really gets on each host."""
+    """What a new VM really gets on each host."""
     return {host.said.id: float(host.ratios([(BUSY, BUSY)])[0, 1]) for host in new}
 
 
@@ -118,7 +118,7 @@ def cloud(hosts: Sequence[Host]) -> Inventory:
 
 
 def question(limit: int) -> PlacementRequest:
-    """Where a newcomer should go."""
+    """Where a new VM should go."""
     return PlacementRequest(Instance("new", workload=BUSY), limit=limit, dry_run=True)
 
 

@@ -26,7 +26,7 @@ ELSEWHERE = {
 }  # fmt: skip
 
 
-def told(advisor: Advisor) -> list[tuple[str, tuple[str, ...], Mapping[str, Any]]]:
+def reported(advisor: Advisor) -> list[tuple[str, tuple[str, ...], Mapping[str, Any]]]:
     """Oldest first."""
     return [(one.operation, one.objects, one.detail) for one in advisor.access.audit(limit=1000).items][::-1]
 
@@ -57,7 +57,7 @@ def test_changes_of_the_inventory_name_what_they_are_about_and_the_generation_th
         newest = small.access.audit(limit=1).items[0]
         seen.append((newest.operation, newest.objects, newest.detail))
     first = ("inventory.put", (), {"generation": 1, "mode": "replace", "hosts": 1, "instances": 1, "workloads": 1})
-    assert first in told(small)
+    assert first in reported(small)
     assert seen == [
         ("host.put", ("h2",), {"generation": 2}),
         ("instance.put", ("b", "h2"), {"generation": 3}),
@@ -69,7 +69,7 @@ def test_changes_of_the_inventory_name_what_they_are_about_and_the_generation_th
 
 
 def test_what_is_refused_changes_nothing_and_is_not_reported(small: Advisor) -> None:
-    before = told(small)
+    before = reported(small)
     for step in (
         lambda: small.inventory.delete_host("h1"),
         lambda: small.inventory.delete_host("nope"),
@@ -79,7 +79,7 @@ def test_what_is_refused_changes_nothing_and_is_not_reported(small: Advisor) -> 
     ):
         with pytest.raises(AdvisorError):
             step()
-    assert told(small) == before
+    assert reported(small) == before
 
 
 def test_what_was_measured_is_reported_once_for_all_of_it(small: Advisor, clock: Clock) -> None:
@@ -92,7 +92,7 @@ def test_what_was_measured_is_reported_once_for_all_of_it(small: Advisor, clock:
     small.outcomes.record_colocation(runs)
     probed = ProbeResult("cpu-share", {"share": Quantity(76.3, "%")}, "share", {}, ())
     small.telemetry.take_probes([ProbeReport(host, probed, clock()) for host in ("h1", "nope")])
-    assert [entry for entry in told(small) if entry[0] != "inventory.put"] == [
+    assert [entry for entry in reported(small) if entry[0] != "inventory.put"] == [
         ("samples.add", (), {"accepted": 100, "duplicate": 0, "dropped": 1}),
         ("samples.add", (), {"accepted": 0, "duplicate": 100, "dropped": 0}),
         ("colocation.add", ("run-1",), {}),
@@ -107,7 +107,7 @@ def test_every_recommendation_is_an_event_with_instance_host_and_whether_that_is
     plan = small.plans.make(PlanRequest(instances=(Instance("m", vcpus=1),)))
     small.outcomes.record(held.id, "h1", {"n": 0.9})
     small.outcomes.record(held.id, "h1", {"n": 0.9})
-    assert told(small)[1:] == [
+    assert reported(small)[1:] == [
         ("placement.answer", (dry.id, "n", "h1"), {"host": "h1", "dry_run": True, "held": False, "model": "analytic"}),
         ("placement.answer", (held.id, "n", "h1"), {"host": "h1", "dry_run": False, "held": True, "model": "analytic"}),
         ("placement.answer", (none.id, "n"), {"host": None, "dry_run": False, "held": False, "model": "analytic"}),
@@ -126,7 +126,7 @@ def test_answers_to_schedulers_are_audited_though_nothing_is_stored(small: Advis
     small.inventory.put_host(Host("h2", "kvm", 4, 8192, enabled=False))
     small.placements.evacuation("h1", ["h2"])
     small.placements.improvements({"a": ["h1", "h2"]}, most=5, within_s=60.0)
-    assert [entry for entry in told(small) if entry[0] not in {"inventory.put", "host.put"}] == [
+    assert [entry for entry in reported(small) if entry[0] not in {"inventory.put", "host.put"}] == [
         ("placement.look", ("n", "h2"), {"host": "h2", "rejected": 0, "model": "analytic"}),
         ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "analytic"}),
         ("placement.look", ("m",), {"host": None, "rejected": 2, "model": "analytic"}),
@@ -140,7 +140,7 @@ def test_answers_to_schedulers_are_audited_though_nothing_is_stored(small: Advis
 def test_pods_that_a_scheduler_placed_are_reported_together(small: Advisor) -> None:
     small.inventory.put_host(Host("h2", "kvm", 4, 8192))
     small.placements.hold([Instance("n", host="h1"), Instance("m", host="h2"), Instance("o", host="gone")])
-    assert told(small)[-1] == ("placement.hold", ("n", "m"), {"hosts": 2})
+    assert reported(small)[-1] == ("placement.hold", ("n", "m"), {"hosts": 2})
 
 
 def test_every_change_of_the_registry_is_reported_and_an_activation_that_the_gate_refused(
@@ -154,7 +154,9 @@ def test_every_change_of_the_registry_is_reported_and_an_activation_that_the_gat
     bad = small.models.register(make(trained, tmp_path / "made", "m-bad", 0.2)).version
     with pytest.raises(RefusedByGate):
         small.models.activate(bad)
-    assert [(what, names, detail.get("cause"), detail.get("before")) for what, names, detail in told(small)[1:]] == [
+    assert [
+        (what, names, detail.get("cause"), detail.get("before")) for what, names, detail in reported(small)[1:]
+    ] == [
         ("model.register", (version,), None, None),
         ("model.judge", (version,), None, None),
         ("model.shadow", (version,), None, None),
@@ -163,7 +165,7 @@ def test_every_change_of_the_registry_is_reported_and_an_activation_that_the_gat
         ("model.register", (bad,), None, None),
         ("model.refuse", (bad,), None, None),
     ]
-    assert [detail for *_, detail in told(small)[-2:]] == [{"passed": False}, {}]
+    assert [detail for *_, detail in reported(small)[-2:]] == [{"passed": False}, {}]
 
 
 def test_no_operation_is_forgotten_here() -> None:

@@ -57,8 +57,8 @@ def answer_about(cloud: CloudWithHogs) -> Recommendation:
     return cloud.advisor.placements.place(PlacementRequest(asked, dry_run=True)).recommendation
 
 
-def newcomer_on(cloud: CloudWithHogs, host: str) -> tuple[float, tuple[str, ...]]:
-    """What a newcomer would get on a host, and the notes of the answer."""
+def new_vm_on(cloud: CloudWithHogs, host: str) -> tuple[float, tuple[str, ...]]:
+    """What a new VM would get on a host, and the notes of the answer."""
     answer = answer_about(cloud)
     there = next(one for one in answer.candidates if one.host == host)
     assert there.new_vm.cpu is not None
@@ -74,7 +74,7 @@ def watch_run_queue(cloud: CloudWithHogs, victim: str, ran: Mapping[str, float])
 
 
 def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_with_it(cloud: CloudWithHogs) -> None:
-    said, notes = newcomer_on(cloud, "h0")
+    said, notes = new_vm_on(cloud, "h0")
     assert not any("Measured contention" in note for note in notes)
     cloud.hogs = {"h0-2": float(VCPUS)}
     for _ in range(14):
@@ -87,7 +87,7 @@ def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_
     assert set(named.values()) == {("neighbour", "h0-2", False)}
     assert all(one.observed < one.lower for one in alarms)
     assert all(one.demand > 1 for one in alarms if not one.measured)
-    now, notes = newcomer_on(cloud, "h0")
+    now, notes = new_vm_on(cloud, "h0")
     assert any(note.startswith("Measured contention on h0 is above the predicted range") for note in notes)
     assert now < said - 0.1, "the measured demand of the hog counts"
     assert answer_about(cloud).widened == {}, "with the demand of the hog the model is right"
@@ -103,13 +103,13 @@ def test_a_neighbour_that_starts_hogging_raises_an_alarm_that_names_it_and_ends_
 def test_where_cpus_slow_by_half_the_host_is_named_what_was_measured_counts_and_ranges_widen(
     cloud: CloudWithHogs,
 ) -> None:
-    said, _ = newcomer_on(cloud, "h1")
+    said, _ = new_vm_on(cloud, "h1")
     cloud.slow = {"h1"}
     for _ in range(12):
         cloud.window()
     alarms = cloud.advisor.cloud.alarms()
     assert alarms and {(one.host, one.cause, one.antagonist) for one in alarms} == {("h1", "host", None)}
-    now, _ = newcomer_on(cloud, "h1")
+    now, _ = new_vm_on(cloud, "h1")
     assert now < said - 0.15
     answer = answer_about(cloud)
     assert answer.widened.keys() == {"h1"}

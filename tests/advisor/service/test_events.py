@@ -25,7 +25,7 @@ __all__ = ["empty_url", "kind", "postgres_server"]
 CLOUD = Inventory((Host("h1", "kvm", 4, 8192),), (Instance("a", host="h1"),), (WorkloadProfile("web", {"cpu": 80.0}),))
 
 
-def told(events: tuple[ServiceEvent, ...]) -> list[tuple[str, Any]]:
+def reported(events: tuple[ServiceEvent, ...]) -> list[tuple[str, Any]]:
     return [(one.name, {key: value for key, value in one.details.items() if key != "at"}) for one in events]
 
 
@@ -33,7 +33,7 @@ def heard(advisor: Advisor, clock: Clock, after: str) -> tuple[list[tuple[str, A
     """Everything since, once it is old enough."""
     clock.turn(5)
     events, mark = advisor.access.events(after)
-    return told(events), mark
+    return reported(events), mark
 
 
 def test_changes_of_the_inventory_and_plans_are_sent_in_their_order_and_only_once(
@@ -78,8 +78,8 @@ def test_an_alarm_says_who_where_and_why() -> None:
             "at": "2026-01-02T00:00:00Z", "instance": "a", "host": "h1", "antagonist": "b",
             "since": "2026-01-01T23:00:00Z", "raised": "2026-01-01T23:30:00Z", "text": "a waits for b",
         }  # fmt: skip
-    nobody = event_of(AuditEntry("x", at, "service", "", "alarm.raise", ("a", "h1"), detail))
-    assert nobody.details["antagonist"] is None
+    no_instance = event_of(AuditEntry("x", at, "service", "", "alarm.raise", ("a", "h1"), detail))
+    assert no_instance.details["antagonist"] is None
 
 
 def test_who_goes_on_from_an_event_hears_what_came_after_it_and_never_who_did_it(

@@ -147,14 +147,14 @@ def test_a_wrong_model_is_reported_and_its_intervals_widen_until_they_hold(cloud
     assert answer.widened
 
 
-def test_an_answer_tells_how_answers_about_such_newcomers_have_held(cloud: Cloud) -> None:
+def test_an_answer_tells_how_answers_about_such_new_vms_have_held(cloud: Cloud) -> None:
     cloud.windows(8)
     like = PlacementRequest(cloud.advisor.inventory.instance("h01-1"), dry_run=True)
     evidence = cloud.advisor.placements.place(like).recommendation.evidence
     assert evidence is not None and evidence.level == "measured" and evidence.held is not None
-    told = cloud.group(level="measured")
-    assert evidence.held.windows == pytest.approx(told.scenes, rel=0.1)
-    assert evidence.held.coverage == pytest.approx(told.coverage, abs=0.01)
+    reported = cloud.group(level="measured")
+    assert evidence.held.windows == pytest.approx(reported.scenes, rel=0.1)
+    assert evidence.held.coverage == pytest.approx(reported.coverage, abs=0.01)
     assert f"{100 * evidence.held.coverage:.0f} % of the instances" in held_in_words(evidence)
     given = cloud.advisor.placements.place(NEW_VM).recommendation.evidence
     assert given is not None and given.held is None, "nobody's demand was given by hand"

@@ -40,27 +40,30 @@ def filled(advisor: Advisor, clock: Clock) -> Advisor:
     return advisor
 
 
-def of_whom(told: Histories) -> set[tuple[str, str | None, str]]:
-    return {(one.host, one.instance, one.metric) for one in told.found}
+def of_victim(reported: Histories) -> set[tuple[str, str | None, str]]:
+    return {(one.host, one.instance, one.metric) for one in reported.found}
 
 
 def test_a_host_has_the_series_of_who_is_on_it_and_its_own(filled: Advisor) -> None:
-    told = filled.telemetry.histories(host="h1", since="1h")
-    assert of_whom(told) == {("h1", "a", "cpu"), ("h1", "b", "cpu"), ("h1", None, "event")}
-    assert told.step_s == 30.0
-    mine = next(one for one in told.found if one.instance == "a")
+    reported = filled.telemetry.histories(host="h1", since="1h")
+    assert of_victim(reported) == {("h1", "a", "cpu"), ("h1", "b", "cpu"), ("h1", None, "event")}
+    assert reported.step_s == 30.0
+    mine = next(one for one in reported.found if one.instance == "a")
     assert set(mine.values[1:-1]) == {11.0}, "the mean of three windows"
     assert mine.unit == "%"
-    assert all(told.begin_s < at <= told.end_s for at in mine.times)
+    assert all(reported.begin_s < at <= reported.end_s for at in mine.times)
     assert list(mine.times) == sorted(mine.times)
     with pytest.raises(InvalidInput, match="is not a time such as"):
         filled.telemetry.histories(host="h1", since="yesterday")
 
 
 def test_an_instance_has_its_series_wherever_it_was_and_those_of_its_host_now(filled: Advisor) -> None:
-    told = filled.telemetry.histories(instance="a", since="1h")
-    assert of_whom(told) == {("h1", "a", "cpu"), ("h2", "a", "cpu"), ("h1", None, "event")}
-    assert of_whom(filled.telemetry.histories(instance="a", since="10m")) == {("h1", "a", "cpu"), ("h1", None, "event")}
+    reported = filled.telemetry.histories(instance="a", since="1h")
+    assert of_victim(reported) == {("h1", "a", "cpu"), ("h2", "a", "cpu"), ("h1", None, "event")}
+    assert of_victim(filled.telemetry.histories(instance="a", since="10m")) == {
+        ("h1", "a", "cpu"),
+        ("h1", None, "event"),
+    }
     assert filled.telemetry.histories(instance="nobody").found == ()
     assert filled.telemetry.histories(host="nowhere").found == ()
 

@@ -31,10 +31,10 @@ class Agents:
         self._advisor, self._clock = advisor, clock
 
     def announce(self, host: str, *guests: Mapping[str, Any], **facts: Any) -> Announced:
-        told = {"id": host, **KVM, **facts}
+        reported = {"id": host, **KVM, **facts}
         self._clock.turn(10)
         return self._advisor.inventory.announce(
-            Announcement(told, guests, f"m-{host}", 60.0, self._clock.now, bound=True)
+            Announcement(reported, guests, f"m-{host}", 60.0, self._clock.now, bound=True)
         )
 
     def send(self, host: str, *names: str, of: Iterable[str] = (), time_s: float | None = None) -> list[str]:

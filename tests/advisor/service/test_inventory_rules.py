@@ -258,14 +258,14 @@ def test_a_host_stored_before_labels_were_checked_has_no_commands_and_all_others
                               generation=None)  # fmt: skip
     network = NetworkSettings("dedicated", rate_mbit=100)
     new = Instance("new", labels={"mac": "52:54:00:00:00:01"}, settings=IsolationSettings(network=network))
-    told = advisor.placements.place(PlacementRequest(new, commands=True, limit=3)).recommendation
-    commands = {one.host: one.commands for one in told.candidates}
+    reported = advisor.placements.place(PlacementRequest(new, commands=True, limit=3)).recommendation
+    commands = {one.host: one.commands for one in reported.candidates}
     assert set(commands) == {"h1", "h2", "h3"}
     assert all(any(one.argv for one in commands[name]) for name in ("h1", "h3"))
     (why,) = commands["h2"]
     assert (why.tool, why.argv, why.undo) == ("virsh", (), ())
     assert next(iter(labels.values())) in why.note
-    assert advisor.placements.get(told.id) == told
+    assert advisor.placements.get(reported.id) == reported
 
 
 def test_a_name_that_one_tool_would_misread_hides_no_commands_of_another(advisor: Advisor) -> None:
@@ -273,8 +273,8 @@ def test_a_name_that_one_tool_would_misread_hides_no_commands_of_another(advisor
     hosts = (HOST, Host("h2", "kvm", 4, 8192, labels={"render": "openstack"}))
     advisor.inventory.put(Inventory(hosts), mode="replace", generation=None)
     new = Instance("7", labels={"flavor": "own"}, settings=IsolationSettings(cap_percent=50))
-    told = advisor.placements.place(PlacementRequest(new, commands=True, limit=2)).recommendation
-    commands = {one.host: one.commands for one in told.candidates}
+    reported = advisor.placements.place(PlacementRequest(new, commands=True, limit=2)).recommendation
+    commands = {one.host: one.commands for one in reported.candidates}
     assert any(one.argv for one in commands["h2"])
     assert [one.argv for one in commands["h1"]] == [()]
     assert "'7'" in commands["h1"][0].note

@@ -109,8 +109,8 @@ def test_what_is_sent_again_or_cut_otherwise_teaches_nothing_else(cloud: Advisor
     assert learned(cloud, "b") == once
     send(cloud, clock, [replace(one, instance="c") for one in samples], in_batch=301)
     assert replace(learned(cloud, "c"), shared=once.shared) == once, "beside two others"
-    told = cpu(cloud)
-    assert abs(told.mean - once.mean) <= told.doubt / 2
+    reported = cpu(cloud)
+    assert abs(reported.mean - once.mean) <= reported.doubt / 2
 
 
 def test_what_was_learned_survives_a_restart(cloud: Advisor, clock: Clock, started: float, settings: Settings) -> None:

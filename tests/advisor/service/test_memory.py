@@ -31,7 +31,7 @@ Turn = Callable[[Advisor, int], object]
 
 
 def ask(advisor: Advisor, turn: int) -> None:
-    """All of a question is new: the newcomer, its profile, and names of hosts that are not there."""
+    """All of a question is new: the new VM, its profile, and names of hosts that are not there."""
     profile = WorkloadProfile(f"w{turn}", {"cpu": 50 + turn / 100})
     one = Instance(f"n{turn}", memory_mb=512 + turn, load=0.5 + turn / 10_000)
     hosts = tuple(f"elsewhere-{turn}-{number}" for number in range(200))
@@ -46,7 +46,7 @@ def tell(advisor: Advisor, turn: int) -> None:
 
 
 def come_and_go(advisor: Advisor, turn: int) -> None:
-    """A host, its guest and a newcomer whose place is held; the cloud is another one each time."""
+    """A host, its guest and a new VM whose place is held; the cloud is another one each time."""
     load = 0.5 + turn / 10_000
     advisor.inventory.put_host(Host(f"passing-{turn}", "kvm", 4, 8192))
     advisor.inventory.put_instance(Instance(f"guest-{turn}", host=f"passing-{turn}", workload="busy", load=load))

@@ -162,10 +162,10 @@ def test_a_neighbour_that_is_gone_leaves_only_the_stored_answer(advisor: Advisor
 def test_the_latest_outcome_replaces_the_former_and_the_same_changes_nothing(advisor: Advisor, clock: Clock) -> None:
     answer = placed(advisor)
     advisor.outcomes.record(answer.id, "h1", {"new": 0.7})
-    before, told = rows_of(advisor, "analytic"), advisor.outcomes.get(answer.id)
+    before, reported = rows_of(advisor, "analytic"), advisor.outcomes.get(answer.id)
     clock.turn(60)
     advisor.outcomes.record(answer.id, "h1", {"new": 0.7})
-    assert (rows_of(advisor, "analytic"), advisor.outcomes.get(answer.id)) == (before, told)
+    assert (rows_of(advisor, "analytic"), advisor.outcomes.get(answer.id)) == (before, reported)
     advisor.outcomes.record(answer.id, "h1", {"new": 0.6})
     assert [row.observed for row in rows_of(advisor, "analytic")] == [0.6]
     advisor.outcomes.record(answer.id, "elsewhere", {"new": 0.5})

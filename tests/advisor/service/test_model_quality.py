@@ -98,7 +98,7 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
     outcomes: Any = advisor.outcomes
     with advisor._database.read() as connection:
         own = outcomes._monitor.factors(connection, "analytic", HOSTS)["h1"]
-    bands = [told.after["h1"][0].throughput_ratio for told in (of_prior, again)]
+    bands = [reported.after["h1"][0].throughput_ratio for reported in (of_prior, again)]
     down = [math.log(one.expected / one.lower) for one in bands]
     assert down[1] == pytest.approx(own * down[0])
     assert bands[1].upper == bands[0].upper == CEILING, "nobody gains by neighbours, however wide the interval is"

@@ -132,8 +132,8 @@ def test_rollback_goes_back_step_by_step_to_the_prior(advisor: Advisor, register
     assert advisor.cloud.ready()["model"] == "analytic"
     with pytest.raises(Conflict, match="no way back"):
         advisor.models.roll_back()
-    told = [(one.before, one.after, one.cause) for one in advisor.models.history("m-2")]
-    assert told == [
+    reported = [(one.before, one.after, one.cause) for one in advisor.models.history("m-2")]
+    assert reported == [
         ("m-1", "m-2", "activate"), ("m-2", "m-3", "activate"), ("m-3", "m-2", "rollback"), ("m-2", "m-1", "rollback"),
     ]  # fmt: skip
 

@@ -59,5 +59,5 @@ def test_who_was_not_measured_obtained_nothing_that_is_known(measured: Advisor) 
 
 def test_a_store_of_samples_that_is_down_leaves_it_unknown(measured: Advisor, settings: Settings) -> None:
     with Advisor(settings.model_copy(update={"prometheus_url": "http://127.0.0.1:1"})) as elsewhere:
-        told = elsewhere.telemetry.obtained("shop")
-    assert (told.outcomes, told.elsewhere) == ((), True)
+        reported = elsewhere.telemetry.obtained("shop")
+    assert (reported.outcomes, reported.elsewhere) == ((), True)

@@ -54,13 +54,13 @@ class AgentThere:
         )  # fmt: skip
 
     def post(self, body: bytes, to: str = "") -> HttpAnswer:
-        reports = [self.told(one) for one in json.loads(body)["reports"]]
+        reports = [self.reported(one) for one in json.loads(body)["reports"]]
         found = self.advisor.orders.exchange("h1", reports)
         self.orders += [json.loads(one.text) for one in found]
         given = [{"text": one.text, "signature": one.signature} for one in found]
         return HttpAnswer(200, json.dumps({"orders": given}).encode(), None)
 
-    def told(self, one: Mapping[str, str]) -> SignedText:
+    def reported(self, one: Mapping[str, str]) -> SignedText:
         report = read_report(one["text"], one["signature"], KEY.encode())
         if self.lies is not None:
             report = Report(report.order, "done", report.before, self.lies)

@@ -72,14 +72,14 @@ def test_only_a_question_that_holds_no_host_and_would_wait_gets_an_earlier_answe
     try:
         assert begun.wait(30)
         clock.turn(0.4)
-        told = advisor.placements.place(dry)
+        reported = advisor.placements.place(dry)
         held = advisor.placements.place(replace(dry, dry_run=False))
         clock.turn(0.2)
         late = advisor.placements.place(dry)
     finally:
         over.set()
         waiting.join()
-    assert (told.source, first(told.head), told.head.snapshot_age_s) == ("former", "h1", pytest.approx(0.7))
+    assert (reported.source, first(reported.head), reported.head.snapshot_age_s) == ("former", "h1", pytest.approx(0.7))
     assert first(held.head) != "h1"
     assert (late.source, "h1" in {one.host for one in late.head.candidates}) == ("miss", False)
 

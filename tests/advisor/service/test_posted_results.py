@@ -305,7 +305,7 @@ def test_reported_outcomes_of_placements_move_answers_and_the_last_report_counts
     assert {run.platform for run in load_dataset(folder).colocations} == {"h2"}
 
 
-def test_an_outcome_of_a_newcomer_that_the_inventory_has_not_yet_is_its_own(advisor: Advisor) -> None:
+def test_an_outcome_of_a_new_vm_that_the_inventory_has_not_yet_is_its_own(advisor: Advisor) -> None:
     request = PlacementRequest(Instance("new-1", vcpus=1, demand=BUSY), hosts=("h2",))
     answer = advisor.placements.place(request).recommendation
     _, was, _ = reached(answer, "h2")

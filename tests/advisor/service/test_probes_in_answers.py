@@ -100,15 +100,15 @@ def test_an_answer_about_a_capped_host_is_nearer_to_what_is_right_with_its_resul
     right = hosts_to_probe.right(new)
     capped = {host.said.id for host in new if host.cores < 1}
 
-    def error(told: Ratios, hosts: set[str]) -> float:
-        return mean(abs(told[host] - right[host]) for host in hosts)
+    def error(reported: Ratios, hosts: set[str]) -> float:
+        return mean(abs(reported[host] - right[host]) for host in hosts)
 
     assert unprobed != probed
     assert error(probed, capped) < 0.85 * error(unprobed, capped)
     assert error(probed, capped) < 0.5 * error(without, capped)
     assert error(probed, set(right)) < error(without, set(right))
     cloud = hosts_to_probe.cloud(hosts_to_probe.as_probed(new))
-    told = offline.where(
+    reported = offline.where(
         cloud, hosts_to_probe.question(len(new)), model=models[1], settings=Settings(state_dir=tmp_path)
     )
-    assert {one.host: one.new_vm.throughput_ratio.expected for one in told.candidates} == probed
+    assert {one.host: one.new_vm.throughput_ratio.expected for one in reported.candidates} == probed

@@ -52,14 +52,14 @@ def pressed(advisor: Advisor, clock: Clock) -> Advisor:
 
 
 def test_windows_name_the_one_that_shares_a_cpu_and_runs_while_it_waits(pressed: Advisor) -> None:
-    told = pressed.telemetry.slowing("h1")
-    (one,) = [pair for pair in told.found if pair.victim == "victim"]
+    reported = pressed.telemetry.slowing("h1")
+    (one,) = [pair for pair in reported.found if pair.victim == "victim"]
     assert (one.neighbour, one.source) == ("hog", "correlation")
     assert 0.1 < one.loss < 0.35
     assert one.chance is not None
     assert one.chance < 1e-6
-    assert told.windows == WINDOWS
-    assert told.watched == ()
+    assert reported.windows == WINDOWS
+    assert reported.watched == ()
 
 
 def test_the_run_queue_wins_over_a_correlation(pressed: Advisor, clock: Clock) -> None:
@@ -72,10 +72,10 @@ def test_the_run_queue_wins_over_a_correlation(pressed: Advisor, clock: Clock) -
         for metric, value in watched
     ]
     assert pressed.telemetry.ingest(batch)["dropped"] == ()
-    told = pressed.telemetry.slowing("h1")
-    mine = [(pair.neighbour, pair.source) for pair in told.found if pair.victim == "victim"]
+    reported = pressed.telemetry.slowing("h1")
+    mine = [(pair.neighbour, pair.source) for pair in reported.found if pair.victim == "victim"]
     assert mine == [("calm", "run queue"), ("hog", "run queue")]  # the name on the hypervisor is that of hog
-    assert told.watched == ("victim",)
+    assert reported.watched == ("victim",)
 
 
 def test_a_neighbour_that_was_there_for_moments_is_not_named(pressed: Advisor, clock: Clock) -> None:
@@ -87,8 +87,8 @@ def test_a_neighbour_that_was_there_for_moments_is_not_named(pressed: Advisor, c
         if metric != "waited_for:instance-7" or number < LEAST_SAMPLES - 1
     ]
     assert pressed.telemetry.ingest(batch)["dropped"] == ()
-    told = pressed.telemetry.slowing("h1")
-    assert [pair.neighbour for pair in told.found if pair.victim == "victim"] == ["calm"]
+    reported = pressed.telemetry.slowing("h1")
+    assert [pair.neighbour for pair in reported.found if pair.victim == "victim"] == ["calm"]
 
 
 def test_an_instance_that_no_source_reports_any_more_is_no_antagonist(pressed: Advisor) -> None:
@@ -115,6 +115,6 @@ def test_a_host_that_is_not_there_and_samples_that_are_elsewhere_are_reported(
     with pytest.raises(NotFound, match="there is no host h9"):
         pressed.telemetry.slowing("h9")
     with Advisor(settings.model_copy(update={"prometheus_url": "http://127.0.0.1:1"})) as other:
-        told = other.telemetry.slowing("h1")
-    assert told.elsewhere
-    assert told.found == ()
+        reported = other.telemetry.slowing("h1")
+    assert reported.elsewhere
+    assert reported.found == ()

@@ -37,11 +37,11 @@ def _often() -> Iterator[None]:
 
 def test_each_answer_is_of_the_model_that_it_names_while_models_are_exchanged(advisor: Advisor, two: None) -> None:
     over = threading.Event()
-    told: list[Recommendation] = []
+    reported: list[Recommendation] = []
 
     def ask() -> None:
         while not over.is_set():
-            told.append(advisor.placements.place(ASKED).recommendation)
+            reported.append(advisor.placements.place(ASKED).recommendation)
 
     def exchange() -> None:
         try:
@@ -54,8 +54,8 @@ def test_each_answer_is_of_the_model_that_it_names_while_models_are_exchanged(ad
             over.set()
 
     at_once(ask, ask, ask, exchange)
-    assert {one.model_version for one in told} == {"m-1", "m-2"}
-    for one in told:
+    assert {one.model_version for one in reported} == {"m-1", "m-2"}
+    for one in reported:
         effects = [effect for each in one.candidates for effect in (each.new_vm, *each.neighbours)]
         assert {round(effect.throughput_ratio.expected, 9) for effect in effects} == {SAYS[one.model_version]}
         assert not one.degraded

@@ -124,7 +124,7 @@ def test_agents_that_send_the_same_instances_at_once_teach_each_window_once(data
             assert tally.mean == pytest.approx(0.5)
             assert tally.n <= 12, "a window of each five minutes, once"
         known = instances.measured(connection, names)
-        assert {round(told["cpu"].mean, 6) for _, told in known.values()} == {0.5}
+        assert {round(reported["cpu"].mean, 6) for _, reported in known.values()} == {0.5}
 
 
 def test_measured_demand_is_kept_apart_from_what_is_put(database: Database) -> None:

@@ -11,13 +11,13 @@ from advisor.store import stays
 from advisor.store.engine import Database
 from advisor.store.stays import Stay
 
-TOLD = {"like": "web"}
+REPORTED = {"like": "web"}
 
 
 def test_who_waits_longest_is_looked_at_first_and_a_window_counts_once(database: Database) -> None:
-    some = [Stay(f"i{at}", 1000.0 + at, f"h{at % 3}", None, 1000.0 + at, None, TOLD) for at in range(6)]
+    some = [Stay(f"i{at}", 1000.0 + at, f"h{at % 3}", None, 1000.0 + at, None, REPORTED) for at in range(6)]
     with database.write() as connection:
-        old, late = Stay("old", stays.BEFORE, "h9"), Stay("late", 5000.0, "h0", None, 0.0, None, TOLD)
+        old, late = Stay("old", stays.BEFORE, "h9"), Stay("late", 5000.0, "h0", None, 0.0, None, REPORTED)
         stays.begin(connection, [*some, old, late])
         assert stays.change(connection)["i4"] == "h1"
         assert stays.hosts_to_look_at(connection, 0.0, 1500.0, 2) == ["h0", "h1"]
@@ -34,7 +34,7 @@ def test_who_left_long_ago_or_long_before_others_is_forgotten(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stays, "MOST_ENDED", 2)
-    some = [Stay(f"i{at}", 1000.0, "h0", None, 0.0, None, TOLD) for at in range(5)]
+    some = [Stay(f"i{at}", 1000.0, "h0", None, 0.0, None, REPORTED) for at in range(5)]
     with database.write() as connection:
         stays.begin(connection, [*some, Stay("old", stays.BEFORE, "h0")])
         for at in range(4):

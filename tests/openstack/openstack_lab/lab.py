@@ -92,13 +92,15 @@ class OpenStackLab:
         """
         compute = self.connect().compute
         compute.live_migrate_server(server, host=None, block_migration="auto")
-        told: list[str] = []
+        reported: list[str] = []
 
         def ended() -> bool:
-            told[:] = [f"{one.status} from {one.source_compute} to {one.dest_compute}" for one in _of(compute, server)]
-            if told and told[0].startswith(("error", "failed", "cancelled")):
-                raise RuntimeError(f"the migration of {server} is told as {told[0]}")
-            return bool(told) and told[0].startswith("completed")
+            reported[:] = [
+                f"{one.status} from {one.source_compute} to {one.dest_compute}" for one in _of(compute, server)
+            ]
+            if reported and reported[0].startswith(("error", "failed", "cancelled")):
+                raise RuntimeError(f"the migration of {server} is told as {reported[0]}")
+            return bool(reported) and reported[0].startswith("completed")
 
         self.processes.wait_for("the migration", ended, seconds=seconds)
         return self.placed([server])[server]

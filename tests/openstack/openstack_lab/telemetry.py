@@ -73,8 +73,8 @@ def store_in_gnocchi(
 
 def is_processed(session: Session) -> bool:
     """Whether metricd has worked through everything that was sent."""
-    told = session.get("/v1/status?details=false", endpoint_filter={"service_type": "metric"}).json()
-    return bool(told["storage"]["summary"]["measures"] == 0)
+    reported = session.get("/v1/status?details=false", endpoint_filter={"service_type": "metric"}).json()
+    return bool(reported["storage"]["summary"]["measures"] == 0)
 
 
 def _post(session: Session, path: str, body: object) -> Any:

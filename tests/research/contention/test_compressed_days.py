@@ -94,12 +94,12 @@ def test_recorded_turns_are_predicted_before_and_checked_afterwards(tmp_path: Pa
     assert MetricSample("h0", "a", "instance", "execution", 40.0, days.begin_s(0) + 50.0) in list(days.samples(0))
     replay = DaysReplay(days, tmp_path)
     with replay.advisor as advisor:
-        told = replay.run()
+        reported = replay.run()
         found = advisor.inventory.instance("a").demand["cpu"]
-    assert set(told.window) == set(range(2, 10)), "what is not measured yet is not told"
-    assert told.observed == pytest.approx(0.5)
-    assert ((told.lower <= told.expected) & (told.expected <= told.upper)).all()
-    assert np.isnan(told.widening).all()
+    assert set(reported.window) == set(range(2, 10)), "what is not measured yet is not told"
+    assert reported.observed == pytest.approx(0.5)
+    assert ((reported.lower <= reported.expected) & (reported.expected <= reported.upper)).all()
+    assert np.isnan(reported.widening).all()
     assert found.burst_ms == pytest.approx(5.0)
 
 

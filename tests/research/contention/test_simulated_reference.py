@@ -107,7 +107,7 @@ def test_a_record_that_lacks_a_field_is_a_value_error(tmp_path: Path) -> None:
 def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def nobody_is_short(spec: HostSpec, *_: object) -> Simulated:
+    def no_instance_is_short(spec: HostSpec, *_: object) -> Simulated:
         asked.append(spec.id)
         if len(asked) == 3:
             raise KeyboardInterrupt
@@ -115,7 +115,7 @@ def test_a_run_goes_on_where_it_was_interrupted(tmp_path: Path, monkeypatch: pyt
         outcome = HostOutcome({name: InstanceOutcome(1.0, 0.0, 0.0, 1.0, 0.0) for name in names}, 0.0)
         return Simulated(outcome, dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0), 1, 1)
 
-    monkeypatch.setattr(reference, "simulate", nobody_is_short)
+    monkeypatch.setattr(reference, "simulate", no_instance_is_short)
     out = tmp_path / "set" / "hosts.jsonl.gz"
     with pytest.raises(KeyboardInterrupt):
         reference.main([str(out), "--hosts", "4"])

@@ -110,12 +110,12 @@ def test_sharing_by_sets_is_max_min_by_its_definition() -> None:
 
 
 def test_the_level_shares_exactly_what_there_is() -> None:
-    rng, everybody = np.random.default_rng(7), np.arange(30)
+    rng, all_instances = np.random.default_rng(7), np.arange(30)
     for _ in range(50):
         wanted, weight = rng.uniform(0, 4, 30), rng.choice([64.0, 256.0, 1024.0], 30)
         cpus = float(rng.uniform(0.1, 0.95) * wanted.sum())
         for guess in (0.0, 1e-3, 10.0):
-            height = fluid_loop.level(wanted, weight, everybody, 30, cpus, guess)
+            height = fluid_loop.level(wanted, weight, all_instances, 30, cpus, guess)
             assert np.minimum(wanted, weight * height).sum() == pytest.approx(cpus)
 
 

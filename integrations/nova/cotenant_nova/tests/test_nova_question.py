@@ -92,7 +92,7 @@ def test_a_hint_wins_over_the_flavor() -> None:
 
 
 def test_a_host_that_needs_other_settings_is_refused_and_not_held_for_the_server(tmp_path: Path) -> None:
-    """A cap on the newcomer would keep the resident's limit there; Nova sets none."""
+    """A cap on the new VM would keep the resident's limit there; Nova sets none."""
     cloud = Inventory(
         hosts=(Host(id="h1", kind="kvm", pcpus=16, memory_mb=65_536.0),),
         instances=(Instance("strict", 12, 1024.0, host="h1", workload="big", min_throughput_ratio=0.9),),
@@ -102,8 +102,8 @@ def test_a_host_that_needs_other_settings_is_refused_and_not_held_for_the_server
     asked = question(Spec(instance_uuid=UUID, flavor=flavor), ["h1"], "worst")
     with Advisor(Settings(database=f"sqlite:///{tmp_path}/one.sqlite3", state_dir=tmp_path)) as advisor:
         advisor.inventory.put(cloud, mode="replace", generation=None)
-        told = advisor.placements.place(PlacementBody.model_validate(asked).to_domain()).recommendation
-        assert Answer.of(codec.answer_values(told)).passes(["h1"]) == []
+        reported = advisor.placements.place(PlacementBody.model_validate(asked).to_domain()).recommendation
+        assert Answer.of(codec.answer_values(reported)).passes(["h1"]) == []
         assert advisor.cloud.vitals().pending == 0
         mended = advisor.placements.place(
             PlacementBody.model_validate({**asked, "mitigate": True}).to_domain()

@@ -63,31 +63,31 @@ def run(plugin: Path, service: Service, tmp_path: Path) -> Run:
     return command
 
 
-def told(done: subprocess.CompletedProcess[str]) -> Any:
+def reported(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def test_a_plan_is_made_listed_shown_and_its_steps_listed(run: Run) -> None:
-    made = told(run("cotenant", "plan", "create", "--max-moves", "2", "-f", "json"))
+    made = reported(run("cotenant", "plan", "create", "--max-moves", "2", "-f", "json"))
     assert (made["kind"], made["steps"]) == ("rebalance", 2)
     assert made["below_after"] < made["below_before"]
-    assert told(run("cotenant", "plan", "show", made["id"], "-f", "json")) == made
+    assert reported(run("cotenant", "plan", "show", made["id"], "-f", "json")) == made
     assert made["id"] in [
-        one["ID"] for one in told(run("cotenant", "plan", "list", "--kind", "rebalance", "-f", "json"))
+        one["ID"] for one in reported(run("cotenant", "plan", "list", "--kind", "rebalance", "-f", "json"))
     ]
-    assert told(run("cotenant", "plan", "list", "--kind", "evacuate", "-f", "json")) == []
-    steps = told(run("cotenant", "plan", "step", "list", made["id"], "-f", "json"))
+    assert reported(run("cotenant", "plan", "list", "--kind", "evacuate", "-f", "json")) == []
+    steps = reported(run("cotenant", "plan", "step", "list", made["id"], "-f", "json"))
     assert [(one["Action"], one["Source"]) for one in steps] == [("move", "h0")] * 2
     assert {one["Destination"] for one in steps} <= {"h1", "h2"}
 
 
 def test_candidates_are_listed_best_first_and_none_is_held(run: Run, service: Service) -> None:
-    found = told(run("cotenant", "candidate", "list", "--vcpus", "4", "--ram", "4096", "-f", "json"))
+    found = reported(run("cotenant", "candidate", "list", "--vcpus", "4", "--ram", "4096", "-f", "json"))
     assert [one["Rank"] for one in found] == [1, 2, 3]
     assert found[-1]["Host"] == "h0"
     assert found[-1]["Worst neighbour"]
-    only = told(run("cotenant", "candidate", "list", "--vcpus", "4", "--ram", "4096", "--host", "h0", "-f", "json"))
+    only = reported(run("cotenant", "candidate", "list", "--vcpus", "4", "--ram", "4096", "--host", "h0", "-f", "json"))
     assert [one["Host"] for one in only] == ["h0"]
     with Client(service.url) as client:
         assert {one["id"] for one in client.instances()} == {one["id"] for one in CROWD}

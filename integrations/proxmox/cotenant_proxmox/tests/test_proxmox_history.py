@@ -39,9 +39,9 @@ class Synced:
         self.cluster = cluster
 
     def history(self, *arguments: str, code: int = 0) -> Any:
-        told = cli_runs.run("history", "proxmox", "--since", "24h", "--json", *arguments)
-        assert told.exit_code == code, told.output
-        return json.loads(told.stdout)
+        reported = cli_runs.run("history", "proxmox", "--since", "24h", "--json", *arguments)
+        assert reported.exit_code == code, reported.output
+        return json.loads(reported.stdout)
 
     def demand(self, name: str) -> dict[str, Demand]:
         with Advisor(Settings()) as advisor:
@@ -115,8 +115,8 @@ def test_what_a_former_guest_of_its_number_did_is_not_its_own(synced: Synced) ->
 
 
 def test_an_instance_made_half_an_hour_ago_is_not_reported(synced: Synced) -> None:
-    def young(told: list[Any]) -> list[Any]:
-        return [row if row["time"] > time.time() - 1800 else {"time": row["time"]} for row in told]
+    def young(reported: list[Any]) -> list[Any]:
+        return [row if row["time"] > time.time() - 1800 else {"time": row["time"]} for row in reported]
 
     synced.cluster.spoil = young
     assert synced.history()["instances"] == {}
@@ -129,8 +129,8 @@ def test_a_guest_that_cannot_be_read_is_reported_and_the_others_count(synced: Sy
     assert list(found["instances"]) == ["100"]
     (sentence,) = found["failed"]
     assert sentence.startswith(f"guest 101: /nodes/pve2/lxc/101/rrddata?timeframe=day&cf=AVERAGE: HTTP {status}")
-    told = cli_runs.run("history", "proxmox", "--since", "24h")
-    assert (told.exit_code, f"Not read: {sentence}." in told.stdout) == (1, True)
+    reported = cli_runs.run("history", "proxmox", "--since", "24h")
+    assert (reported.exit_code, f"Not read: {sentence}." in reported.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_a_guest_that_cannot_be_read_is_reported_and_the_others_count(synced: Sy
 )
 def test_an_answer_that_is_none_is_said_to_be(synced: Synced, path: str, body: bytes) -> None:
     synced.cluster.raw[path] = body
-    told = cli_runs.run("history", "proxmox", "--since", "24h")
-    assert told.exit_code != 0
-    assert path in told.output + str(told.exception)
+    reported = cli_runs.run("history", "proxmox", "--since", "24h")
+    assert reported.exit_code != 0
+    assert path in reported.output + str(reported.exception)
 
 
 LIES: tuple[Callable[[dict[str, Any]], object], ...] = (
@@ -160,9 +160,9 @@ LIES: tuple[Callable[[dict[str, Any]], object], ...] = (
 
 
 def test_values_that_cannot_be_are_gaps(synced: Synced) -> None:
-    def lying(told: list[Any]) -> list[Any]:
+    def lying(reported: list[Any]) -> list[Any]:
         """Every other window lies in each minute, the others in two of five."""
-        return [LIES[at](row) if (at := row["time"] // 60 % 10) < len(LIES) else row for row in told]
+        return [LIES[at](row) if (at := row["time"] // 60 % 10) < len(LIES) else row for row in reported]
 
     synced.cluster.spoil = lying
     assert synced.history()["failed"] == []
@@ -184,8 +184,8 @@ _ROWS = st.dictionaries(st.sampled_from(["time", "cpu", "maxcpu", "netin", "neto
 
 
 @given(st.lists(_ROWS | _VALUES, max_size=6))
-def test_whatever_a_history_holds_its_values_are_numbers_from_0_on(told: list[object]) -> None:
-    for _, step, values in rows(told):
+def test_whatever_a_history_holds_its_values_are_numbers_from_0_on(reported: list[object]) -> None:
+    for _, step, values in rows(reported):
         assert step > 0
         assert all(0 <= one < float("inf") for one in values.values())
 
@@ -205,6 +205,6 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     del synced
     monkeypatch.setenv("HOME", "/nonexistent")
-    told = cli_runs.run("history", *arguments)
-    assert told.exit_code != 0
-    assert words in told.output + str(told.exception)
+    reported = cli_runs.run("history", *arguments)
+    assert reported.exit_code != 0
+    assert words in reported.output + str(reported.exception)

@@ -78,5 +78,5 @@ def _seconds_per_second(store: Prometheus, group: str, end_s: float) -> float:
     """How fast the guest's uptime ran as Prometheus saw it: less than 1 where a busy machine missed scrapes."""
     rate = f'rate(pve_uptime_seconds{{id="{group}"}}[{WINDOW_S}s])'
     begin_s = end_s - HISTORY_S + WINDOW_S
-    told = store.ask("query_range", query=rate, start=str(begin_s), end=str(end_s), step=str(WINDOW_S))
-    return fmean(float(value) for _, value in told["result"][0]["values"])
+    reported = store.ask("query_range", query=rate, start=str(begin_s), end=str(end_s), step=str(WINDOW_S))
+    return fmean(float(value) for _, value in reported["result"][0]["values"])

@@ -86,10 +86,10 @@ def test_an_empty_host_gives_a_plan_without_moves(client: Client) -> None:
 
 
 def test_a_service_that_is_away_is_reported_in_a_sentence() -> None:
-    with Client(f"http://127.0.0.1:{free_port()}", tries=1) as client, pytest.raises(NoPlan) as told:
+    with Client(f"http://127.0.0.1:{free_port()}", tries=1) as client, pytest.raises(NoPlan) as reported:
         plan(client, "rebalance", hosts(), CROWD, {})
-    assert str(told.value).startswith("Cotenant gives no plan: http://127.0.0.1:")
-    assert str(told.value).endswith("cannot be asked: nothing listens there")
+    assert str(reported.value).startswith("Cotenant gives no plan: http://127.0.0.1:")
+    assert str(reported.value).endswith("cannot be asked: nothing listens there")
 
 
 def test_a_refusal_says_what_is_wrong(client: Client) -> None:

@@ -95,23 +95,26 @@ class Pool:
         self.asked.append(str(name))
         if name in self.raw:
             return self.raw[str(name)]
-        told: dict[str, Any] = {"Status": "Success"}
+        reported: dict[str, Any] = {"Status": "Success"}
         if name in self.refuses:
-            told = {"Status": "Failure", "ErrorDescription": self.refuses[str(name)]}
+            reported = {"Status": "Failure", "ErrorDescription": self.refuses[str(name)]}
         elif name == "session.login_with_password":
             if arguments[:2] == (USER, PASSWORD):
                 self.sessions.add(reference := f"OpaqueRef:s{len(self.asked)}")
-                told["Value"] = reference
+                reported["Value"] = reference
             else:
-                told = {"Status": "Failure", "ErrorDescription": ["SESSION_AUTHENTICATION_FAILED", str(arguments[0])]}
+                reported = {
+                    "Status": "Failure",
+                    "ErrorDescription": ["SESSION_AUTHENTICATION_FAILED", str(arguments[0])],
+                }
         elif arguments[0] not in self.sessions:
-            told = {"Status": "Failure", "ErrorDescription": ["SESSION_INVALID", str(arguments[0])]}
+            reported = {"Status": "Failure", "ErrorDescription": ["SESSION_INVALID", str(arguments[0])]}
         elif name == "session.logout":
             self.sessions.discard(str(arguments[0]))
-            told["Value"] = ""
+            reported["Value"] = ""
         else:
-            told["Value"] = self.classes[str(name).removesuffix(".get_all_records")]
-        return xmlrpc.client.dumps((told,), methodresponse=True).encode()
+            reported["Value"] = self.classes[str(name).removesuffix(".get_all_records")]
+        return xmlrpc.client.dumps((reported,), methodresponse=True).encode()
 
 
 @contextmanager
