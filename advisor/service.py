@@ -34,6 +34,7 @@ from advisor.progress import Progress
 from advisor.reports.folders import REPORT_KINDS, Reported, every_s, repeat
 from advisor.serving.access import AccessService
 from advisor.serving.arrivals import ArrivalWatch
+from advisor.serving.autopilot import Autopilot
 from advisor.serving.changes import ChangeService, PreviewedChange
 from advisor.serving.cloud import CloudService
 from advisor.serving.inventory import InventoryService
@@ -158,6 +159,9 @@ class Advisor:
         self.orders = OrderService(transactions, clock, settings.apply_keys_file, settings.apply_agent_patience_s)
         self.changes = ChangeService(
             cache, settings, transactions, audit, clock, self.orders, self.outcomes.record_colocation
+        )
+        self.autopilot = Autopilot(
+            self.changes, self.plans, settings, clock, lambda: [one.id for one in cache.at(clock())[0].inventory.hosts]
         )
         self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
 

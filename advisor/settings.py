@@ -136,6 +136,13 @@ class Settings(BaseSettings):
     apply_window_s: float = Field(
         60.0, ge=1, le=3600, description="seconds of such a window, no less than those of agents"
     )
+    apply_every_s: float = Field(
+        300.0,
+        ge=10,
+        le=86_400,
+        description="seconds after which `cotenant changes run` looks for better settings again",
+    )
+    apply_plan_s: float = Field(20.0, ge=1, le=600, description="seconds of such a search at most")
     apply_here: str = Field(
         "",
         description="ids of the hosts that are the machine of this process, whose control groups and interfaces it may "

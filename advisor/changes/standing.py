@@ -60,7 +60,8 @@ def after(standing: RolloutStanding, line: LedgerLine) -> RolloutStanding:
                 replace(one, state="applying" if one.before else "planned") if one.state == "failed" else one
                 for one in standing.changes
             )
-            return replace(standing, continued=True, why="", changes=tuple(tried))
+            # What the canary brought is not what all brings: it is measured again.
+            return replace(standing, continued=True, why="", changes=tuple(tried), effects=())
         case "undo_begun":
             return replace(standing, undo_begun=True)
         case "measured":

@@ -181,7 +181,8 @@ class ChangeService:
         with ledger.held():
             ledger.standing(rollout_id)
             ledger.add(rollout_id, "measured", effects=codec.encode(effects), verdict=judged.verdict)
-            self._learn(judged)
+            if standing.state != "canary":  # half of the changes are neither scene
+                self._learn(judged)
             controller = Controller(ledger, self._executors.named)
             if harmed and reach:
                 return controller.undo(rollout_id, f"{', '.join(harmed)} fell beyond doubt below what was predicted")
@@ -218,14 +219,19 @@ class ChangeService:
             return Page(tuple(standing_in(connection, one.id) for one in found.items), found.next_cursor)
 
     def under_way(self) -> tuple[str, ...]:
-        """Rollouts that are not at their end, the oldest first."""
+        """Rollouts that are not at their end, or not measured, the oldest first."""
         with self._read() as connection:
-            return rollouts.in_states(connection, OPEN_STATES | {"carried_out"}, MOST_UNDER_WAY)
+            return _under_way(connection)
 
     def numbers(self) -> Mapping[str, int]:
         """How many rollouts are in each state."""
         with self._read() as connection:
             return rollouts.numbers(connection)
+
+    def verdicts(self) -> Mapping[str, int]:
+        """How many measurements of rollouts came to each verdict."""
+        with self._read() as connection:
+            return rollouts.verdicts(connection)
 
     def freeze(self, reason: str = "") -> Freeze:
         """Let nothing be applied from now on, by any controller; what was applied can be taken back."""
@@ -308,9 +314,7 @@ class ChangeService:
         since = now - max(rules.cooldown, timedelta(days=1))
         with self._read() as connection:
             began = rollouts.applied_since(connection, since)
-            ids = {name for _, name, _ in began} | set(
-                rollouts.in_states(connection, OPEN_STATES | {"carried_out"}, MOST_UNDER_WAY)
-            )
+            ids = {name for _, name, _ in began} | set(_under_way(connection))
             known = {name: standing_in(connection, name) for name in sorted(ids - {rollout_id})}
         changed: dict[str, datetime] = {}
         for at, name, number in began:
@@ -351,6 +355,14 @@ class ChangeService:
             measure(one, series[one.instance], {name: series[name] for name in one.controls}, span, self._fewest)
             for one in predicted
         )
+
+
+def _under_way(connection: Connection) -> tuple[str, ...]:
+    found = {
+        *rollouts.in_states(connection, OPEN_STATES, MOST_UNDER_WAY),
+        *rollouts.unmeasured(connection, MOST_UNDER_WAY),
+    }
+    return tuple(sorted(found))
 
 
 def reach_of(settings: Settings) -> Reach:

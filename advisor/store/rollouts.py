@@ -89,6 +89,24 @@ def in_states(connection: sa.Connection, states: frozenset[RolloutState], most: 
     return tuple(connection.scalars(query))
 
 
+def unmeasured(connection: sa.Connection, most: int) -> tuple[str, ...]:
+    """Ids of rollouts that were carried out and not measured since, the oldest first, so many at most."""
+    counts = [
+        sa.select(sa.func.count()).where(lines.c.rollout == rollouts.c.id, lines.c.event == event).scalar_subquery()
+        for event in ("measured", "continued")
+    ]
+    query = sa.select(rollouts.c.id).where(rollouts.c.state == "carried_out", counts[0] <= counts[1])
+    return tuple(connection.scalars(query.order_by(rollouts.c.id).limit(most)))
+
+
+def verdicts(connection: sa.Connection) -> dict[str, int]:
+    """How many measurements of rollouts came to each verdict."""
+    verdict = lines.c.detail["verdict"].as_string()
+    query = sa.select(verdict.label("verdict"), sa.func.count().label("number"))
+    rows = connection.execute(query.where(lines.c.event == "measured").group_by(verdict))
+    return {row.verdict: row.number for row in rows if row.verdict}
+
+
 def numbers(connection: sa.Connection) -> dict[str, int]:
     """How many rollouts are in each state."""
     query = sa.select(rollouts.c.state, sa.func.count().label("number")).group_by(rollouts.c.state)

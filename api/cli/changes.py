@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from advisor.domain import RolloutState
 from advisor.service import Advisor
-from api.cli.apply import show
+from api.cli.apply import POLL_S, show
+from api.cli.endings import stop_event
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.schemas.changes import FreezeOut, RolloutOut
@@ -81,6 +82,31 @@ def approve_changes(rollout: RolloutId, database: Database = None, as_json: AsJs
         print_json(RolloutOut.of(standing))
     else:
         say(f"Rollout {rollout} is approved.")
+
+
+@changes.command("run")
+def run_changes(
+    once: Annotated[bool, typer.Option("--once", help="Go over everything once, and end.")] = False,
+    here: Annotated[
+        str | None,
+        typer.Option(metavar="A,B", help="Ids of the hosts that are this machine.", show_default="its host name"),
+    ] = None,
+    database: Database = None,
+) -> None:
+    """Act by itself, as the settings apply_* allow: carry out what is approved, end what was interrupted, measure what
+    was carried out, and take back what did harm.
+
+    In mode ask it makes rollouts that wait for an approval; in mode act it carries out those whose kinds and hosts are
+    allowed. It needs the database, and what it changes: it is a process of its own, not the service.
+    """
+    options: dict[str, Any] = {"database": database, "apply_here": here}
+    stop = stop_event()
+    with Advisor(settings(**options)) as advisor:
+        while not stop.is_set():
+            for sentence in advisor.autopilot.step(stop.is_set):
+                say(sentence)
+            if once or stop.wait(POLL_S):
+                return
 
 
 def freeze(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from advisor.domain import SCORE_BUCKETS, RolloutState
+from advisor.domain import SCORE_BUCKETS, RolloutState, Verdict
 from advisor.errors import AdvisorError
 
 if TYPE_CHECKING:
@@ -110,12 +110,18 @@ class StateCollector(Collector):
 
     def _rollouts(self) -> Iterator[Metric]:
         try:
-            numbers, frozen = self._changes.numbers(), self._changes.frozen()
+            numbers, frozen, verdicts = self._changes.numbers(), self._changes.frozen(), self._changes.verdicts()
         except AdvisorError:
             return
         gauge = GaugeMetricFamily("cotenant_rollouts", "Rollouts by how far they came", labels=("state",))
         for state in get_args(RolloutState):
             gauge.add_metric((state,), numbers.get(state, 0))
+        yield gauge
+        gauge = GaugeMetricFamily(
+            "cotenant_rollout_verdicts", "Measurements of rollouts by verdict", labels=("verdict",)
+        )
+        for verdict in get_args(Verdict):
+            gauge.add_metric((verdict,), verdicts.get(verdict, 0))
         yield gauge
         yield _gauge("cotenant_changes_frozen", "1 while no change may be applied", int(frozen is not None))
 
