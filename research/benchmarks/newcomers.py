@@ -1,6 +1,6 @@
 """New VMs placed one after the other on clouds of large hosts without profiles, by the product and by rules.
 
-    python -m research.benchmarks.newcomers [--seeds 24] [--busy 6] [--newcomers 100] [--kinds] [--never-known]
+    python -m research.benchmarks.newcomers [--seeds 24] [--busy 6] [--new-vms 100] [--kinds] [--never-known]
         [--spread 0.76] [--model DIR]
 
 The clouds are those of `research.arena.clusters`: 12 hosts of 64 CPUs and 150 VMs, the last of which come anew. The
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=24, help="clouds (24)")
     parser.add_argument("--busy", type=float, default=6.0, help="what multiplies demand (6)")
-    parser.add_argument("--newcomers", type=int, default=100, help="of the 150 VMs (100)")
+    parser.add_argument("--new-vms", type=int, default=100, help="of the 150 VMs (100)")
     parser.add_argument("--kinds", action="store_true", help="names say what a VM is")
     parser.add_argument("--never-known", action="store_true", help="the demand of new VMs is never learned")
     parser.add_argument("--spread", type=float, default=SPREAD, help="of demand, as a part of its mean (%(default)s)")
