@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -49,11 +49,14 @@ from models.physics.prior import CEILING, JITTER_TIMES, LATENCY_TIMES, PRIOR_HAL
 
 Progress = Callable[[str, float], None]
 
+T = TypeVar("T")
+
 LEAST_ROWS = 8  # with fewer rows nothing is learned
 FEW_UNITS = 4  # campaigns: with fewer, members of the learner miss families of programs instead
 TRUSTS = (0.5, 0.25, 0.0)  # parts of the correction that are tried on what was left out …
 REACHES = (1.0, 0.5, 0.25)  # … and distances at which training counts as near, in spreads
-UNTRIED = 0.5  # of the correction, and of what is remembered, elsewhere: where nothing could be left out
+UNTRIED = 0.5  # of the correction, and of what is remembered, elsewhere: where nothing that was left out shows it
+SHOWN = 0.001  # of T/B: where no choice changes the error of left-out campaigns by more, they show nothing
 WORSE = 2.0  # a campaign that is predicted worse counts as much as so many that are predicted better
 ELSEWHERE = (0.0, 0.25, 0.5, 0.75, 1.0)  # parts of what is remembered by name that are tried on other machines
 HIGHEST = {"throughput": 1.0, "latency": 1000.0, "jitter": 1000.0, "share": 1.0}
@@ -348,7 +351,17 @@ def _believed(rows: GroupedExamples, judged: Sequence[JudgedPart], target: str) 
     # Hosts of one cloud are more alike than campaigns, and enough of them that were left out show it.
     of_one_cloud = target == "share" or (len(set(rows.examples.campaign)) < 2 and len(set(labels)) >= FEW_UNITS)
     trusts = (1.0, *TRUSTS) if of_one_cloud else TRUSTS
-    return min(((trust, reach) for reach in REACHES for trust in trusts[::-1]), key=loss)
+    choices = [(trust, reach) for reach in REACHES for trust in trusts[::-1]]
+    return _best(choices, loss, weight.sum(), untried=(UNTRIED, REACHES[0]))
+
+
+def _best(choices: Sequence[T], loss: Callable[[T], float], weight: float, *, untried: T) -> T:
+    """The choice of the least loss, the first of equals; `untried` where the losses, over `weight`, are all alike: what
+    was left out is then too far from training to be changed by it."""
+    losses = [loss(choice) for choice in choices]
+    if max(losses) - min(losses) <= SHOWN * weight:
+        return untried
+    return choices[int(np.argmin(losses))]
 
 
 def _off(target: str, measured: Floats, expected: Floats) -> Floats:
@@ -398,7 +411,7 @@ def _remember(
             change = np.bincount(labels, off - before) / np.bincount(labels)
             return float((np.sqrt(np.bincount(labels)) * np.where(change > 0, WORSE * change, change)).sum())
 
-        best = min(ELSEWHERE, key=loss)
+        best = _best(ELSEWHERE, loss, np.sqrt(np.bincount(labels)).sum(), untried=UNTRIED)
         memory = replace(memory, elsewhere=best)
         found["unseen_campaign"] = best * whole
     return memory, found

@@ -10,6 +10,7 @@ import pytest
 from models.data.dataset import DatasetError, load_dataset
 from models.evaluation.gate import gate
 from models.learning import artifact
+from models.learning.fitted_target import _best
 from models.learning.held_out import held_out_of
 from models.training import LIBRARIES, train
 from tests.models.synthetic import COLOCATION_COLUMNS, World, write_csv
@@ -111,3 +112,12 @@ def test_a_broken_dataset_among_good_ones_writes_nothing(small: Path, tmp_path: 
     with pytest.raises(DatasetError, match="is not a dataset directory"):
         train([small, tmp_path / "nowhere"], tmp_path / "models")
     assert not (tmp_path / "models").exists()
+
+
+def test_what_left_out_campaigns_show_decides_how_far_it_is_believed_and_half_where_they_show_nothing() -> None:
+    trusts = (0.0, 0.25, 0.5)
+    assert _best(trusts, lambda trust: -0.02 * trust, 1.0, untried=0.5) == 0.5
+    assert _best(trusts, lambda trust: 0.02 * trust, 1.0, untried=0.5) == 0.0
+    assert _best(trusts, lambda trust: 100 * (trust - 0.25) ** 2, 1000.0, untried=0.5) == 0.25
+    assert _best(trusts, lambda _: 0.0, 1.0, untried=0.5) == 0.5  # as far from training as any question
+    assert _best(trusts, lambda trust: 0.001 * trust, 1.0, untried=0.5) == 0.5
