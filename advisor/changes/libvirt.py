@@ -36,7 +36,7 @@ _MOST_QUOTA = 17_592_186_044_415  # µs, 2**44 - 1: how libvirt shows no quota i
 _ABSENT = ("failed to get domain", "Domain not found", "domain is not running")
 
 
-def _run(argv: Sequence[str], patience_s: float) -> str:
+def run_virsh(argv: Sequence[str], patience_s: float) -> str:
     """What virsh prints; Gone or ChangeFailed with its own words."""
     try:
         done = subprocess.run(
@@ -56,7 +56,7 @@ def _run(argv: Sequence[str], patience_s: float) -> str:
 class Libvirt:
     """Domains of the hosts whose connections are in `uris`."""
 
-    def __init__(self, uris: Mapping[str, str], run: Run = _run, waiting: Waiting | None = None) -> None:
+    def __init__(self, uris: Mapping[str, str], run: Run = run_virsh, waiting: Waiting | None = None) -> None:
         self._uris = dict(uris)
         self._run = run
         self._waiting = waiting or Waiting(Reach().move_s)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,16 +35,20 @@ log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
 
 
 class Daemon:
-    """Namespaces with a libvirtd in them; everything ends with `close`, or with this process."""
+    """Namespaces with a libvirtd in them; everything ends with `close`, or with this process.
 
-    def __init__(self) -> None:
+    One with a `name` takes itself for another host: by its host name, and by an id of its own.
+    """
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
         # a short path: a socket's has at most 107 characters
         self.directory = Path(tempfile.mkdtemp(prefix="cotenant-libvirt-", dir="/tmp"))
         self.directory.chmod(0o755)  # the socket for reading is for everybody, as on a real host
         self._write_settings()
         holder = [sys.executable, "-I", "-S", str(Path(__file__).with_name("private.py")), str(self.directory)]
         self._holder = subprocess.Popen(
-            ["unshare", "--mount", "--net", "--propagation", "private", *holder],
+            ["unshare", "--mount", "--net", "--uts", "--propagation", "private", *holder, *([name] if name else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._holder.stdout is not None
@@ -55,7 +60,7 @@ class Daemon:
     @property
     def inside(self) -> list[str]:
         """What to put before a command so that it runs in the lab's namespaces."""
-        return ["nsenter", f"--target={self._holder.pid}", "--mount", "--net", "--"]
+        return ["nsenter", f"--target={self._holder.pid}", "--mount", "--net", "--uts", "--"]
 
     @property
     def uri(self) -> str:
@@ -130,7 +135,8 @@ class Daemon:
             folder(self.directory, path).mkdir()
         settings = folder(self.directory, "/etc/libvirt")
         (settings / "qemu.conf").write_text(_QEMU_CONF, encoding="ascii")
-        (settings / "libvirtd.conf").write_text(_LIBVIRTD_CONF, encoding="ascii")
+        own_id = f'host_uuid = "{uuid.uuid5(uuid.NAMESPACE_DNS, self._name)}"\n' if self._name else ""
+        (settings / "libvirtd.conf").write_text(_LIBVIRTD_CONF + own_id, encoding="ascii")
         kept = CACHE / "capabilities"
         kept.mkdir(parents=True, exist_ok=True)
         cache = folder(self.directory, "/var/cache/libvirt")

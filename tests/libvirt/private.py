@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -36,8 +37,10 @@ def folder(directory: Path, path: str) -> Path:
     return directory / path.strip("/").replace("/", "-")
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, name: str = "") -> None:
     """Set the namespaces up, say so, wait for the end of stdin, end everything."""
+    if name:
+        socket.sethostname(name)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the lab, which then ends us by closing stdin
     for path in STATE:
         # The host keeps them, empty: removing one would also unmount it in another lab's namespace.
@@ -128,4 +131,4 @@ def _namespace(pid: int) -> str | None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])
