@@ -139,7 +139,7 @@ class Advisor:
         self.models = registry = ModelRegistry(settings.model_dir, transactions.read, transactions.write, clock, audit)
         self.access = AccessService(settings, transactions, audit, clock)
         self.cloud = CloudService(settings, cache, monitor, transactions, clock, database.url.get_backend_name())
-        self._score_keeper = ScoreKeeper(self.cloud.scores, transactions, clock)
+        self._score_keeper = ScoreKeeper(self.cloud.scores, transactions, clock, audit, settings.score_alarm)
         self.inventory = InventoryService(transactions, audit, clock, timedelta(seconds=settings.fresh_s))
         self.outcomes = OutcomeService(cache, monitor, registry, transactions, audit, clock)
         self._later = later = LaterWrites(transactions)

@@ -34,6 +34,13 @@ class Settings(BaseSettings):
     fresh_s: float = Field(
         3600.0, gt=0, description="seconds after which a host that an agent or a sync reports counts as without data"
     )
+    score_alarm: float = Field(
+        60.0,
+        ge=0,
+        le=100,
+        description="a VM whose measured score is below this one in three windows of five minutes is an alarm; "
+        "0 = never",
+    )
     memory_stall_percent: float = Field(
         15.0,
         gt=0,

@@ -73,6 +73,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/instances/{instance}", instances.get, "inventory", fails=(404,)),
     Route("DELETE", "/v1/instances/{instance}", instances.delete, "inventory", status=204, fails=(404, 412)),
     Route("GET", "/v1/instances/{instance}/profile", instances.profile, "observations", fails=(404,), lane="long"),
+    Route("GET", "/v1/instances/{instance}/scores", scores.instance, "observations", fails=(404,), lane="question"),
     Route("GET", "/v1/instances/{instance}/obtained", instances.obtained, "observations", fails=(404,), lane="long"),
     Route("GET", "/v1/instances", instances.listing, "inventory"),
     Route("PUT", "/v1/workloads/{workload}", workloads.put, "inventory", created=True, fails=(409, 412)),

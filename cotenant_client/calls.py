@@ -14,6 +14,7 @@ from cotenant_client.schemas import (
     Generation,
     GenerationStored,
     HostItem,
+    HostScoresOut,
     InstanceItem,
     InventoryBody,
     ModelOut,
@@ -26,6 +27,8 @@ from cotenant_client.schemas import (
     Recommendation,
     SceneBody,
     SceneEffects,
+    ScoresOut,
+    VmScoresOut,
     WorkloadItem,
 )
 
@@ -154,6 +157,21 @@ class Calls:
     def workloads(self, *, platform: str | None = None) -> Call[Page[WorkloadItem]]:
         """All workloads, or those of one platform."""
         return _list("/v1/workloads", platform=platform)
+
+    @Answer
+    def scores(self, *, since: str = "24h") -> Call[ScoresOut]:
+        """The scores of all VMs and hosts now, 0-100, and of the cloud over time."""
+        return Call("GET", "/v1/scores", {"since": since}, repeatable=True)
+
+    @Answer
+    def host_scores(self, host: str, *, since: str = "24h") -> Call[HostScoresOut]:
+        """The scores of the VMs of one host now, and of the host over time."""
+        return Call("GET", path_of("v1", "hosts", host, "scores"), {"since": since}, repeatable=True)
+
+    @Answer
+    def instance_scores(self, instance: str, *, since: str = "24h") -> Call[VmScoresOut]:
+        """The score of one VM now with its factors, and over time."""
+        return Call("GET", path_of("v1", "instances", instance, "scores"), {"since": since}, repeatable=True)
 
     @Answer
     def generation(self) -> Call[Generation]:

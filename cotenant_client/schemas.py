@@ -362,6 +362,57 @@ class HostItem(TypedDict):
     disk_iops: NotRequired[float | None]
 
 
+class HostMemory(TypedDict):
+    """A host's memory over about five minutes, as its agent measured it; null = the host does not show it."""
+
+    stalled: NotRequired[float | None]
+    swap_mb: NotRequired[float | None]
+    swap_in_mb_s: NotRequired[float | None]
+    swap_out_mb_s: NotRequired[float | None]
+    ksm_mb: NotRequired[float | None]
+    available_mb: NotRequired[float | None]
+    huge_mb: NotRequired[float | None]
+    huge_free_mb: NotRequired[float | None]
+
+
+class VmScore(TypedDict):
+    """The score of one VM: 100 x cpu x devices x memory (see advisor.scheduling.vm_scores)."""
+
+    instance: str
+    host: str
+    score: float | None
+    source: Literal["measured", "predicted"]
+    cpu: float | None
+    devices: float
+    memory: float | None
+
+
+class ScorePointOut(TypedDict):
+    """Scores in one window of five minutes."""
+
+    instances: int
+    measured: int
+    mean: float | None
+    lowest: float | None
+    buckets: dict[str, int]
+    time: str
+
+
+class HostScoresOut(TypedDict):
+    """Scores of one host."""
+
+    instances: int
+    measured: int
+    mean: float | None
+    lowest: float | None
+    buckets: dict[str, int]
+    host: str
+    time: str
+    memory: HostMemory | None
+    vms: list[VmScore]
+    history: list[ScorePointOut]
+
+
 class InstanceItem(TypedDict):
     """An instance with its id."""
 
@@ -736,3 +787,51 @@ class SceneEffects(TypedDict):
     effects: list[Effect]
     combined_score: float | None
     crowded: NotRequired[float | None]
+
+
+class ScoresIn(TypedDict):
+    """Scores of several VMs."""
+
+    instances: int
+    measured: int
+    mean: float | None
+    lowest: float | None
+    buckets: dict[str, int]
+
+
+class HostScoreOut(TypedDict):
+    """Scores of the VMs of one host."""
+
+    instances: int
+    measured: int
+    mean: float | None
+    lowest: float | None
+    buckets: dict[str, int]
+    host: str
+
+
+class ScoresOut(TypedDict):
+    """Scores of the cloud."""
+
+    time: str
+    cloud: ScoresIn
+    hosts: list[HostScoreOut]
+    lowest: list[VmScore]
+    history: list[ScorePointOut]
+
+
+class VmScorePoint(TypedDict):
+    """The score of one VM in a window of five minutes."""
+
+    time: str
+    score: float | None
+    source: Literal["measured", "predicted"]
+
+
+class VmScoresOut(TypedDict):
+    """Scores of one VM."""
+
+    instance: str
+    time: str
+    now: VmScore | None
+    history: list[VmScorePoint]

@@ -17,10 +17,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "cotenant_client" / "schemas.py"
 WANTED = (
-    "BatchAnswer", "BatchBody", "Generation", "GenerationStored", "HostItem", "InstanceItem",
+    "BatchAnswer", "BatchBody", "Generation", "GenerationStored", "HostItem", "HostScoresOut", "InstanceItem",
     "InventoryBody", "ModelOut", "OutcomeBody",
     "PlacementBody", "PlanAnswer", "PlanBody", "PlanItem", "Problem", "Readiness", "Recommendation",
-    "SceneBody", "SceneEffects", "WorkloadItem",
+    "SceneBody", "SceneEffects", "ScoresOut", "VmScoresOut", "WorkloadItem",
 )  # fmt: skip
 HEAD = '''"""Bodies and answers of the service; docs/reference/rest.md tells what their fields mean.
 

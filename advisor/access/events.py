@@ -46,7 +46,11 @@ def _alarm(entry: AuditEntry) -> dict[str, Any]:
     instance, host, *others = entry.objects
     times = {name: codec.encode(datetime.fromisoformat(entry.detail[name])) for name in ("since", "raised")}
     antagonist = others[0] if others else None
-    return {"instance": instance, "host": host, "antagonist": antagonist, **times, "text": entry.detail["why"]}
+    score = entry.detail.get("score")  # null = of CPU delivered below the predicted range
+    return {
+        "instance": instance, "host": host, "antagonist": antagonist, **times, "text": entry.detail["why"],
+        "score": score,
+    }  # fmt: skip
 
 
 def _some(detail: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -171,13 +171,16 @@ from advisor.domain.replays import (
 )
 from advisor.domain.scores import (
     LOW_SCORE,
+    LOW_WINDOWS,
     NO_SCORES,
     SCORE_BUCKETS,
     CloudScores,
+    LowScore,
     ScorePoint,
     ScoreSource,
     ScoreSummary,
     VmScore,
+    VmScorePoint,
 )
 from advisor.domain.settings_words import AS_IS, settings_in_words, settings_named
 from advisor.domain.slowing import (

@@ -12,7 +12,7 @@ from advisor.domain.contradictions import Anomaly
 from advisor.domain.figures import Known
 from advisor.domain.host_memory import HostMemory
 from advisor.domain.list_words import listed
-from advisor.domain.scores import LOW_SCORE, VmScore
+from advisor.domain.scores import LOW_SCORE, LowScore, VmScore
 
 MOST_BROKEN = 5  # rules that a sentence names
 LOW_DELIVERY = 0.8  # of the CPU time that an instance asked for, over an hour: CPU ready of 20 %
@@ -162,3 +162,7 @@ class Alarms:
     """Alarms that stand, by host and instance."""
 
     alarms: Annotated[tuple[Anomaly, ...], Field(description="each ends by itself when windows agree again")]
+    low_scores: Annotated[
+        tuple[LowScore, ...],
+        Field(description="VMs with a low measured score in three windows or more, the lowest first, at most 100"),
+    ] = ()

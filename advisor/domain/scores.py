@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from advisor.domain.figures import Known, Tenths
 
 SCORE_BUCKETS = ("0-20", "20-40", "40-60", "60-80", "80-100")  # of scores; the last one holds 100, too
+LOW_WINDOWS = 3  # windows of five minutes one after the other, before a low score is an alarm
 LOW_SCORE = 60.0  # a VM below it loses two fifths of what it could do
 ScoreSource = Literal["measured", "predicted"]
 
@@ -90,3 +91,38 @@ class ScorePoint:
 
     time: datetime
     scores: ScoreSummary
+
+
+@dataclass(frozen=True, slots=True)
+class VmScorePoint:
+    """The score of one VM in a window of five minutes."""
+
+    time: Annotated[datetime, Field(description="when the window ended")]
+    score: Annotated[Tenths, Field(description="0-100, rounded")]
+    source: Annotated[ScoreSource, Field(description="whether CPU delivered was measured or predicted")]
+
+
+@dataclass(frozen=True, slots=True)
+class LowScore:
+    """A VM whose measured score was low in the last windows."""
+
+    instance: Annotated[str, Field(description="the VM")]
+    host: Annotated[str, Field(description="where it is")]
+    score: Annotated[Tenths, Field(description="its score now, 0-100")]
+    below: Annotated[Tenths, Field(description="the score below which it is an alarm (COTENANT_SCORE_ALARM)")]
+    windows: Annotated[int, Field(description="windows of five minutes with a lower one, at most those of a day")]
+    until: Annotated[datetime, Field(description="when the last of them ended")]
+
+    @property
+    def since(self) -> datetime:
+        """When the first of these windows began."""
+        return self.until - timedelta(minutes=5 * self.windows)
+
+    @computed_field(description="it in words")  # type: ignore[prop-decorator]
+    @property
+    def text(self) -> str:
+        """It in words."""
+        return (
+            f"The measured score of {self.instance} on {self.host} is {self.score:.0f}, and was below {self.below:.0f} "
+            f"in {self.windows} windows since {self.since:%Y-%m-%d %H:%M} UTC."
+        )

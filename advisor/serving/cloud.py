@@ -6,7 +6,18 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from advisor.domain import Anomaly, Checkup, CloudNow, CloudScores, HostDetail, HostMemory, Inventory, ScorePoint
+from advisor.domain import (
+    Anomaly,
+    Checkup,
+    CloudNow,
+    CloudScores,
+    HostDetail,
+    HostMemory,
+    Inventory,
+    LowScore,
+    ScorePoint,
+    VmScorePoint,
+)
 from advisor.lifecycle.monitoring import Monitor
 from advisor.serving import checkup, overview, scores, vitals
 from advisor.serving.snapshot_cache import SnapshotCache
@@ -75,6 +86,18 @@ class CloudService:
         end_s = self._clock().timestamp()
         with self._read() as connection:
             return scores.history(connection, host_id or CLOUD, end_s - parse_since(since), end_s)
+
+    def vm_score_history(self, instance_id: str, *, since: str = "24h") -> tuple[VmScorePoint, ...]:
+        """The scores of one VM in windows of the last `since`, empty where none were kept; InvalidInput as above."""
+        end_s = self._clock().timestamp()
+        with self._read() as connection:
+            return scores.vm_history(connection, instance_id, end_s - parse_since(since), end_s)
+
+    def low_scores(self) -> tuple[LowScore, ...]:
+        """VMs whose measured score is low now and was in several windows until now, the lowest first."""
+        now = self.scores()
+        with self._read() as connection:
+            return scores.low(connection, now, self._settings.score_alarm)
 
     def host(self, host_id: str) -> HostDetail:
         """One host more closely: what happens to each resident, and which instances slow which by how much.

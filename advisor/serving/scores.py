@@ -5,23 +5,41 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import numpy as np
 from sqlalchemy import Connection
 
+from advisor.access.audit import Audit, acting
 from advisor.background_pass import BackgroundPass
-from advisor.domain import STOPPED_AT, CloudNow, CloudScores, HostNow, ResidentNow, ScorePoint, ScoreSummary, VmScore
+from advisor.domain import (
+    LOW_WINDOWS,
+    STOPPED_AT,
+    CloudNow,
+    CloudScores,
+    HostNow,
+    LowScore,
+    ResidentNow,
+    ScorePoint,
+    ScoreSummary,
+    VmScore,
+    VmScorePoint,
+)
 from advisor.scheduling import vm_scores
 from advisor.store import scores as store
+from advisor.store import vm_scores as vm_store
 from advisor.store.rollups import BUCKET_S
 from advisor.store.scores import Delivery
 from advisor.store.transactions import Transactions
+from advisor.store.vm_scores import Mark
 from models.arrays import Floats
 
 FRESH_S = 900.0  # three windows: what was measured before them says nothing about now
 AGAIN_S = 60.0  # after which measurements are read again
 MOST_POINTS = 300  # of a history
+_AT_ONCE = 2_000  # VMs whose scores are kept in one transaction
+_MOST_LOGGED = 100  # alarms that begin or end with one window
 _UNMEASURED = Delivery("", 0.0, None, None)
 
 
@@ -101,15 +119,53 @@ def history(connection: Connection, host: str, begin_s: float, end_s: float) -> 
     return tuple(ScorePoint(datetime.fromtimestamp(time_s, UTC), of) for time_s, of in lowest.values())
 
 
+def vm_history(connection: Connection, instance: str, begin_s: float, end_s: float) -> tuple[VmScorePoint, ...]:
+    """What is kept of one VM, of each equal step the lowest as in `history`."""
+    step_s = max((end_s - begin_s) / MOST_POINTS, BUCKET_S)
+    lowest: dict[float, tuple[float, Mark]] = {}
+    for time_s, mark in vm_store.history(connection, instance, begin_s, end_s):
+        before = lowest.get(time_s // step_s)
+        if before is None or mark[0] < before[1][0]:
+            lowest[time_s // step_s] = time_s, mark
+    return tuple(
+        VmScorePoint(datetime.fromtimestamp(time_s, UTC), score, "measured" if measured else "predicted")
+        for time_s, (score, measured) in lowest.values()
+    )
+
+
+def low(connection: Connection, now: CloudScores, below: float) -> tuple[LowScore, ...]:
+    """VMs whose score is measured and below this one now and was in LOW_WINDOWS windows, the lowest first."""
+    candidates = {name: of for name, of in now.instances.items() if of.source == "measured" and of.score < below}
+    if not candidates:
+        return ()
+    kept_s = now.time.timestamp() // BUCKET_S * BUCKET_S
+    for ended_s in (kept_s, kept_s - BUCKET_S):  # a window is kept within half a one after its end
+        lasting = vm_store.lasting(connection, candidates, ended_s, below)
+        found = [
+            LowScore(name, of.host, of.score, below, lasting[name], datetime.fromtimestamp(ended_s, UTC))
+            for name, of in candidates.items()
+            if lasting.get(name, 0) >= LOW_WINDOWS
+        ]
+        if found:
+            return tuple(sorted(found, key=lambda one: (one.score, one.instance)))
+    return ()
+
+
 class ScoreKeeper(BackgroundPass):
-    """Keeps the scores of each window of five minutes; of several processes on one database whoever is first does."""
+    """Keeps the scores of each window of five minutes; of several processes on one database whoever is first does.
+
+    A VM whose measured score was below `below` in LOW_WINDOWS windows is an alarm in the audit log, as its end is.
+    """
 
     def __init__(
         self,
         scores: Callable[[], CloudScores],
         transactions: Transactions,
         clock: Callable[[], datetime],
+        audit: Audit,
+        below: float,
     ) -> None:
+        self._audit, self._below = audit, below
         super().__init__("scores", "the scores of a window were not kept", first_s=AGAIN_S, every_s=BUCKET_S / 2)
         self._scores = scores
         self._read, self._write = transactions.read, transactions.write
@@ -126,7 +182,50 @@ class ScoreKeeper(BackgroundPass):
             return False
         with self._write() as connection:
             store.keep(connection, ended_s, {store.CLOUD: now.cloud, **now.hosts})
+        marks = [(name, (of.score, of.source == "measured")) for name, of in now.instances.items()]
+        for start in range(0, len(marks), _AT_ONCE):  # others write between the parts
+            with self._write() as connection:
+                vm_store.put(connection, ended_s, dict(marks[start : start + _AT_ONCE]))
+        self._log_alarms(now, ended_s)
         return True
+
+    def _log_alarms(self, now: CloudScores, ended_s: float) -> None:
+        """Alarms that began or ended with this window; both follow from what is kept, whichever process kept it."""
+        with self._read() as connection:
+            here = [name for name, of in now.instances.items() if of.source == "measured" and of.score < self._below]
+            lasting = vm_store.lasting(connection, here, ended_s, self._below)
+            before_s = ended_s - BUCKET_S
+            former = [name for name in vm_store.low_at(connection, before_s, self._below) if not lasting.get(name)]
+            lasted = vm_store.lasting(connection, former, before_s, self._below)
+        raised = sorted(name for name, windows in lasting.items() if windows == LOW_WINDOWS)
+        ended = sorted(name for name, windows in lasted.items() if windows >= LOW_WINDOWS)
+        if raised or ended:
+            with self._write() as connection, acting("service", ""):
+                for name in raised[:_MOST_LOGGED]:
+                    self._log(connection, "alarm.raise", name, now.instances.get(name), ended_s)
+                for name in ended[:_MOST_LOGGED]:
+                    self._log(connection, "alarm.end", name, now.instances.get(name), ended_s)
+
+    def _log(
+        self,
+        connection: Connection,
+        operation: Literal["alarm.raise", "alarm.end"],
+        name: str,
+        of: VmScore | None,
+        ended_s: float,
+    ) -> None:
+        until = datetime.fromtimestamp(ended_s, UTC)
+        score = "unknown" if of is None else f"{of.score:.0f}"
+        why = f"The score of {name} is {score}; below {self._below:.0f} in {LOW_WINDOWS} windows is an alarm."
+        self._audit.record(
+            connection,
+            operation,
+            [name, of.host if of else ""],
+            since=(until - timedelta(seconds=LOW_WINDOWS * BUCKET_S)).isoformat(),
+            raised=until.isoformat(),
+            why=why,
+            score=None if of is None else round(of.score, 1),
+        )
 
     def _pass(self) -> None:
         self.run()

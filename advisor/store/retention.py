@@ -26,6 +26,7 @@ from advisor.store import (
     scores,
     sessions,
     stays,
+    vm_scores,
 )
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
@@ -109,6 +110,7 @@ class Retention(BackgroundPass):
             lambda connection: stays.expire(connection, (now - KEEP_STAYS).timestamp()),
             lambda connection: host_memory.expire(connection, cut_s),
             lambda connection: scores.expire(connection, cut_s, cut_s - self._keep_rollups.total_seconds()),
+            lambda connection: vm_scores.expire(connection, cut_s),
             lambda connection: idempotency.expire(connection, now - idempotency.KEPT),
             lambda connection: sessions.purge(connection, now),
             lambda connection: rollouts.expire(connection, now - KEEP_ROLLOUTS, ANSWERS_AT_ONCE),

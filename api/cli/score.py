@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from advisor.domain import SCORE_BUCKETS, VmScore
+from advisor.errors import InvalidInput
 from advisor.service import Advisor
 from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.scores import HostScoresOut, ScorePointOut, ScoresIn, ScoresOut
+from api.schemas.scores import HostScoresOut, ScorePointOut, ScoresIn, ScoresOut, VmScoresOut
 
 MOST_SHOWN = 20  # rows of a table; --json has more
 _HEADS = ("VMs", "mean", "lowest", *SCORE_BUCKETS)
@@ -20,6 +21,7 @@ _HEADS = ("VMs", "mean", "lowest", *SCORE_BUCKETS)
 
 def score(
     host: Annotated[str | None, typer.Argument(help="A host, by id or name; without one the whole cloud.")] = None,
+    vm: Annotated[str | None, typer.Option(help="A VM, by id or name, in place of a host.")] = None,
     since: Annotated[str, typer.Option(metavar="TIME", help="How far back: 90m, 24h, 7d.")] = "24h",
     database: Database = None,
     as_json: AsJson = False,
@@ -30,6 +32,9 @@ def score(
 
     The score is 100 x CPU delivered x what devices leave x the part of the time without stalls for memory.
     """
+    if vm is not None:
+        _score_vm(vm, host, since, database, server, token_file, as_json=as_json)
+        return
     found = _ask(host, since, database, server, token_file)
     if as_json:
         print_json(found)
@@ -46,6 +51,48 @@ def score(
         _say_sources(found.cloud)
         _print_vms(found.lowest)
         _say_lowest(found.history)
+
+
+def _score_vm(
+    vm: str,
+    host: str | None,
+    since: str,
+    database: Database,
+    server: ServerOrDatabase,
+    token_file: TokenFile,
+    *,
+    as_json: bool,
+) -> None:
+    if host is not None:
+        raise InvalidInput("name a host or --vm, not both", field="vm")
+    found = _ask_vm(vm, since, database, server, token_file)
+    if as_json:
+        print_json(found)
+        return
+    if found.now is None:
+        say(f"{found.instance} does not run.")
+    else:
+        _print_vms([found.now])
+    if found.history:
+        lowest = min(found.history, key=lambda point: point.score)
+        mean = sum(point.score for point in found.history) / len(found.history)
+        measured = sum(point.source == "measured" for point in found.history)
+        say(
+            f"Mean of {len(found.history)} windows {mean:.0f}, CPU delivered measured in {measured}; the lowest score "
+            f"was {_figure(lowest.score)}, at {lowest.time:%Y-%m-%d %H:%M} UTC."
+        )
+
+
+def _ask_vm(vm: str, since: str, database: Database, server: ServerOrDatabase, token_file: TokenFile) -> VmScoresOut:
+    service = service_or_database(server, token_file, database)
+    if service is not None:
+        with service.read_as("answer"):
+            name = service.named("instances", vm)["id"]
+            return VmScoresOut.model_validate(service.get("instances", name, "scores", since=since))
+    with Advisor(settings(database=database)) as advisor:
+        name, now = advisor.inventory.find_instance(vm).id, advisor.cloud.scores()
+        history = list(advisor.cloud.vm_score_history(name, since=since))
+        return VmScoresOut(instance=name, time=now.time, now=now.instances.get(name), history=history)
 
 
 def _ask(

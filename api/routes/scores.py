@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.routes.common import CloudDep, InventoryDep, PathId
 from api.routes.instances import Since
-from api.schemas.scores import HostScoresOut, ScoresOut
+from api.schemas.scores import HostScoresOut, ScoresOut, VmScoresOut
 
 
 def cloud(cloud: CloudDep, since: Since = "24h") -> ScoresOut:
@@ -13,6 +13,13 @@ def cloud(cloud: CloudDep, since: Since = "24h") -> ScoresOut:
     Measured where a window of the last 15 minutes is stored, else predicted.
     """
     return ScoresOut.of(cloud.scores(), cloud.score_history(since=since))
+
+
+def instance(instance: PathId, cloud: CloudDep, inventory: InventoryDep, since: Since = "24h") -> VmScoresOut:
+    """The score of one VM now with its factors, and over time; kept as long as samples are."""
+    name, now = inventory.find_instance(instance).id, cloud.scores()
+    history = list(cloud.vm_score_history(name, since=since))
+    return VmScoresOut(instance=name, time=now.time, now=now.instances.get(name), history=history)
 
 
 def host(host: PathId, cloud: CloudDep, inventory: InventoryDep, since: Since = "24h") -> HostScoresOut:

@@ -6,7 +6,16 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from advisor.domain import NO_SCORES, SCORE_BUCKETS, CloudScores, HostMemory, ScorePoint, ScoreSummary, VmScore
+from advisor.domain import (
+    NO_SCORES,
+    SCORE_BUCKETS,
+    CloudScores,
+    HostMemory,
+    ScorePoint,
+    ScoreSummary,
+    VmScore,
+    VmScorePoint,
+)
 from advisor.domain.figures import Tenths
 from api.schemas.base import AnswerBody, Time
 
@@ -44,6 +53,17 @@ class ScorePointOut(ScoresIn):
     """Scores in one window of five minutes."""
 
     time: Time = Field(description="when the window ended")
+
+
+class VmScoresOut(AnswerBody):
+    """Scores of one VM."""
+
+    instance: str = Field(description="the VM")
+    time: Time = Field(description="as of when")
+    now: VmScore | None = Field(description="its score with the factors; null where it does not run")
+    history: list[VmScorePoint] = Field(
+        description="windows of five minutes, the oldest first; of more than 300 the lowest of each equal step"
+    )
 
 
 class ScoresOut(AnswerBody):

@@ -90,7 +90,7 @@ class StateCollector(Collector):
     def _scores(self) -> Iterator[Metric]:
         """The cloud's histogram, mean and lowest score, and each host's mean; no mean where no VM runs."""
         try:
-            now = self._cloud.scores()
+            now, low = self._cloud.scores(), self._cloud.low_scores()
         except AdvisorError:
             return
         buckets = GaugeMetricFamily(
@@ -99,6 +99,7 @@ class StateCollector(Collector):
         for name, number in zip(SCORE_BUCKETS, now.cloud.counts, strict=True):
             buckets.add_metric((name,), number)
         yield buckets
+        yield _gauge("cotenant_low_scores", "VMs with a measured score below COTENANT_SCORE_ALARM for long", len(low))
         yield _gauge("cotenant_score_measured", "VMs whose score rests on a measured CPU share", now.cloud.measured)
         if now.cloud.mean is not None and now.cloud.lowest is not None:
             yield _gauge("cotenant_score", "Mean score of all VMs, 100 = uncontended", now.cloud.mean)

@@ -39,6 +39,7 @@ def listing(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLRe
         request,
         "alarms.html",
         alarms=part.cut(alarms),
+        low=cloud.low_scores()[:AT_ONCE] if number == 1 else (),
         scores=of_instances,
         headings=order.headings(COLUMNS, "/alarms", {}),
         part=part,

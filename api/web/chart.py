@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from statistics import median
 
-from advisor.domain import Histories, History, ScorePoint
+from advisor.domain import Histories, History, ScorePoint, ScoreSource, VmScorePoint
 from profiler.metrics import EIGHT
 
 MOST_LINES = 6  # as many as can be distinguished by colour and dashes
@@ -133,6 +133,21 @@ def scores(history: Sequence[ScorePoint]) -> Chart | None:
     ]
     span = Histories(times[0] - _WINDOW_S, times[-1], _WINDOW_S, tuple(lines))
     return _chart("score", "The score of VMs, 100 = uncontended, window by window.", lines, span, names, top=100.0)
+
+
+def vm_scores(history: Sequence[VmScorePoint]) -> Chart | None:
+    """The score of one VM window by window, where CPU delivered was measured and where it was predicted."""
+    sources: dict[ScoreSource, int] = {"measured": 0, "predicted": 1}
+    lines = [
+        History("", source, "score", "", [point.time.timestamp() for point in of], [point.score for point in of])
+        for source in sources
+        if (of := [point for point in history if point.source == source])
+    ]
+    if not lines:
+        return None
+    span = Histories(history[0].time.timestamp() - _WINDOW_S, history[-1].time.timestamp(), _WINDOW_S, tuple(lines))
+    names = {str(source): at for source, at in sources.items()}
+    return _chart("score", "Its score, 100 = uncontended, window by window.", lines, span, names, top=100.0)
 
 
 def ranked(histories: Histories) -> dict[str, int]:

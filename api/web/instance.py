@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from fastapi import Request
@@ -17,6 +17,7 @@ from advisor.domain import (
     Instance,
     InstanceObtained,
     SlowingHere,
+    VmScorePoint,
     WorkloadProfile,
     beside,
     settings_named,
@@ -88,10 +89,15 @@ def instance(
         obtained=_obtained(telemetry, instance, since),
         alarms=alarms,
         alarm="" if alarms else _alarm(histories, detail, it),
-        charts=_charts(histories, detail, it),
+        charts=(*_scores_over_time(cloud.vm_score_history(it.id, since=since)), *_charts(histories, detail, it)),
         spans=SPANS,
         since=since,
     )
+
+
+def _scores_over_time(history: Sequence[VmScorePoint]) -> tuple[chart.Chart, ...]:
+    drawn = chart.vm_scores(history)
+    return (drawn,) if drawn else ()
 
 
 def _charts(histories: Histories, detail: HostDetail | None, it: Instance) -> tuple[chart.Chart, ...]:

@@ -53,3 +53,15 @@ def test_a_host_that_is_not_there_is_refused(database: str) -> None:
     answer = cli_runs.run("score", "nowhere", "--database", database)
     assert answer.exit_code != 0
     assert "nowhere" in answer.stderr
+
+
+def test_one_vm_has_its_factors_and_its_history(database: str) -> None:
+    found = json.loads(cli_runs.run("score", "--vm", "a", "--database", database, "--json").stdout)
+    assert (found["instance"], found["now"]["host"], found["now"]["score"]) == ("a", "h1", 50.0)
+    assert [(point["score"], point["source"]) for point in found["history"]] == [(50.0, "predicted")]
+    shown = cli_runs.run("score", "--vm", "a", "--database", database).stdout.splitlines()
+    assert shown[1].split()[:4] == ["a", "h1", "50", "predicted"]
+    assert "the lowest score was 50" in shown[2]
+    both = cli_runs.run("score", "h1", "--vm", "a", "--database", database)
+    assert both.exit_code == 2
+    assert cli_runs.run("score", "--vm", "nowhere", "--database", database).exit_code != 0

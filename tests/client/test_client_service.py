@@ -74,6 +74,14 @@ def test_a_plan_is_made_listed_and_found(service: Service, kind: str) -> None:
     assert by(kind, service.url, lambda client: client.plan_by_id(plan["id"])) == plan
 
 
+def test_scores_of_the_cloud_a_host_and_a_vm_are_asked(service: Service, kind: str) -> None:
+    cloud = by(kind, service.url, lambda client: client.scores(since="1h"))
+    assert cloud["cloud"]["instances"] > 0
+    host = by(kind, service.url, lambda client: client.host_scores("h3"))
+    vm = by(kind, service.url, lambda client: client.instance_scores(host["vms"][0]["instance"]))
+    assert (vm["now"], vm["history"]) == (host["vms"][0], [])
+
+
 def test_the_inventory_is_written_once_for_each_generation(service: Service, kind: str) -> None:
     generation = by(kind, service.url, lambda client: client.generation())["generation"]
     host = {"id": f"new-{kind}", "kind": "kvm", "pcpus": 2, "memory_mb": 1024.0}

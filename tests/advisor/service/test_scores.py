@@ -159,3 +159,42 @@ def test_of_a_long_history_each_step_shows_its_lowest_window(crowded: Advisor, c
         clock.turn(300)
     assert len(crowded.cloud.score_history(since="1h")) == 4
     assert len(crowded.cloud.score_history(since="30d")) == 1  # steps of two hours
+
+
+def test_each_vm_has_a_history_as_long_as_samples_are_kept(crowded: Advisor, clock: Clock) -> None:
+    for _ in range(3):
+        crowded.keep_scores()
+        clock.turn(300)
+    of_a = crowded.cloud.vm_score_history("a")
+    assert [(point.score, point.source) for point in of_a] == [(50.0, "predicted")] * 3
+    assert (of_a[1].time - of_a[0].time).total_seconds() == 300
+    assert crowded.cloud.vm_score_history("off") == ()
+    assert len(crowded.cloud.vm_score_history("a", since="30d")) == 1
+    clock.turn(9 * 86_400)
+    crowded.prune()
+    assert crowded.cloud.vm_score_history("a", since="30d") == ()
+
+
+def test_a_measured_score_that_stays_low_is_an_alarm_until_it_does_not(crowded: Advisor, clock: Clock) -> None:
+    """Both VMs are predicted to have 50; only `a` is measured, at 40 and then at 90."""
+    clock.turn(300 - clock().timestamp() % 300 + 90)  # a window is kept soon after its end
+
+    def window(waiting: float) -> None:
+        begin_s = clock().timestamp() // 300 * 300 - 300
+        send(crowded, begin_s, {"a": {"cpu": 40.0, "waiting": waiting}}, windows=1)
+        crowded.telemetry.ingest([MetricSample("h1", "a", "instance", "cpu", 40.0, begin_s + 361)])
+        assert crowded.keep_scores()
+
+    def entries() -> list[str]:
+        return [entry.operation for entry in crowded.access.audit().items if "alarm" in entry.operation]
+
+    for count in (1, 2, 3, 4):
+        window(60.0)
+        assert [one.instance for one in crowded.cloud.low_scores()] == (["a"] if count >= 3 else [])
+        assert entries() == (["alarm.raise"] if count >= 3 else [])
+        clock.turn(300)
+    (alarm,) = crowded.cloud.low_scores()
+    assert (alarm.windows, alarm.host, alarm.below) == (4, "h1", 60.0)
+    window(2.0)
+    assert crowded.cloud.low_scores() == ()
+    assert entries() == ["alarm.end", "alarm.raise"]
