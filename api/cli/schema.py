@@ -46,7 +46,7 @@ def shapes() -> dict[str, Any]:
         "probe-plan": commands.ProbePlanOut,
         "replay": Replay,
         "profile": commands.ProfileOut,
-        "score": scores.ScoresOut | scores.HostScoresOut,
+        "score": scores.ScoresOut | scores.HostScoresOut | scores.VmScoresOut,
         "slowing": HostSlowing,
         "obtained": InstanceObtained,
         "train": commands.TrainingOut,

@@ -97,7 +97,7 @@ def test_the_inventory_is_written_once_for_each_generation(service: Service, kin
 
 def test_models_and_any_other_path_are_asked(service: Service, kind: str) -> None:
     assert by(kind, service.url, lambda client: client.models())[-1]["version"] == "analytic"
-    assert by(kind, service.url, lambda client: client.get("/v1/alarms")) == {"alarms": []}
+    assert by(kind, service.url, lambda client: client.get("/v1/alarms")) == {"alarms": [], "low_scores": []}
     scene = by(kind, service.url, lambda client: client.post("/v1/predictions", SCENE))
     assert scene == by(kind, service.url, lambda client: client.predict(**SCENE))
 

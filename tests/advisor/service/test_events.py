@@ -77,6 +77,7 @@ def test_an_alarm_says_who_where_and_why() -> None:
         assert event.details == {
             "at": "2026-01-02T00:00:00Z", "instance": "a", "host": "h1", "antagonist": "b",
             "since": "2026-01-01T23:00:00Z", "raised": "2026-01-01T23:30:00Z", "text": "a waits for b",
+            "score": None,
         }  # fmt: skip
     no_instance = event_of(AuditEntry("x", at, "service", "", "alarm.raise", ("a", "h1"), detail))
     assert no_instance.details["antagonist"] is None
