@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, cast
@@ -11,6 +12,7 @@ from advisor.domain import Change, ChangeKind, Command, Host, Instance
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.render.names import NATIVE, target_of
 
+log = logging.getLogger(__name__)
 HOST = "host"  # the one setting of a move: the id of the host on which the instance is
 OPEN = "open"  # the one setting of a host: whether new instances may come to it, yes or no
 YES, NO = "yes", "no"
@@ -146,12 +148,15 @@ class Executors:
 
     @property
     def kinds(self) -> Mapping[str, ExecutorKind]:
-        """All that are installed, by name."""
+        """All that are installed and can be loaded, by name."""
         if self._kinds is None:
-            self._kinds = {
-                name: plug_ins.load(plug_ins.EXECUTORS, name, "executor", "executor")
-                for name in plug_ins.names(plug_ins.EXECUTORS)
-            }
+            kinds: dict[str, ExecutorKind] = {}
+            for name in plug_ins.names(plug_ins.EXECUTORS):
+                try:
+                    kinds[name] = plug_ins.load(plug_ins.EXECUTORS, name, "executor", "executor")
+                except InvalidInput as error:  # the others go on without it
+                    log.warning("%s", error.message)
+            self._kinds = kinds
         return self._kinds
 
     def named(self, name: str) -> Executor:

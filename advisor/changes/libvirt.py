@@ -109,7 +109,9 @@ class Libvirt:
 
     def place(self, change: Change) -> Place:
         """By the hosts of both ends: one has it; while it moves, both do, and the source has a job for it."""
-        states = {host: state for host in _ends(change) if (state := self._state(change, host))}
+        states = self._states(change)
+        if list(states.values()) != ["running"]:  # it may have come from one to the other between the two questions
+            states = self._states(change)
         running = [host for host, state in states.items() if state == "running"]
         if len(states) == 1 and not self._job(change, next(iter(states))):
             (host,) = states
@@ -133,6 +135,9 @@ class Libvirt:
     def failure(self, change: Change) -> str:
         del change
         return ""  # virsh said it as it ended
+
+    def _states(self, change: Change) -> dict[str, str]:
+        return {host: state for host in _ends(change) if (state := self._state(change, host))}
 
     def _state(self, change: Change, host: str) -> str:
         """As virsh has it; empty = the domain is not there."""

@@ -46,13 +46,14 @@ class CalledServer:
         self._timeout_s = timeout_s
 
     def answer(
-        self, what: str, path: str, body: bytes | Mapping[str, str] | None = None, kind: str = ""
+        self, what: str, path: str, body: bytes | Mapping[str, str] | None = None, kind: str = "", method: str = ""
     ) -> tuple[int, str, bytes]:
-        """Status, reason and body of GET, or of POST where there is a body; CallError names `what` was asked."""
+        """Status, reason and body of GET, of POST where there is a body, or of `method`; CallError names `what` was
+        asked."""
         content = b""
         try:
             with self.session.request(
-                "GET" if body is None else "POST",
+                method or ("GET" if body is None else "POST"),
                 self._url + path,
                 data=body,
                 headers={"Content-Type": kind} if kind else None,

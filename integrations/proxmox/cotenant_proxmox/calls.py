@@ -77,7 +77,11 @@ class ProxmoxApi:
 
     def get(self, path: str) -> Any:
         """`data` of the answer of GET `path`, which begins with /; CallError says why there is none."""
-        status, reason, body = self._server.answer(path, path)
+        return self.send("", path)
+
+    def send(self, method: str, path: str, fields: Mapping[str, str] | None = None) -> Any:
+        """The same of another method with these fields; empty = GET."""
+        status, reason, body = self._server.answer(path, path, fields, method=method)
         if status != 200:
             raise CallError(f"{path}: HTTP {status} {reason}"[:200], status)
         try:

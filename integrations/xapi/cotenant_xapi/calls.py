@@ -1,4 +1,4 @@
-"""Read-only calls of XAPI, which are XML-RPC over HTTPS (Xen API reference, "Wire protocol for remote API calls")."""
+"""Calls of XAPI, which are XML-RPC over HTTPS (Xen API reference, "Wire protocol for remote API calls")."""
 
 from __future__ import annotations
 
@@ -94,7 +94,11 @@ class XapiSession:
             raise CallError(f"{name}: no records")
         return records
 
-    def _call(self, name: str, *arguments: str) -> Any:
+    def call(self, name: str, *arguments: Any) -> Any:
+        """What a call returns; CallError with XAPI's own words."""
+        return self._call(name, self._reference, *arguments)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
         answer = _unpacked(name, self._post(name, rpc.dumps(arguments, name).encode()))
         if answer.get("Status") == "Success" and "Value" in answer:
             return answer["Value"]

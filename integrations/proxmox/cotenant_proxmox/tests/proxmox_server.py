@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote
 
 from tests.servers.local_http import QuietHandler, on_loopback
 
@@ -61,6 +61,10 @@ class Cluster:
         self.busy: Callable[[float], float] = lambda _: 0.25  # part of all vCPUs in the minute that ends then
         self.pressure = 0.0
         self.spoil: Callable[[list[Any]], list[Any]] = list  # what becomes of the rows of a history
+        self.migrations = 0  # that were begun
+        self.tasks: dict[str, dict[str, Any]] = {}  # by UPID
+        self.asks_left = 3  # answers of status for which a migration goes on
+        self.fails = ""  # with what migrations end
 
     def history(self, row: dict[str, Any], timeframe: str) -> list[Any]:
         """Means of the minutes of each step; a row of which nothing is known has its time alone."""
@@ -93,6 +97,10 @@ class Cluster:
         if path == "/cluster/resources":
             storage = {"type": "storage", "id": "storage/pve1/local", "node": "pve1", "status": "available"}
             data = [*self.nodes, *self.guests, storage]
+        elif parts[-1] == "current":
+            data = self.current(int(parts[3]))
+        elif parts[-1] == "status" and parts[2] == "tasks":
+            data = self.tasks[unquote(parts[3])]
         elif parts[-1] == "status":
             data = {
                 "cpuinfo": {"cpus": 16, "cores": 8, "sockets": 1, "mhz": "2994.37", "model": "EPYC", "hvm": "1",
@@ -106,6 +114,54 @@ class Cluster:
             data = self.history(row, parse_qs(query)["timeframe"][0])
         return (200, json.dumps({"data": data}).encode()) if data is not None else (595, b"")
 
+    def row(self, number: int) -> dict[str, Any]:
+        return next(one for one in self.guests if one["vmid"] == number)
+
+    def current(self, number: int) -> dict[str, Any]:
+        """A migration is over after so many questions."""
+        row = self.row(number)
+        for task in self.tasks.values():
+            if task["vmid"] == number and task["status"] == "running":
+                task["left"] -= 1
+                if task["left"] <= 0:
+                    self.end(task)
+        return {"status": row["status"], **({"lock": row["lock"]} if "lock" in row else {})}
+
+    def end(self, task: dict[str, Any]) -> None:
+        row = self.row(task["vmid"])
+        row.pop("lock", None)
+        task |= {"status": "stopped", "exitstatus": self.fails or "OK"}
+        if not self.fails:
+            row["node"] = task["target"]
+
+    def change(self, method: str, path: str, fields: dict[str, str]) -> tuple[int, bytes]:
+        """POST of a migration, PUT of a config, DELETE of a task; as PVE/API2 has them."""
+        self.asked.append(f"{method} {path} {fields}")
+        if path in self.codes:
+            return self.codes[path], b'{"data":null}'
+        parts = path.strip("/").split("/")
+        if method == "DELETE" and parts[2] == "tasks":
+            task = self.tasks[unquote(parts[3])]
+            self.row(task["vmid"]).pop("lock", None)
+            task |= {"status": "stopped", "exitstatus": "unexpected status"}
+            return 200, b'{"data":null}'
+        row = self.row(int(parts[3]))
+        if row["node"] != parts[1] or (parts[-1] == "migrate" and "lock" in row):
+            return 500, b'{"data":null}'
+        if parts[-1] == "config":
+            config = self.configs[row["vmid"]]
+            for name in fields.pop("delete", "").split(","):
+                config.pop(name, None)
+            config |= fields
+            return 200, b'{"data":null}'
+        self.migrations += 1
+        upid = f"UPID:{row['node']}:000A:00B0:66:qmigrate:{row['vmid']}:cotenant@pve!sync:{self.migrations}"
+        row["lock"] = "migrate"
+        self.tasks[upid] = {
+            "vmid": row["vmid"], "target": fields["target"], "status": "running", "left": self.asks_left,
+        }  # fmt: skip
+        return 200, json.dumps({"data": upid}).encode()
+
 
 @contextmanager
 def serving(cluster: Cluster, tls: ssl.SSLContext | None = None) -> Iterator[str]:
@@ -115,6 +171,14 @@ def serving(cluster: Cluster, tls: ssl.SSLContext | None = None) -> Iterator[str
         def do_GET(self) -> None:
             allowed = self.headers.get("Authorization") == f"PVEAPIToken={TOKEN}"
             self.reply(*(cluster.answer(self.path.removeprefix("/api2/json")) if allowed else (401, b"")))
+
+        def do_POST(self) -> None:
+            fields = {name: values[0] for name, values in parse_qs(self.request_body().decode()).items()}
+            allowed = self.headers.get("Authorization") == f"PVEAPIToken={TOKEN}"
+            path = self.path.removeprefix("/api2/json")
+            self.reply(*(cluster.change(self.command, path, fields) if allowed else (401, b"")))
+
+        do_PUT = do_DELETE = do_POST  # noqa: N815 - the names that http.server calls
 
     with on_loopback(Handler, tls) as server:
         yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"

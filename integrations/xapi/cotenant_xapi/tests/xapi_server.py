@@ -88,6 +88,9 @@ class Pool:
         self.refuses: dict[str, list[str]] = {}
         self.raw: dict[str, bytes] = {}
         self.sessions: set[str] = set()
+        self.tasks: dict[str, dict[str, Any]] = {}
+        self.asks_left = 3  # questions about a task for which it goes on
+        self.fails: list[str] = []  # with what migrations end
         self.asked: list[str] = []
 
     def answer(self, body: bytes) -> bytes:
@@ -112,9 +115,56 @@ class Pool:
         elif name == "session.logout":
             self.sessions.discard(str(arguments[0]))
             reported["Value"] = ""
+        elif not str(name).endswith(".get_all_records"):
+            reported = self.changed(str(name), list(arguments[1:]))
         else:
             reported["Value"] = self.classes[str(name).removesuffix(".get_all_records")]
         return xmlrpc.client.dumps((reported,), methodresponse=True).encode()
+
+    def changed(self, name: str, arguments: list[Any]) -> dict[str, Any]:
+        """Calls about one object; a task is over after so many questions."""
+        vms, hosts = self.classes["VM"], self.classes["host"]
+        for task in self.tasks.values():
+            if task["status"] == "pending" and name == "VM.get_record":
+                task["left"] -= 1
+                if task["left"] <= 0:
+                    self.end(task)
+        value: Any = ""
+        match name:
+            case "VM.get_by_uuid":
+                value = next((one for one, record in vms.items() if record["uuid"] == arguments[0]), None)
+                if value is None:
+                    return {"Status": "Failure", "ErrorDescription": ["UUID_INVALID", "VM", arguments[0]]}
+            case "VM.get_record":
+                value = vms[arguments[0]]
+            case "Async.VM.pool_migrate":
+                vm, host, options = arguments
+                if vms[vm].get("current_operations"):
+                    return {"Status": "Failure", "ErrorDescription": ["OTHER_OPERATION_IN_PROGRESS", "VM", vm]}
+                assert options == {"live": "true"}
+                value = f"OpaqueRef:t{len(self.tasks)}"
+                vms[vm]["current_operations"] = {value: "pool_migrate"}
+                self.tasks[value] = {"vm": vm, "host": host, "status": "pending", "left": self.asks_left, "error": []}
+            case "task.get_status":
+                value = self.tasks[arguments[0]]["status"]
+            case "task.get_error_info":
+                value = self.tasks[arguments[0]]["error"]
+            case "task.cancel":
+                task = self.tasks[arguments[0]]
+                task |= {"status": "cancelled", "error": ["TASK_CANCELLED", arguments[0]]}
+                vms[task["vm"]]["current_operations"] = {}
+            case "host.disable" | "host.enable":
+                hosts[arguments[0]]["enabled"] = name == "host.enable"
+            case _:
+                return {"Status": "Failure", "ErrorDescription": ["MESSAGE_METHOD_UNKNOWN", name]}
+        return {"Status": "Success", "Value": value}
+
+    def end(self, task: dict[str, Any]) -> None:
+        vm = self.classes["VM"][task["vm"]]
+        vm["current_operations"] = {}
+        task |= {"status": "failure" if self.fails else "success", "error": list(self.fails)}
+        if not self.fails:
+            vm["resident_on"] = task["host"]
 
 
 @contextmanager
