@@ -2,18 +2,21 @@
 
     python -m research.contention.applied_changes OUTPUT [--changes 100] [--windows 12] [--minutes 60] [--seed 1]
     python -m research.contention.applied_changes OUTPUT --judge
+    python -m research.contention.applied_changes OUTPUT --fit
 
 Each scene is two to five containers of known demand on this machine's first two CPUs, with one busy antagonist.
 A change of weight, cap or pins of one of them is planned, predicted by the analytic model, carried out through the
 ledger on the real control groups, measured in windows of one second after as many before, and taken back; then every
-file of the groups is compared with what it was. Each line of OUTPUT is one change. It needs root, version 1 control
-groups and a C compiler.
+file of the groups is compared with what it was. Each line of OUTPUT is one change. `--fit` says how many effects would
+be in range for each part of the doubt that both states share (advisor.domain.changes.SHARED). It needs root,
+version 1 control groups and a C compiler.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 import time
@@ -27,7 +30,17 @@ import numpy as np
 
 from advisor import offline
 from advisor.changes.effects import Span, measure
-from advisor.domain import Host, Instance, Inventory, IsolationSettings, MeasuredEffect, Plan, PlanStep, Scene
+from advisor.domain import (
+    Host,
+    Instance,
+    Inventory,
+    IsolationSettings,
+    MeasuredEffect,
+    Plan,
+    PlanStep,
+    PredictedEffect,
+    Scene,
+)
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.backends.lxc.control_groups import find_mounts
@@ -197,15 +210,16 @@ def _carried_out(
         "undone": undone.state,
         "as_before": _files(paths, mounts) == before,
         "lines": len(undone.lines),
-        "effects": [_record(one) for one in effects],
+        "effects": [_record(one, predicted) for one, predicted in zip(effects, rollout.predicted, strict=True)],
     }
 
 
-def _record(one: MeasuredEffect) -> Mapping[str, Any]:
+def _record(one: MeasuredEffect, predicted: PredictedEffect) -> Mapping[str, Any]:
     def band(value: Any) -> Any:
         return None if value is None else [round(value.expected, 4), round(value.lower, 4), round(value.upper, 4)]
 
     return {
+        "state_before": band(predicted.before), "state_after": band(predicted.after),
         "instance": one.instance, "verdict": one.verdict,
         "predicted": band(one.predicted), "measured": band(one.effect),
         "before": one.before, "after": one.after, "windows": [one.windows_before, one.windows_after],
@@ -239,6 +253,32 @@ def judge(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def fit(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A table: for each shared part of the doubt, the effects in range and the median width."""
+    effects = [one for row in rows for one in row["effects"] if one["measured"] is not None and "state_after" in one]
+    lines = ["| shared | effects | in range | median width |", "|--:|--:|--:|--:|"]
+    for shared in np.arange(0.0, 1.001, 0.05):
+        ranges = [_range(one["state_before"], one["state_after"], float(shared)) for one in effects]
+        inside = [low <= one["measured"][0] <= high for one, (low, high) in zip(effects, ranges, strict=True)]
+        width = float(np.median([high - low for low, high in ranges]))
+        lines.append(f"| {shared:.2f} | {len(effects)} | {100 * float(np.mean(inside)):.0f} % | {width:.2f} |")
+    return "\n".join(lines)
+
+
+def _range(before: Sequence[float], after: Sequence[float], shared: float) -> tuple[float, float]:
+    """The range of the difference as `PredictedEffect.change` has it, for another shared part."""
+    expected = after[0] - before[0]
+    alike = (after[1] - before[1], after[2] - before[2], expected)
+    down, up = (
+        math.hypot(after[0] - after[1], before[2] - before[0]),
+        math.hypot(after[2] - after[0], before[0] - before[1]),
+    )
+    return (
+        expected - (1 - shared) * down - shared * (expected - min(alike)),
+        expected + (1 - shared) * up + shared * (max(alike) - expected),
+    )
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -248,9 +288,11 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--judge", action="store_true")
+    parser.add_argument("--fit", action="store_true")
     asked = parser.parse_args(words)
-    if asked.judge:
-        print(judge([json.loads(line) for line in asked.output.read_text("utf-8").splitlines()]))  # noqa: T201
+    if asked.judge or asked.fit:
+        rows = [json.loads(line) for line in asked.output.read_text("utf-8").splitlines()]
+        print((fit if asked.fit else judge)(rows))  # noqa: T201
         return 0
     until = datetime.now(UTC) + timedelta(minutes=asked.minutes)
     random = np.random.default_rng(asked.seed)

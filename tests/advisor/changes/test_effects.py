@@ -8,6 +8,7 @@ import pytest
 
 from advisor.changes.effects import Span, measure, verdict_of
 from advisor.domain import Band, PredictedEffect
+from advisor.domain.changes import SHARED
 
 SPAN = Span(begin=0.0, changed=1200.0, settled=1260.0, end=2520.0, window_s=60.0)
 BEFORE = [60.0 * number for number in range(1, 21)]
@@ -90,3 +91,14 @@ def test_intervals_cover_the_true_effect_as_often_as_they_say() -> None:
         assert found.effect is not None
         covered += found.effect.lower <= 0.1 <= found.effect.upper
     assert 165 <= covered <= 198
+
+
+def test_doubt_that_both_states_share_does_not_widen_a_difference() -> None:
+    wide = PredictedEffect("vm", Band(0.5, 0.25, 1.0), Band(0.8, 0.57, 1.05)).change
+    assert wide.expected == pytest.approx(0.3)
+    independent = (0.23**2 + 0.5**2) ** 0.5, (0.25**2 + 0.25**2) ** 0.5
+    alike = 0.3 - 0.05, 0.02
+    for side, alone, shared in zip((0.3 - wide.lower, wide.upper - 0.3), independent, alike, strict=True):
+        assert side == pytest.approx((1 - SHARED) * alone + SHARED * shared)
+    same = PredictedEffect("vm", Band(0.5, 0.25, 1.0), Band(0.5, 0.25, 1.0)).change
+    assert same.lower < 0.0 < same.upper, "two states that are alike are still two predictions"
