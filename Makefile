@@ -7,7 +7,7 @@ PROMTOOL := var/tools/usr/bin/promtool
 # Distributions beside the service's own; of the integrations those that add to the service by entry points.
 PARTS := packaging/client packaging/profiler packaging/lab packaging/research \
   $(patsubst %/pyproject.toml,%,$(shell grep -l 'entry-points."cotenant' integrations/*/pyproject.toml))
-UNPACKED := prometheus prometheus-node-exporter prometheus-libvirt-exporter
+UNPACKED := prometheus victoria-metrics prometheus-node-exporter prometheus-libvirt-exporter
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl netpipe-tcp sockperf qemu-system-common libnbd-bin e2fsprogs mount
 GUEST_TOOLS := qemu-system-x86 seabios busybox-static e2fsprogs nginx-light wrk fio sysbench iperf3 iproute2 procps

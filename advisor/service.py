@@ -53,8 +53,10 @@ from advisor.store.engine import Database
 from advisor.store.later_writes import LaterWrites
 from advisor.store.orders import SignedText
 from advisor.store.retention import Retention
+from advisor.store.sample_store import STORED
 from advisor.store.transactions import Transactions
 from advisor.telemetry.monitoring_history import MonitoringHistory
+from advisor.telemetry.remote_samples import RemoteSamples
 
 __all__ = [
     "MOVERS",
@@ -118,7 +120,8 @@ class Advisor:
     def __init__(self, settings: Settings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._database = database = Database(settings.database)
         try:
-            self._transactions = transactions = Transactions(database)
+            samples = STORED if settings.samples_url is None else RemoteSamples(settings)
+            self._transactions = transactions = Transactions(database, samples)
         except BaseException:
             database.close()
             raise

@@ -175,6 +175,21 @@ class Settings(BaseSettings):
     keystone_roles: str = Field(
         "admin=admin,member=write,reader=read", description="scope of each Keystone role, as ROLE=SCOPE,..."
     )
+    samples_url: str | None = Field(
+        None,
+        description="base URL of a Prometheus-compatible store that keeps the samples of windows in place of the "
+        "database, such as http://127.0.0.1:8428: the service writes there what agents push, and reads it by PromQL",
+    )
+    samples_write_url: str | None = Field(
+        None,
+        description="URL of that store's remote write, where it is not `samples_url` with /api/v1/write behind it; "
+        "empty = agents write there themselves",
+    )
+    samples_authorization_file: Path | None = Field(
+        None,
+        description="file with the Authorization header for that store, such as `Bearer TOKEN`; mode 640 or less. "
+        "It is sent over https or to loopback only",
+    )
     prometheus_url: str | None = Field(
         None,
         description="base URL of a Prometheus-compatible store that profiles are read from; "
@@ -198,7 +213,7 @@ class Settings(BaseSettings):
     @property
     def only_scraped(self) -> bool:
         """Whether samples are read from a store that scrapes agents, and are kept nowhere by the service."""
-        return self.prometheus_url is not None
+        return self.prometheus_url is not None and self.samples_url is None
 
     @property
     def model_dir(self) -> Path:

@@ -126,7 +126,7 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
         "series.unavailable",
         503,
         "Store of series unavailable",
-        "Look at COTENANT_PROMETHEUS_URL and try again.",
+        "Look at COTENANT_SAMPLES_URL or COTENANT_PROMETHEUS_URL, and try again.",
         _RETRY,
     ),
     StorageUnavailable: Kind(

@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from advisor.domain import LOW_SCORE, NOTICED_PERCENT, CloudScores, Host, HostMemory
 from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, MemoryHere, OwnLoad, worst_first
+from advisor.errors import SeriesUnavailable
 from advisor.inventories.announced import DISAGREEMENT, LEFT_OUT
 from advisor.planning.repair import every_violation
 from advisor.serving.snapshot_cache import CloudView
@@ -39,13 +40,15 @@ def take(
         host.id for host, quiet in zip(snapshot.hosts, snapshot.is_silent(settings.fresh_s), strict=True) if quiet
     }
     elsewhere = settings.only_scraped
+    measured: Mapping[tuple[str, str], Mapping[str, float]] = {}
+    if not elsewhere:
+        try:
+            measured = samples.run_and_wait(connection, now.timestamp() - HOUR_S, now.timestamp())
+        except SeriesUnavailable:
+            elsewhere = True
     last_s = {} if elsewhere else samples.last_measured(connection)
     running = {instance.id: instance.host for instance in view.inventory.instances}
-    shares = (
-        {}
-        if elsewhere
-        else _shares(samples.run_and_wait(connection, now.timestamp() - HOUR_S, now.timestamp()), running)
-    )
+    shares = _shares(measured, running)
     others = [] if elsewhere else [host.id for host in view.inventory.hosts if host.id not in silent]
     old_s = now.timestamp() - STOPPED_S
     return Checkup(

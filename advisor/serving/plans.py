@@ -25,7 +25,7 @@ from advisor.domain import (
     Usage,
 )
 from advisor.domain.plans import DAYS_A_MONTH
-from advisor.errors import NotFound
+from advisor.errors import NotFound, SeriesUnavailable
 from advisor.lifecycle import interval_inflation
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
@@ -220,9 +220,12 @@ class PlanService:
         """What they used of CPUs and memory lately, where samples are kept here."""
         if self._settings.only_scraped:
             return {}
-        with self._read() as connection:
-            span = (now - LATELY).timestamp(), now.timestamp()
-            used = self._samples.usage(connection, instances, *span)
-            held = self._samples.memory(connection, instances, *span)
+        span = (now - LATELY).timestamp(), now.timestamp()
+        try:
+            with self._read() as connection:
+                used = self._samples.usage(connection, instances, *span)
+                held = self._samples.memory(connection, instances, *span)
+        except SeriesUnavailable:
+            return {}
         memory = {name: held.get(name, (None, None)) for name in used}
         return {name: replace(one, memory_mb=memory[name][0], swapped_mb=memory[name][1]) for name, one in used.items()}

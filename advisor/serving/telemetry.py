@@ -258,9 +258,12 @@ class TelemetryService:
             key = (host_id, since, now.timestamp() // BUCKET_S, tuple(resident.id for resident in residents))
             slowing = self._slowing.find(key)
             if slowing is None:
-                slowing = antagonists.of_host(
-                    connection, host_id, residents, since=since, now=now, samples=self._samples
-                )
+                try:
+                    slowing = antagonists.of_host(
+                        connection, host_id, residents, since=since, now=now, samples=self._samples
+                    )
+                except SeriesUnavailable:
+                    return SlowingHere(host_id, now, now, 0, (), (), elsewhere=True)
                 self._slowing.keep(key, slowing)
         return slowing
 

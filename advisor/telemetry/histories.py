@@ -35,7 +35,7 @@ def stored(
     samples: SampleStore = STORED,
 ) -> Histories:
     """Histories of the busiest instances on a host now, MOST_DRAWN of them, or of one instance and its host; empty
-    where nothing is known."""
+    where nothing is known. A store of samples that does not answer is no error, as for `scraped`."""
     begin_s, end_s, step_s = _steps(since, now)
     if instance is not None:
         placed = instances.get(connection, instance)
@@ -45,7 +45,10 @@ def stored(
         there = busiest(instances.on_hosts(connection, [host or ""]), MOST_DRAWN)
         names = [resident.id for resident in there]
         keys = samples.of_host(connection, host or "", names, _METRICS)
-    series_means = samples.means(connection, keys, begin_s, end_s, step_s)
+    try:
+        series_means = samples.means(connection, keys, begin_s, end_s, step_s)
+    except SeriesUnavailable as error:
+        return Histories(begin_s, end_s, step_s, (), elsewhere=True, missing=error.message)
     return Histories(begin_s, end_s, step_s, tuple(_history(key, *means) for key, means in series_means.items()))
 
 

@@ -37,7 +37,10 @@ def stored(
     if instances.get(connection, instance) is None:
         raise NotFound(f"there is no instance {instance}")
     begin_s, end_s = _span(since, now)
-    windows = _windows(connection, samples, instance, begin_s, end_s, BUCKET_S, _METRICS)
+    try:
+        windows = _windows(connection, samples, instance, begin_s, end_s, BUCKET_S, _METRICS)
+    except SeriesUnavailable:
+        return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), (), elsewhere=True)
     return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), obtained(windows))
 
 

@@ -36,40 +36,52 @@ class SeriesStore:
 
     url: str
     authorization: str | None = None
+    named_by: str = "prometheus"  # how the names of its settings begin
 
     @classmethod
     def of(cls, settings: Settings) -> SeriesStore:
         """The store of the settings; InvalidInput where its URL or its secret cannot be used."""
-        field = "prometheus_url"
-        url = (settings.prometheus_url or "").rstrip("/")
+        return cls.at("prometheus", settings.prometheus_url, settings.prometheus_authorization_file)
+
+    @classmethod
+    def at(cls, named_by: str, address: str | None, secret_file: Path | None) -> SeriesStore:
+        """The store at an address; the same errors."""
+        field = f"{named_by}_url"
+        url = (address or "").rstrip("/")
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
             raise InvalidInput(f"{url[:100]!r} is no URL ({error})", field=field) from error
         if parts.username is not None or parts.password is not None:
-            file = "COTENANT_PROMETHEUS_AUTHORIZATION_FILE"
+            file = f"COTENANT_{named_by.upper()}_AUTHORIZATION_FILE"
             raise InvalidInput(f"the URL holds a user or password; name a file by {file} instead", field=field)
         plain = url.isascii() and url.isprintable() and " " not in url
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or not plain:
             raise InvalidInput(f"{url[:100]!r} is no URL such as http://127.0.0.1:9090", field=field)
-        secret = _secret(settings.prometheus_authorization_file)
+        secret = _secret(secret_file, f"{named_by}_authorization_file")
         if secret and not may_carry_token(ServerUrl(parts.scheme == "https", parts.hostname, port or 0, "")):
             raise InvalidInput(f"{url[:100]} would get the secret unencrypted; give an https URL", field=field)
-        return cls(url, secret)
+        return cls(url, secret, named_by)
 
     def select(self, selector: str, since_s: float, now: datetime) -> Iterator[Scraped]:
         """Every sample of what a selector names in the last `since_s` seconds, as it was scraped; no NaN or infinity.
 
         SeriesUnavailable where the store does not answer, refuses, or answers with what is none.
         """
-        seconds = math.ceil(since_s)
-        form = {"query": f"{selector}[{seconds}s]", "time": f"{now.timestamp():.3f}"}
-        return self._matrix("query", form)
+        return self.select_until(selector, since_s, now.timestamp())
+
+    def select_until(self, selector: str, since_s: float, end_s: float) -> Iterator[Scraped]:
+        """The same up to a time, s since the epoch."""
+        return self._matrix("query", {"query": f"{selector}[{math.ceil(since_s)}s]", "time": f"{end_s:.3f}"})
 
     def range(self, query: str, begin: datetime, end: datetime, step_s: int) -> Iterator[Scraped]:
         """What a query gives at `begin` and every `step_s` seconds up to `end` (HTTP API, "Range queries")."""
-        times = {"start": f"{begin.timestamp():.3f}", "end": f"{end.timestamp():.3f}", "step": str(step_s)}
+        return self.range_s(query, begin.timestamp(), end.timestamp(), step_s)
+
+    def range_s(self, query: str, begin_s: float, end_s: float, step_s: float) -> Iterator[Scraped]:
+        """The same by seconds since the epoch; VictoriaMetrics shifts no time to a multiple of the step."""
+        times = {"start": f"{begin_s:.3f}", "end": f"{end_s:.3f}", "step": f"{step_s:g}", "nocache": "1"}
         return self._matrix("query_range", {"query": query, **times})
 
     def _matrix(self, endpoint: str, form: Mapping[str, str]) -> Iterator[Scraped]:
@@ -96,11 +108,12 @@ class SeriesStore:
                     if time.monotonic() > ends:
                         raise self._unavailable(f"did not answer within {DEADLINE_S:.0f} s; ask for less time")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._unavailable(f"does not answer ({_reason(error)})") from error
+            raise self._unavailable(f"does not answer ({reason_of(error)})") from error
         if 300 <= answer.status < 400:
             raise self._unavailable(f"sends elsewhere with {answer.status}; give the address that answers itself")
         if answer.status in {401, 403}:
-            raise self._unavailable(f"refuses with {answer.status}; see COTENANT_PROMETHEUS_AUTHORIZATION_FILE")
+            file = f"COTENANT_{self.named_by.upper()}_AUTHORIZATION_FILE"
+            raise self._unavailable(f"refuses with {answer.status}; see {file}")
         return answer.status, bytes(body)
 
     def _unavailable(self, what: str) -> SeriesUnavailable:
@@ -133,10 +146,9 @@ def _result(where: str, status: int, body: bytes) -> Sequence[Mapping[str, Any]]
     raise SeriesUnavailable(f"{where} refused the query with {status}: {reason[:200]}")
 
 
-def _secret(file: Path | None) -> str | None:
+def _secret(file: Path | None, field: str) -> str | None:
     if file is None:
         return None
-    field = "prometheus_authorization_file"
     try:
         text = read_secret(file).strip()
     except ValueError as error:
@@ -146,7 +158,7 @@ def _secret(file: Path | None) -> str | None:
     return text
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """The first of a chain of causes, which says what happened and not who asked."""
     cause: BaseException = error
     while cause.__cause__ is not None:

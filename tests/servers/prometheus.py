@@ -40,7 +40,7 @@ class Prometheus:
             self._fill(folder, data, history)
         argv = [
             server, f"--config.file={file}", f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=30d",
-            f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=warn",
+            f"--web.listen-address=127.0.0.1:{self.port}", "--log.level=warn", "--web.enable-remote-write-receiver",
         ]  # fmt: skip
         self.running = Running(argv, self._ready, folder / "log", drop=True)
         self.running.start()

@@ -1,0 +1,64 @@
+"""A real VictoriaMetrics for a test, of the system or as the Makefile unpacks it; its data is in a temporary folder."""
+
+from __future__ import annotations
+
+import shutil
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.servers.running import Running, found, free_port, hand_over, own_folder
+
+UNPACKED = Path(__file__).resolve().parents[2] / "var" / "tools" / "usr" / "bin"
+
+
+class VictoriaMetrics:
+    """One server on a free port of loopback; of samples with one time it keeps one, as the documentation says."""
+
+    def __init__(self, folder: Path) -> None:
+        """NotInstalled where there is none."""
+        server = found("victoria-metrics", UNPACKED)
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.data = folder / "data"
+        self.data.mkdir()
+        hand_over(self.data)
+        argv = [
+            server, f"-storageDataPath={self.data}", f"-httpListenAddr=127.0.0.1:{self.port}",
+            "-dedup.minScrapeInterval=1ms", "-retentionPeriod=2", "-memory.allowedPercent=10",
+        ]  # fmt: skip
+        self.running = Running(argv, self._ready, folder / "log", drop=True)
+        self.running.start()
+
+    def flush(self) -> None:
+        """Make what was written readable at once, which takes it a second or two."""
+        urllib.request.urlopen(f"{self.url}/internal/force_flush", timeout=30).close()
+
+    def bytes_on_disk(self) -> int:
+        """Of its files, flushed and merged."""
+        self.flush()
+        urllib.request.urlopen(f"{self.url}/internal/force_merge", timeout=60).close()
+        return sum(file.stat().st_size for file in self.data.rglob("*") if file.is_file())
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except (OSError, urllib.error.URLError):
+            return False
+
+
+@contextmanager
+def victoria_metrics() -> Iterator[VictoriaMetrics]:
+    """A running server, stopped and removed at the end; NotInstalled where there is none."""
+    folder = own_folder("victoria-metrics")
+    server = None
+    try:
+        server = VictoriaMetrics(folder)
+        yield server
+    finally:
+        if server is not None:
+            server.running.stop()
+        shutil.rmtree(folder)
