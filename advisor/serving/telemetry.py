@@ -41,6 +41,7 @@ from advisor.telemetry import (
     profiles,
     promql,
 )
+from advisor.telemetry.ingest import Checked
 from advisor.telemetry.monitoring_history import MonitoringHistory
 from advisor.telemetry.openstack import gnocchi
 from advisor.telemetry.openstack.metric_storage import MetricStorage
@@ -96,7 +97,7 @@ class TelemetryService:
         self._stored()
         return counts
 
-    def _sent(self, samples: Sequence[MetricSample], only: str | None) -> ingest.Checked:
+    def _sent(self, samples: Sequence[MetricSample], only: str | None) -> Checked:
         """Samples that the store elsewhere has taken: no transaction is open meanwhile, and none learns from others."""
         with self._read() as connection:
             checked = ingest.check(connection, samples, now=self._clock(), only=only, samples=self._samples)
@@ -104,7 +105,7 @@ class TelemetryService:
         refused = self._samples.send(list(checked.taken.values()))
         dropped = {positions[at]: reason for at, reason in refused.items()}
         taken = {at: sample for at, sample in checked.taken.items() if at not in dropped}
-        return ingest.Checked(taken, {**checked.dropped, **dropped})
+        return Checked(taken, {**checked.dropped, **dropped})
 
     def take_probes(self, reports: Sequence[ProbeReport], *, only: str | None = None) -> Mapping[str, Any]:
         """Keep the newest result of each probe, and each one about two instances of a host as a co-location that moves
