@@ -1,10 +1,10 @@
-"""Until when the question in hand is to be answered, and the check that ends work on it after that."""
+"""How long a computation may take, and how it reports its progress."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -32,3 +32,8 @@ def check() -> None:
     """DeadlinePassed when the time is up; called between the steps of a question, never within a change."""
     if left_s() < 0:
         raise DeadlinePassed("the time for this request is over before it was answered; ask again, or allow it more")
+
+
+# How far a long piece of work is.
+
+Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)

@@ -1,4 +1,4 @@
-"""The exceptions of the advisor, drawn as a tree; each has a stable code and says in one sentence what to do."""
+"""Errors of the advisor, each with one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -118,3 +118,11 @@ class DeadlinePassed(AdvisorError):  # noqa: N818
     """The time that was given for an answer is over; what was asked is not worked on any further."""
 
     code = "deadline.passed"
+
+
+# Messages of libraries about wrong input, as Cotenant shows them.
+
+
+def own_words(message: str) -> str:
+    """A message without the words that pydantic puts before a validator's; Typer checks options by pydantic, too."""
+    return message.removeprefix("Value error, ")

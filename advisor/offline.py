@@ -24,32 +24,30 @@ from advisor.domain import (
 )
 from advisor.inventories.static import load_asked, load_instances, load_inventory, load_scene
 from advisor.placement import decision
-from advisor.placement.request_checks import check_request
+from advisor.placement.requests import check_request
 from advisor.prediction import active
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
+from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 
 if TYPE_CHECKING:
-    from advisor.experiments.campaign import definitions as lab_workloads
-    from advisor.experiments.campaign import write_campaign
-    from advisor.experiments.probe_planning import duration_s, probe_plan_as_json
+    from advisor.deadline import Progress
+    from advisor.experiments.probe_planning import definitions as lab_workloads
+    from advisor.experiments.probe_planning import duration_s, probe_plan_as_json, write_campaign
     from advisor.experiments.probe_planning import sentence as probe_sentence
     from advisor.inventories.imagined import load_what_if
     from advisor.inventories.static_writer import text_of as snapshot_text
     from advisor.inventories.static_writer import write_text as write_snapshot
-    from advisor.progress import Progress
-    from advisor.replay.commands import replay_trace
+    from advisor.replay.coordinator import replay_trace
     from advisor.reports import write_profile_picture, write_replay_report, write_worth_report
+    from advisor.reports.files import Reported
     from advisor.reports.files import check_target as check_report
-    from advisor.reports.folders import Reported
-    from advisor.reports.number_format import text_tables
+    from advisor.reports.parts import text_tables
     from advisor.reports.placement_reading import document as placement_document
     from advisor.reports.placement_reading import worst_neighbour
-    from advisor.reports.plan_background import Background
-    from advisor.reports.plan_reading import document as plan_document
+    from advisor.reports.plan_sentences import document as plan_document
+    from advisor.reports.plan_view import Background
     from advisor.reports.shared_sentences import answered_by
 
 __all__ = [
@@ -92,7 +90,7 @@ __all__ = [
 _LATER = {
     "check_report": ("advisor.reports.files", "check_target"),
     "duration_s": ("advisor.experiments.probe_planning", "duration_s"),
-    "lab_workloads": ("advisor.experiments.campaign", "definitions"),
+    "lab_workloads": ("advisor.experiments.probe_planning", "definitions"),
     "load_what_if": ("advisor.inventories.imagined", "load_what_if"),
     "probe_plan_as_json": ("advisor.experiments.probe_planning", "probe_plan_as_json"),
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
@@ -102,10 +100,10 @@ _LATER = {
     "answered_by": ("advisor.reports.shared_sentences", "answered_by"),
     "placement_document": ("advisor.reports.placement_reading", "document"),
     "worst_neighbour": ("advisor.reports.placement_reading", "worst_neighbour"),
-    "plan_document": ("advisor.reports.plan_reading", "document"),
-    "replay_trace": ("advisor.replay.commands", "replay_trace"),
-    "text_tables": ("advisor.reports.number_format", "text_tables"),
-    "write_campaign": ("advisor.experiments.campaign", "write_campaign"),
+    "plan_document": ("advisor.reports.plan_sentences", "document"),
+    "replay_trace": ("advisor.replay.coordinator", "replay_trace"),
+    "text_tables": ("advisor.reports.parts", "text_tables"),
+    "write_campaign": ("advisor.experiments.probe_planning", "write_campaign"),
     "write_profile_picture": ("advisor.reports", "write_profile_picture"),
     "write_replay_report": ("advisor.reports", "write_replay_report"),
     "write_worth_report": ("advisor.reports", "write_worth_report"),
@@ -200,31 +198,31 @@ def write_cloud_report(
 ) -> Reported:
     """Write the state of an inventory and what a plan would do to a new dated folder in `folder`, the newest `keep`
     of which stay; InvalidInput or OutOfSpace."""
-    from advisor.reports import folders
+    from advisor.reports import files
 
-    folders.check_folder(folder)
+    files.check_folder(folder)
     planned = plan(inventory, request, model=model, settings=settings, progress=progress)
     behind = _background(inventory, planned, _choose(model, settings), model, settings)
     age_s = (planned.created_at - inventory.observed_at).total_seconds() if inventory.observed_at else None
     ages = {} if age_s is None else {host.id: max(age_s, 0.0) for host in inventory.hosts}
-    return folders.write(inventory, planned, behind, ages, folder, keep=keep)
+    return files.write_dated(inventory, planned, behind, ages, folder, keep=keep)
 
 
 def write_planned_report(inventory: Inventory, planned: Plan, folder: Path, *, keep: int) -> Reported:
     """The same of a plan that a service made. Antagonists are left out where a learned model answered."""
-    from advisor.reports import folders
-    from advisor.reports.plan_background import of_plan
+    from advisor.reports import files
+    from advisor.reports.plan_view import of_plan
 
     prior = PriorPredictor()
     behind = of_plan(inventory, planned, prior if planned.model_version == prior.version else None)
-    return folders.write(inventory, planned, behind, {}, folder, keep=keep)
+    return files.write_dated(inventory, planned, behind, {}, folder, keep=keep)
 
 
 def _background(
     inventory: Inventory, planned: Plan, chosen: ActivePredictor, model: Path | None, settings: Settings
 ) -> Background:
     """What stands behind a plan on files; the card is that of the artifact that made it."""
-    from advisor.reports.plan_background import of_plan
+    from advisor.reports.plan_view import of_plan
 
     path = model or settings.model_dir / chosen.predictor.version
     if planned.model_version != chosen.predictor.version or not path.is_dir():
@@ -236,16 +234,18 @@ def _background(
 
 def profile_samples(files: Sequence[Path], instance_id: str) -> InstanceProfile:
     """What an instance does, phase by phase, by files of samples; InvalidInput or NotFound in one sentence."""
-    from advisor.telemetry import profiles, sample_files
+    from advisor.telemetry import profiles
 
-    return profiles.profile_samples(sample_files.read_samples(files), instance_id)
+    return profiles.profile_samples(profiles.read_samples(files), instance_id)
 
 
 def profile_series(settings: Settings, instance_id: str, *, since: str) -> InstanceProfile:
     """What an instance does by the store of series that the settings name; SeriesUnavailable where that is silent."""
-    from advisor.telemetry import profiles, promql
+    from advisor.telemetry import profiles, series_store
 
-    return profiles.profile_seen(promql.read(settings, instance_id, since=since, now=datetime.now(UTC)), instance_id)
+    return profiles.profile_seen(
+        series_store.read(settings, instance_id, since=since, now=datetime.now(UTC)), instance_id
+    )
 
 
 def train(

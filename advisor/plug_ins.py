@@ -1,4 +1,4 @@
-"""What packages add to the service: entry points, those of its own distribution like those of others.
+"""What packages add to the service: entry points, those of its own distribution like those of others; and extras.
 
     [project.entry-points."cotenant.renderers"]
     example = "cotenant_example.commands"
@@ -12,14 +12,43 @@ import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points, metadata
+from importlib.util import find_spec
 from typing import Any
 
 from advisor.errors import InvalidInput
-from advisor.extras import LIBRARIES, how_to_install, require
+
+# Libraries that only some installations have, by the extra of pyproject.toml that installs them.
+
+# A module of each library, and its name on the package index.
+LIBRARIES: Mapping[str, Mapping[str, str]] = {
+    "openstack": {"openstack": "openstacksdk"},
+    "otel": {"opentelemetry.sdk": "opentelemetry-sdk"},
+    "plots": {"matplotlib": "matplotlib"},
+    "postgresql": {"psycopg": "psycopg"},
+    "traces": {"pyarrow": "pyarrow"},
+    "train": {"lightgbm": "lightgbm", "sklearn": "scikit-learn"},
+}
+
+
+def missing(extra: str) -> tuple[str, ...]:
+    """The libraries of an extra that are not installed."""
+    return tuple(name for module, name in LIBRARIES[extra].items() if find_spec(module) is None)
+
+
+def require(extra: str, what: str) -> None:
+    """InvalidInput where a library of an extra is not installed: `what` needs it, such as "a replay"."""
+    if libraries := missing(extra):
+        raise InvalidInput(f"{what} needs {' and '.join(libraries)}: {how_to_install(extra)}")
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'cotenant[{extra}]'"
+
 
 INVENTORIES = "cotenant.inventories"  # advisor.inventories.systems.InventorySystem: what `sync` and `history` read
-EXECUTORS = "cotenant.executors"  # advisor.changes.executors.ExecutorKind: what `apply` changes
-RENDERERS = "cotenant.renderers"  # advisor.render.cloud_tools.CloudTool: commands of a cloud
+EXECUTORS = "cotenant.executors"  # advisor.changes.controller.ExecutorKind: what `apply` changes
+RENDERERS = "cotenant.renderers"  # advisor.render.tools.CloudTool: commands of a cloud
 SCHEDULERS = "cotenant.schedulers"  # a sequence of api.routing.Route: the protocol of a scheduler
 
 

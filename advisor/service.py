@@ -13,48 +13,43 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from advisor.access.audit import Audit, acting, actor
-from advisor.access.idempotency import Idempotency, KeptAnswer
+from advisor.access.audit import Audit, Idempotency, KeptAnswer, acting, actor
 from advisor.access.keystone import Keystone
-from advisor.access.sessions import form_key
-from advisor.changes.standing import standing_of
+from advisor.access.tokens import form_key
+from advisor.background import one_thread_for_products
+from advisor.changes.ledger import standing_of
+from advisor.deadline import Progress
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.inventories.reading import InventorySource, Reading, WatchedSource
-from advisor.inventories.sources import check_installed, is_watched, keeps_history, open_source, sources
 from advisor.inventories.sync import SyncDiff
-from advisor.inventories.systems import SourceOptions
-from advisor.lifecycle import training, window_training
+from advisor.inventories.systems import SourceOptions, check_installed, is_watched, keeps_history, open_source, sources
+from advisor.lifecycle import training
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
-from advisor.lifecycle.window_training import TurnedOut, span_s
+from advisor.lifecycle.training import TurnedOut, span_s
 from advisor.moves import MOVERS, MoveOutcome, Mover, Standing, open_mover
-from advisor.parallel import one_thread_for_products
 from advisor.prediction import posted
-from advisor.progress import Progress
-from advisor.reports.folders import REPORT_KINDS, Reported, every_s, repeat
+from advisor.reports.files import REPORT_KINDS, Reported, every_s, repeat
 from advisor.serving.access import AccessService
-from advisor.serving.arrivals import ArrivalWatch
 from advisor.serving.autopilot import Autopilot
 from advisor.serving.changes import ChangeService, PreviewedChange
-from advisor.serving.cloud import CloudService
+from advisor.serving.cloud import CloudService, ScoreKeeper
 from advisor.serving.inventory import InventoryService
 from advisor.serving.orders import OrderService
 from advisor.serving.outcomes import OutcomeService
 from advisor.serving.placements import PlacementService
 from advisor.serving.plans import PlanService
-from advisor.serving.scores import ScoreKeeper
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.serving.telemetry import TelemetryService
-from advisor.serving.window_checks import WindowChecks
+from advisor.serving.window_checks import ArrivalWatch, WindowChecks
 from advisor.settings import Settings
-from advisor.store import colocations, held, models, windows
+from advisor.store import models, predictions, windows
 from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
-from advisor.store.later_writes import LaterWrites
 from advisor.store.orders import SignedText
 from advisor.store.retention import Retention
 from advisor.store.sample_store import STORED
-from advisor.store.transactions import Transactions
+from advisor.store.transactions import LaterWrites, Transactions
 from advisor.telemetry.monitoring_history import MonitoringHistory
 from advisor.telemetry.remote_samples import RemoteSamples
 
@@ -227,7 +222,7 @@ class Advisor:
         now = self._clock()
         with self._transactions.read() as connection, training.speaking(self._state_dir):
             kept_windows = windows.since(connection, now.timestamp() - seconds)
-            return window_training.write_dataset(kept_windows, self._state_dir / "telemetry", now)
+            return training.write_dataset(kept_windows, self._state_dir / "telemetry", now)
 
     def telemetry_datasets(self, seconds: float) -> list[Path]:
         """Both as dataset directories: what users posted, and windows of the last so many seconds.
@@ -250,7 +245,7 @@ class Advisor:
         """
         now = self._clock()
         with self._transactions.read() as connection:
-            stored = colocations.newest(connection, MOST_LEARNED, 20 * MOST_LEARNED)
+            stored = models.newest_colocations(connection, MOST_LEARNED, 20 * MOST_LEARNED)
         if not stored:
             return None
         snapshot = self._cache.at(now)[0].snapshot
@@ -258,7 +253,7 @@ class Advisor:
         if not scenes:
             return None
         with training.speaking(self._state_dir):
-            return window_training.write_posted(scenes, snapshot.workloads, self._state_dir / "telemetry", now)
+            return training.write_posted(scenes, snapshot.workloads, self._state_dir / "telemetry", now)
 
     def roll_back_if_worse(self) -> TurnedOut | None:
         """Roll the active model back where windows showed its answers to be worse than the prior's; how it turned out,
@@ -268,10 +263,10 @@ class Advisor:
         """
         with self._transactions.read() as connection:
             active = models.active(connection)
-            groups = held.load(connection)
+            groups = predictions.load(connection)
         if active is None:
             return None
-        turned_out = window_training.turned_out(active.version, groups)
+        turned_out = training.turned_out(active.version, groups)
         forced = any(activation.cause == "force" for activation in self.models.history(active.version)[-1:])
         if turned_out is not None and turned_out.worse and not forced:
             self.models.roll_back(active.version)

@@ -1,19 +1,22 @@
-"""Rules on input that no single domain type can check: storable numbers and text, unique names, fitting pins, files."""
+"""Validation of input from outside, field by field with bounds, and of files that are written."""
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import secrets
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from advisor.domain import Host, Instance, Pinning, WorkloadProfile, fields_of, listed
-from advisor.errors import InvalidInput, NotFound
-from advisor.extras import require
+from advisor.errors import InvalidInput, NotFound, OutOfSpace
+from advisor.plug_ins import require
+from profiler.files import replace_whole
 from profiler.observed import format_cpus
 
 MAX_WHOLE = 2**31 - 1  # what an integer column holds on every database
@@ -214,3 +217,28 @@ def _check_number(number: float, path: str) -> None:
 
 def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
+
+
+# Files for the user, written whole or not at all; what is in them is made elsewhere.
+
+
+def write_whole(path: Path, content: bytes, what: str, *, check: Callable[[Path], None] = lambda _path: None) -> None:
+    """Write `path`, a `what` such as "report"; a file that is there is replaced when the new one is complete.
+
+    `check` may refuse the complete file before it takes its place. A link stays one: the file that it leads to is
+    written. OutOfSpace when the disk is full, InvalidInput when `path` cannot be written or is no regular file.
+    """
+    target = path.resolve()
+    check_writable(path, what)
+    partial = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}.partial")
+    try:
+        try:
+            partial.write_bytes(content)
+            check(partial)
+            replace_whole(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise OutOfSpace(f"no space left for the {what} {path}: free some and try again", field=what) from error
+        raise InvalidInput(f"the {what} cannot be written to {path}: {error.strerror or error}", field=what) from error

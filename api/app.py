@@ -22,11 +22,8 @@ from api.auth import AuthMiddleware, Guarded, first_step
 from api.html.render import SIGN_IN, STATIC
 from api.http import conditional
 from api.http.bodies import BodyLimit, JsonRoute
-from api.http.deadlines import Deadlines
-from api.http.envelope import Envelope
-from api.http.lanes import InLanes, Lanes, in_lane
-from api.http.limits import RateLimit
-from api.http.listeners import EventStream, Listeners
+from api.http.envelope import Deadlines, Envelope, RateLimit
+from api.http.lanes import EventStream, InLanes, Lanes, Listeners, in_lane
 from api.routes import (
     alarms,
     audit,
@@ -48,19 +45,19 @@ from api.routes import (
 )
 from api.routes.common import only_known_parameters, require_json
 from api.routing import Route, protocols
-from api.schedulers.patience import Patience, WithPatience, patient
+from api.schedulers.opinion import Patience, WithPatience, patient
 from api.schemas.plans import PlanAnswer
 from api.telemetry import Telemetry
 from api.telemetry.traces import traces
-from api.web import alarms as alarm_page
-from api.web import audit as audit_page
-from api.web import changes as change_pages
-from api.web import cloud, docs, host, instance, models, placements, signing, suggestions, where
+from api.web import cloud, describe, host, instance, models, placements, signing, where
 from api.web import instances as all_instances
 from api.web import plans as plan_pages
+from api.web import records as alarm_page
+from api.web import records as audit_page
+from api.web import records as change_pages
 from api.web import worth as worth_page
 from api.web.form import DEFAULTS
-from api.web.plan_fields import FIELDS
+from api.web.plan_form import FIELDS
 
 ROUTES: tuple[Route, ...] = (
     Route("PUT", "/v1/hosts/{host}", hosts.put, "inventory", created=True, fails=(409, 412)),
@@ -167,7 +164,7 @@ ROUTES: tuple[Route, ...] = (
     Route("POST", SIGN_IN, signing.sign_in, "pages", answers=HTMLResponse, lane="sign_in", scope="open"),
     Route("POST", "/signout", signing.sign_out, "pages", answers=HTMLResponse, scope="read"),
     Route("GET", "/", where.where, "pages", answers=HTMLResponse, lane="question", reads=DEFAULTS),
-    Route("GET", "/suggestions", suggestions.suggest, "pages", answers=JSONResponse),
+    Route("GET", "/suggestions", where.suggest, "pages", answers=JSONResponse),
     Route("GET", "/cloud", cloud.cloud, "pages", answers=HTMLResponse, lane="question", reads=cloud.READS),
     Route(
         "GET",
@@ -178,12 +175,12 @@ ROUTES: tuple[Route, ...] = (
         lane="question",
         reads=all_instances.READS,
     ),
-    Route("GET", "/alarms", alarm_page.listing, "pages", answers=HTMLResponse, reads=alarm_page.READS),
-    Route("GET", "/audit", audit_page.listing, "pages", answers=HTMLResponse, lane="admin", scope="admin"),
+    Route("GET", "/alarms", alarm_page.alarms, "pages", answers=HTMLResponse, reads=alarm_page.READS),
+    Route("GET", "/audit", audit_page.audit, "pages", answers=HTMLResponse, lane="admin", scope="admin"),
     Route("GET", "/hosts/{host}", host.host, "pages", fails=(404,), answers=HTMLResponse, lane="question"),
     # Not in the lane of questions: it may wait for another store of samples.
     Route("GET", "/instances/{instance}", instance.instance, "pages", fails=(404,), answers=HTMLResponse),
-    Route("GET", "/docs", docs.docs, "pages", answers=HTMLResponse, lane="none"),
+    Route("GET", "/docs", describe.docs, "pages", answers=HTMLResponse, lane="none"),
     Route("GET", "/placements", placements.listing, "pages", answers=HTMLResponse),
     Route("GET", "/placements/{placement}", placements.show, "pages", fails=(404,), answers=HTMLResponse),
     Route("GET", "/worth", worth_page.worth, "pages", answers=HTMLResponse, lane="long"),
@@ -196,9 +193,11 @@ ROUTES: tuple[Route, ...] = (
         "GET", "/plans/{plan}/report.html", plan_pages.report, "pages", fails=(404,), answers=HTMLResponse, lane="long"
     ),
     Route("GET", "/plans/{plan}/data.json", plan_pages.data, "pages", fails=(404,), answers=JSONResponse),
-    Route("GET", "/changes", change_pages.listing, "pages", answers=HTMLResponse),
-    Route("GET", "/changes/{rollout}", change_pages.show, "pages", fails=(404,), answers=HTMLResponse),
-    Route("POST", "/changes/{rollout}/approve", change_pages.approve, "pages", answers=HTMLResponse, scope="admin"),
+    Route("GET", "/changes", change_pages.changes, "pages", answers=HTMLResponse),
+    Route("GET", "/changes/{rollout}", change_pages.show_change, "pages", fails=(404,), answers=HTMLResponse),
+    Route(
+        "POST", "/changes/{rollout}/approve", change_pages.approve_change, "pages", answers=HTMLResponse, scope="admin"
+    ),
     Route("POST", "/changes/freeze", change_pages.freeze, "pages", answers=HTMLResponse),
     Route("POST", "/changes/thaw", change_pages.thaw, "pages", answers=HTMLResponse, scope="admin"),
     Route("GET", "/models", models.listing, "pages", answers=HTMLResponse, lane="long"),

@@ -10,10 +10,10 @@ from typing import Any, get_type_hints
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
-from api.http.deadlines import HEADER
-from api.http.idempotency import REPLAYED
+from api.http.bodies import REPLAYED
+from api.http.envelope import HEADER
 from api.problems import INTERNAL, KINDS, MEDIA_TYPE
-from api.schemas.pages import FieldError, Problem
+from api.schemas.base import FieldError, Problem
 
 _REF = "#/components/schemas/{model}"
 _EVERY = (400, 401, 403, 421, 422, 429, 431, 500, 503, 504)  # statuses that any operation can answer

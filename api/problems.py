@@ -35,12 +35,11 @@ from advisor.errors import (
     StaleGeneration,
     StorageDamaged,
     StorageUnavailable,
+    own_words,
 )
 from advisor.validation import DuplicateKey
 from api.html.render import error_page, wants_page
-from api.messages import own_words
-from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN
-from api.schemas.pages import FieldError, Problem
+from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN, FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 20  # in one answer: a batch may have ten thousand wrong samples

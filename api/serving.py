@@ -29,7 +29,7 @@ from api import telemetry
 from api.app import create_app
 from api.demonstration import Demonstration
 from api.http.connections import GuardedHTTP, most_connections
-from api.telemetry import workers as counting
+from api.telemetry import counting
 
 GRACE_S = 30  # for requests under way when the service is stopping
 SPARE_S = 15  # after GRACE_S, for the database to close, before a worker is killed

@@ -376,7 +376,7 @@ class HostMemory(TypedDict):
 
 
 class VmScore(TypedDict):
-    """The score of one VM: 100 x cpu x devices x memory (see advisor.scheduling.vm_scores)."""
+    """The score of one VM: 100 x cpu x devices x memory (see advisor.scheduling.scoring)."""
 
     instance: str
     host: str

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, print_json, run_command
-from profiler.cli.output import fail as fail_as
+from profiler.cli.shared_options import DONE, FAILED, WRONG_USAGE, console, print_json, run_command
+from profiler.cli.shared_options import fail as fail_as
 
 if TYPE_CHECKING:
     from lab.campaign import Campaign

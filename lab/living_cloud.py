@@ -32,10 +32,9 @@ from lab.processes import LabProcess
 from lab.resource_registry import DEFAULT_STATE, ResourceRegistry, clean
 from lab.signals import deaf, stoppable
 from profiler.agent.announcement import Announcer
-from profiler.agent.delivery import Delivery
 from profiler.agent.http_client import ANNOUNCE, PATH, HttpAnswer, HttpError
-from profiler.agent.log import Log
-from profiler.agent.loop import Agent, Pace
+from profiler.agent.loop import Agent, Log, Pace
+from profiler.agent.push import Delivery
 from profiler.agent.spool import Spool
 from profiler.backends import BackendError, LxcBackend
 from profiler.backends.base import Counters, DomainCounters, HostCounters

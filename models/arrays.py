@@ -1,13 +1,33 @@
-"""The types of arrays, named once for all rooms; shapes stand in the docstrings of what takes and returns them."""
+"""Arrays: small helpers for batches of scenes, and values that are computed once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bools", "Floats", "Floats32", "Hashes", "Ints", "axis_fields", "over"]
+# Results that are computed when first asked for, and kept.
+
+T = TypeVar("T")
+
+
+class Once:
+    """`once(name, work)` calls `work` for a name the first time only; for a field of a value that never changes."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[str, Any] = {}
+
+    def __call__(self, name: str, work: Callable[[], T]) -> T:
+        if name not in self._known:
+            self._known[name] = work()
+        found: T = self._known[name]
+        return found
+
 
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]

@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from profiler import huge_pages
-from profiler.cores import Groups, as_said, first_of_core
 from profiler.demand import Demand, Resource
-from profiler.host_kinds import HOST_KINDS, HostKind
+from profiler.host_kinds import HOST_KINDS, Groups, HostKind, as_said, first_of_core
 
 NetMode = Literal["none", "shared", "dedicated"]
 DiskKind = Literal["", "hdd", "ssd", "nvme", "network"]
@@ -181,9 +180,9 @@ class Host:
     order, where they have gaps (siblings switched off, CPUs offline); empty = 0 to pcpus - 1. On `isolated_cpus` runs
     nothing that is not pinned there; `dedicated_cpus` serve dedicated vCPUs only, one each. `numa[n]` are the pCPUs of
     node n; empty = one node. `siblings` are the pCPUs of each core that has several, where their numbers do not say so
-    (profiler.cores). `driver_cpus` are those of the driver domain (Dom0, or vhost and emulator threads); empty = it may
-    run anywhere, and then it has as many vCPUs (dom0_max_vcpus of xen-command-line). `driver_weight` is its scheduler
-    weight; xl gives Dom0 256 as every instance (xl(1)). `*_overcommit` is how much may be promised per
+    (profiler.host_kinds). `driver_cpus` are those of the driver domain (Dom0, or vhost and emulator threads); empty =
+    it may run anywhere, and then it has as many vCPUs (dom0_max_vcpus of xen-command-line). `driver_weight` is its
+    scheduler weight; xl gives Dom0 256 as every instance (xl(1)). `*_overcommit` is how much may be promised per
     unit there; `driver_overcommit` how much work guests may ask of the driver domain per unit of what its pCPUs can do.
     `disk_mb_s` and `mem_bw_mb_s` are the measured limits of its disk and its memory for all instances together, in
     MB/s. `probed` are values that probes found, by name (some of PROBED_VALUES). `own_cpus` are the CPUs that its own

@@ -11,8 +11,7 @@ import struct
 from collections.abc import Iterable
 from functools import lru_cache
 
-from profiler.gauges import ATTRIBUTED, PREFIX, gauge_of
-from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, WAITED_FOR
+from profiler.metrics import ADDITIONAL_UNITS, ATTRIBUTED, BY_NAME, PREFIX, WAITED_FOR, gauge_of
 from profiler.observed import MetricSample
 
 HEADERS = {

@@ -18,19 +18,19 @@ from pathlib import Path
 
 import pytest
 
-from advisor.files import write_whole as write_for_user
-from advisor.lifecycle import training, window_training
+from advisor.lifecycle import training
 from advisor.reports import files as reports
 from advisor.reports.parts import ReportDocument
 from advisor.store import backup, counters
 from advisor.store.engine import Database
+from advisor.validation import write_whole as write_for_user
 from lab.campaign import read_campaign
 from lab.dataset_writer import write_dataset
 from lab.environment import circumstances, read_machine
 from lab.journal import Journal
 from models.data.dataset import load_dataset
 from models.learning import artifact
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 from profiler.agent.spool import SampleBatch, Spool, SpoolLosses
 from profiler.collectors.samples import SampleRow
 from tests.advisor.service.test_window_training import window
@@ -96,7 +96,7 @@ def tables(folder: Path) -> Parts:
 
 def write_windows(folder: Path, number: int) -> None:
     windows = [window(300.0 * at) for at in range(number)]
-    window_training.write_dataset(windows, folder, datetime(2026, 1, 1, tzinfo=UTC))
+    training.write_dataset(windows, folder, datetime(2026, 1, 1, tzinfo=UTC))
 
 
 def windows_there(folder: Path) -> Parts:
@@ -191,7 +191,7 @@ def found_in(left: Left, read: Callable[[Path], Parts], place: Path) -> Parts:
 def test_the_former_or_the_new_is_there_whole_and_the_new_once_that_is_said(
     what: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(window_training, "LEAST_SHARES", 2)  # one window
+    monkeypatch.setattr(training, "LEAST_SHARES", 2)  # one window
     write, read = WRITERS[what]
     folder, place = tmp_path / "folder", tmp_path / "after"
     folder.mkdir()

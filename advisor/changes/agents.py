@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from advisor.changes.executors import ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
+from advisor.changes.controller import ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
 from advisor.domain import Change, Command, Host
 from advisor.errors import InvalidInput
 from profiler.acting.orders import Action, Order, Report

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 
-from advisor.changes.executors import ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
+from advisor.changes.controller import ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
 from advisor.domain import Change, ChangeKind, Command, Host
 from advisor.errors import InvalidInput
 from advisor.render.names import cgroup_version

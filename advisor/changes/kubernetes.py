@@ -10,15 +10,13 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-from advisor.changes.executors import HOST, NO, OPEN, YES, ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
+from advisor.changes.controller import HOST, NO, OPEN, YES, ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
 from advisor.changes.migrations import CloudExecutor, Place, Waiting
 from advisor.domain import Change, Host, Instance
 from advisor.errors import InvalidInput
 from advisor.inventories.calls import CallError
-from advisor.inventories.kubernetes.account import ClusterAccount, account
-from advisor.inventories.kubernetes.calls import KubernetesApi
-from advisor.moves.kubernetes import GUESTS, NODES, KubernetesMover, within
-from advisor.moves.kubernetes_rules import guest_stays
+from advisor.inventories.kubernetes.calls import ClusterAccount, KubernetesApi, account
+from advisor.moves.kubernetes import GUESTS, NODES, KubernetesMover, guest_stays, within
 from advisor.render import kubevirt
 from advisor.render.names import GUEST
 

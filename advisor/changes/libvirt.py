@@ -11,7 +11,7 @@ import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
-from advisor.changes.executors import HOST, ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
+from advisor.changes.controller import HOST, ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
 from advisor.changes.migrations import Migrations, Place, Waiting
 from advisor.domain import Change, ChangeKind, Command, Host, Instance
 from advisor.errors import InvalidInput
@@ -196,7 +196,7 @@ class Libvirt:
 
 
 def _parsed(argv: tuple[str, ...]) -> tuple[ChangeKind, str, dict[str, str]]:
-    """Kind, domain and texts by setting of a virsh command as `advisor.render.virsh` writes it."""
+    """Kind, domain and texts by setting of a virsh command as `advisor.render.kvm` writes it."""
     refusal = InvalidInput(f"{' '.join(argv)[:200]!r} is not carried out by virsh: run it by hand", field="command")
     if argv[:1] != ("virsh",) or len(argv) < 2 or argv[1] not in _KINDS:
         raise refusal

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from advisor.changes.executors import HOST, NO, OPEN, YES, ChangeFailed, Gone, Meaning
+from advisor.changes.controller import HOST, NO, OPEN, YES, ChangeFailed, Gone, Meaning
 from advisor.domain import Change, Command, Host
 from advisor.errors import InvalidInput
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from advisor.changes.executors import (
+from advisor.changes.controller import (
     HOST,
     NO,
     OPEN,
@@ -117,8 +117,8 @@ class OpenStack(CloudExecutor):
 
 
 def _connect(cloud: str | None) -> Any:
-    from advisor.extras import require
     from advisor.inventories.openstack.listings import connect
+    from advisor.plug_ins import require
 
     require("openstack", "executor openstack")
     return connect(cloud)

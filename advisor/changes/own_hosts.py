@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from advisor.changes.executors import NO, OPEN, YES, Gone, Meaning
+from advisor.changes.controller import NO, OPEN, YES, Gone, Meaning
 from advisor.domain import Change, Command, Host
 from advisor.errors import InvalidInput
 from advisor.inventories import writes

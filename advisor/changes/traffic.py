@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from advisor.changes.executors import ChangeFailed, Executor, ExecutorKind, Meaning, Reach
+from advisor.changes.controller import ChangeFailed, Executor, ExecutorKind, Meaning, Reach
 from advisor.domain import Change, Command, Host
 from advisor.errors import InvalidInput
 

@@ -3,18 +3,6 @@
 from __future__ import annotations
 
 from advisor.domain.access import TOKEN_SCOPES, AuditEntry, Caller, EventKind, ServiceEvent, Token, TokenScope
-from advisor.domain.announcements import (
-    ANNOUNCED,
-    LEAST_PATIENCE,
-    MOST_ANNOUNCED,
-    PATIENCE,
-    STOPPED_AT,
-    UUID,
-    Announced,
-    Announcement,
-    Malformed,
-)
-from advisor.domain.answer_reading import plan_from_json, recommendation_from_json, scene_effects_from_json
 from advisor.domain.answers import (
     Advised,
     AnswerSource,
@@ -32,16 +20,6 @@ from advisor.domain.answers import (
     TuningStep,
     settings_there,
 )
-from advisor.domain.bursts import (
-    BatchAnswer,
-    BatchOrder,
-    BatchSummary,
-    BurstFigures,
-    BurstSearchEnd,
-    BurstTrial,
-    JointSearch,
-)
-from advisor.domain.calibration import Calibration, calibration_in_words
 from advisor.domain.changes import (
     CHANGE_KINDS,
     ApplyMode,
@@ -58,35 +36,48 @@ from advisor.domain.changes import (
     RolloutState,
     Verdict,
 )
-from advisor.domain.checkup import Alarms, Checkup, Delivered, OwnLoad
+from advisor.domain.checkup import (
+    MEMORY_SHORT,
+    NOTICED_PERCENT,
+    STALLED_PERCENT,
+    Alarms,
+    Checkup,
+    Delivered,
+    HostMemory,
+    OwnLoad,
+)
 from advisor.domain.cloud import (
+    ANNOUNCED,
+    LEAST_PATIENCE,
+    MOST_ANNOUNCED,
+    PATIENCE,
+    STOPPED_AT,
+    UUID,
+    Announced,
+    Announcement,
     CloudNow,
     Histories,
     History,
     HostDetail,
     HostNow,
+    Malformed,
+    Page,
     ResidentNow,
 )
-from advisor.domain.contradictions import Anomaly, AnomalyCause
-from advisor.domain.cpu_maps import CpuMap, cpu_map
-from advisor.domain.cpu_words import latency_in_words, short_of_cpu, speed, time_part
+from advisor.domain.cpu_maps import CpuMap, cpu_map, dedicated_vcpus
 from advisor.domain.declared import Declared, DeclaredField, field_at, fields_of
-from advisor.domain.dedicated import dedicated_vcpus
-from advisor.domain.duration_words import duration_in_words
 from advisor.domain.effects import (
+    EVIDENCE_LEVELS,
     LONGEST_KNOWN_LATENCY,
     NO_SUPPORT,
     Band,
     CpuTime,
     Effect,
     EffectBasis,
-    SceneEffects,
-)
-from advisor.domain.evidence import (
-    EVIDENCE_LEVELS,
     Evidence,
     EvidenceLevel,
     LevelHeld,
+    SceneEffects,
     evidence_counts,
     evidence_in_words,
     evidence_level,
@@ -94,27 +85,57 @@ from advisor.domain.evidence import (
     is_guessed,
     rests_on,
 )
-from advisor.domain.host_memory import MEMORY_SHORT, NOTICED_PERCENT, STALLED_PERCENT, HostMemory
-from advisor.domain.known import Find, asked_about, changed, found_in, unpinned
-from advisor.domain.list_words import listed
-from advisor.domain.names import NAMES, ids_by_name, known_as, names_of, spellings, spoken
-from advisor.domain.obtained import InstanceObtained, Obtained
-from advisor.domain.outcomes import AnsweredAs, PostedColocation, PredictedVsObserved, RecommendationOutcome
-from advisor.domain.page import Page
+from advisor.domain.models import Activation, Anomaly, AnomalyCause, Calibration, ModelCard, calibration_in_words
+from advisor.domain.names import (
+    NAMES,
+    Find,
+    asked_about,
+    changed,
+    found_in,
+    ids_by_name,
+    known_as,
+    names_of,
+    spellings,
+    spoken,
+    unpinned,
+)
+from advisor.domain.outcomes import (
+    AdviceWorth,
+    AlternativeNow,
+    AnsweredAs,
+    FaredAs,
+    FaredBeside,
+    Heeded,
+    PlacementWorth,
+    PostedColocation,
+    PredictedAndMeasured,
+    PredictedVsObserved,
+    RecommendationOutcome,
+    WhyHost,
+)
 from advisor.domain.plan_questions import (
     MOVING_KINDS,
+    OBJECTIVES,
     PINNING_POLICIES,
     PLACING_KINDS,
     PLAN_FOR,
     PLAN_KINDS,
     Allowance,
+    AskedObjective,
+    Constraints,
     Growth,
+    Inventory,
+    NamedSize,
     NextKind,
+    Objective,
     PinningPolicy,
+    PlacementRequest,
     PlanFor,
     PlanKind,
     PlanRequest,
+    Scene,
     WhatIf,
+    like_another,
 )
 from advisor.domain.plans import (
     Capacity,
@@ -132,6 +153,9 @@ from advisor.domain.plans import (
     SpareCapacity,
     Usage,
     Variant,
+    plan_from_json,
+    recommendation_from_json,
+    scene_effects_from_json,
 )
 from advisor.domain.probes import (
     PAIR_VALUES,
@@ -146,18 +170,6 @@ from advisor.domain.probes import (
     ProbeTurn,
     pair_of,
 )
-from advisor.domain.questions import (
-    OBJECTIVES,
-    AskedObjective,
-    Constraints,
-    Inventory,
-    NamedSize,
-    Objective,
-    PlacementRequest,
-    Scene,
-    like_another,
-)
-from advisor.domain.registered import Activation, ModelCard
 from advisor.domain.replays import (
     REPLAY_JUDGES,
     TRACE_FORMS,
@@ -170,40 +182,41 @@ from advisor.domain.replays import (
     TraceForm,
 )
 from advisor.domain.scores import (
+    FELT,
     LOW_SCORE,
     LOW_WINDOWS,
     NO_SCORES,
     SCORE_BUCKETS,
     CloudScores,
+    HostSlowing,
+    InstanceObtained,
     LowScore,
+    MeasuredSlowing,
+    Obtained,
     ScorePoint,
     ScoreSource,
     ScoreSummary,
-    VmScore,
-    VmScorePoint,
-)
-from advisor.domain.settings_words import AS_IS, settings_in_words, settings_named
-from advisor.domain.slowing import (
-    FELT,
-    HostSlowing,
-    MeasuredSlowing,
     Slowing,
     SlowingHere,
     SlowingPair,
     SlowingSource,
+    VmScore,
+    VmScorePoint,
     beside,
 )
-from advisor.domain.summaries import CandidateSummary, RecommendationSummary
-from advisor.domain.worth import (
-    AdviceWorth,
-    AlternativeNow,
-    FaredAs,
-    FaredBeside,
-    Heeded,
-    PlacementWorth,
-    PredictedAndMeasured,
-    WhyHost,
+from advisor.domain.settings import AS_IS, settings_in_words, settings_named
+from advisor.domain.summaries import (
+    BatchAnswer,
+    BatchOrder,
+    BatchSummary,
+    BurstFigures,
+    BurstSearchEnd,
+    BurstTrial,
+    CandidateSummary,
+    JointSearch,
+    RecommendationSummary,
 )
+from advisor.domain.words import duration_in_words, latency_in_words, listed, short_of_cpu, speed, time_part
 from models.data.profile import WorkloadProfile
 from models.evaluation.quality import QualityGroup as ModelGroup
 from models.evaluation.quality import QualityReport as ModelQuality

@@ -13,12 +13,11 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, computed_field
 
-from advisor.domain.calibration import Calibration
-from advisor.domain.effects import CROWDED, DEGRADED, Effect, ModelOrigin, ModelVersion
-from advisor.domain.evidence import Evidence, EvidenceLevel
+from advisor.domain.effects import CROWDED, DEGRADED, Effect, Evidence, EvidenceLevel, ModelOrigin, ModelVersion
 from advisor.domain.figures import Figure, Score, Thousandths
-from advisor.domain.questions import PlacementRequest
-from advisor.domain.settings_json import Isolated, Pins, Settings
+from advisor.domain.models import Calibration
+from advisor.domain.plan_questions import PlacementRequest
+from advisor.domain.settings import Isolated, Pins, Settings
 from profiler.observed import Instance, IsolationSettings
 
 # "hit": another question had decided it; "former": on the cloud as it was a moment before; "miss": decided for this one

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from advisor.domain.questions import Objective
+from advisor.domain.plan_questions import Objective
 from profiler.demand import Demand, Resource
 from profiler.host_kinds import HostKind
 from profiler.observed import (

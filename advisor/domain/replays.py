@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, get_args
 
-from advisor.domain.plan_questions import PlanFor
-from advisor.domain.questions import Objective
+from advisor.domain.plan_questions import Objective, PlanFor
 
 TraceForm = Literal["bitbrains", "planetlab", "csv", "parquet"]
 TRACE_FORMS: tuple[TraceForm, ...] = get_args(TraceForm)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from advisor.domain import Reason
-from advisor.explanation.candidate_arrays import CandidateArrays
-from advisor.explanation.comparison import compare
-from advisor.explanation.counterfactuals import counterfactuals
-from advisor.explanation.losses import losses, sentences
-from advisor.explanation.uncertainty import uncertainty
+from advisor.explanation.comparison import compare, uncertainty
+from advisor.explanation.interference_attribution import counterfactuals
+from advisor.explanation.losses import CandidateArrays, losses, sentences
 
 __all__ = ["CandidateArrays", "explain"]
 

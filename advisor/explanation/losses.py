@@ -4,20 +4,165 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
-from advisor.domain import LONGEST_KNOWN_LATENCY, Instance, Reason, listed, short_of_cpu, speed
-from advisor.explanation.candidate_arrays import CandidateArrays
-from advisor.explanation.mechanisms import NAMES, ResourceDemand, SlowBy, demand_text, mechanism
-from advisor.prediction.effects import cpu_time
+from advisor.domain import (
+    LONGEST_KNOWN_LATENCY,
+    Headroom,
+    Host,
+    Instance,
+    Objective,
+    Reason,
+    listed,
+    short_of_cpu,
+    speed,
+)
+from advisor.prediction.active import cpu_time
+from advisor.scheduling.scoring import Scores
 from models.arrays import Floats
-from models.data.scene import SETTING_FIELDS, SceneBatch, stack
+from models.data.scene import SETTING_FIELDS, SceneBatch, setting_values, stack
 from models.physics.cpu_speed import clock_speed, sibling_speed
 from models.physics.demands import capacity, guessed
 from models.physics.latency import flush_speed
 from models.physics.prior import RESOURCES, PriorResult, solve
-from models.prediction import rows_of
+from models.prediction import InterferencePrediction, Predictor, rows_of
+from profiler.host_kinds import TRAITS
+
+# CandidateArrays: the candidates of an answer as arrays, the only input of an explanation.
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateArrays:
+    """The K best candidates of an answer, best first, and at least two where there are two.
+
+    `residents[k]` are on `hosts[k]`, each in slot `slots[k][i]` of scene k; the new VM, as requested, is in the last
+    slot with the settings chosen for it. `prediction` and `scores` belong to `scenes`; `before` (K, N) is expected T/B
+    without the new VM, 1 for the new VM. `beside` are instances that must be on the host: counterfactuals never
+    remove them. `headroom` is what would be left on each host, `reserved` what was taken off each
+    score because others will want the place. `short_before` (K, N) is for which
+    part of the time each was short of CPU without the new VM, None = not known. `home` is the host that it is on.
+    """
+
+    hosts: tuple[Host, ...]
+    residents: tuple[tuple[Instance, ...], ...]
+    slots: tuple[tuple[int, ...], ...]
+    new_vm: Instance
+    scenes: SceneBatch
+    prediction: InterferencePrediction
+    before: Floats
+    scores: Scores
+    objective: Objective
+    predictor: Predictor
+    beside: tuple[str, ...] = ()
+    headroom: tuple[Headroom, ...] = ()
+    reserved: tuple[float, ...] = ()
+    short_before: Floats | None = None
+    home: str | None = None
+
+    def involved(self, at: int) -> dict[int, Instance]:
+        """The instances of scene `at` by slot: the new VM, then residents by id.
+
+        Of equals the first is named, so that the text does not depend on the new VM's name.
+        """
+        residents = sorted(zip(self.slots[at], self.residents[at], strict=True), key=lambda pair: pair[1].id)
+        return {self.scenes.slots - 1: self.new_vm, **dict(residents)}
+
+    def ratio(self, at: int, slot: int) -> float:
+        """The expected T/B in the answer."""
+        return float(self.prediction.throughput.expected[at, slot])
+
+    def overloaded(self, at: int, slot: int) -> bool:
+        """Whether more work arrives for an instance at its busy times than it is served then."""
+        return self.prediction.pressure is not None and bool(self.prediction.pressure.overloaded[at, slot])
+
+    def kept(self, at: int, slot: int) -> float:
+        """Expected T/B over that without the new VM."""
+        return self.ratio(at, slot) / float(self.before[at, slot])
+
+    def known(self, at: int) -> dict[int, dict[str, float]]:
+        """Known cap, weight, network class and disk limit of every instance, without those that mitigation sets."""
+        return {
+            slot: {name: float(value) for name, value in setting_values(instance).items()}
+            for slot, instance in self.involved(at).items()
+        }
+
+    def changed(self, at: int) -> frozenset[int]:
+        """The slots whose settings mitigation changes."""
+        return frozenset(
+            slot
+            for slot, values in self.known(at).items()
+            if any(getattr(self.scenes, name)[at, slot] != value for name, value in values.items())
+        )
+
+    def worst_off(self, at: int) -> int:
+        """The slot that keeps least; of equals the first."""
+        return min(self.involved(at), key=lambda slot: round(self.kept(at, slot), 9))
+
+
+# The five resources in words: names, demands, and the finding with the mechanism.
+
+SlowBy = Literal["", "siblings", "clock", "flushes"]  # what slows a CPU beside want of its time
+NAMES = {
+    "cpu": "CPU",
+    "driver_domain": "driver domain",
+    "nic": "network link",
+    "disk": "disk",
+    "memory": "memory bandwidth",
+}
+
+BULK = 0.5  # share of the link; two such demands are the papers' network-bound pairs
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceDemand:
+    """The demand of an instance on a resource: CPUs, Mbit/s, or a share of the disk or of the memory bandwidth.
+
+    `pages` = it exchanges pages through the driver domain.
+    """
+
+    instance: Instance
+    amount: float
+    pages: bool
+
+
+def demand_text(resource: str, press: ResourceDemand) -> str:
+    """The demand in the unit of the resource."""
+    if resource in {"cpu", "driver_domain"}:
+        return f"{press.instance.id} asks for {press.amount:.2f} CPUs of it"
+    if resource == "nic":
+        return f"{press.instance.id} asks for {press.amount:.0f} Mbit/s of it"
+    return f"{press.instance.id} asks for {press.amount:.0%} of it"
+
+
+def mechanism(
+    resource: str, host: Host, victim: ResourceDemand, presses: ResourceDemand, slow_by: SlowBy
+) -> tuple[str, str]:
+    """The finding that shows the same effect ("" = none) and the mechanism in words."""
+    if resource == "cpu" and slow_by == "clock":
+        return "", "the clock is lower while more cores are busy"
+    if resource == "cpu" and slow_by == "flushes":
+        return "", "each write that it waits for comes back at the next tick of the busy CPU's clock"
+    if resource == "cpu" and slow_by:
+        return "", "their vCPUs run on two threads of one core"
+    if resource == "cpu":
+        if victim.pages and presses.pages:
+            return "N5", "both exchange pages and wait for one CPU"
+        return "L8", "both take turns on the same CPUs"
+    if resource == "driver_domain":
+        if TRAITS[host.kind].driver_servers == 1:
+            return "N9", "one driver domain moves the pages of all instances"
+        return "C4", "vhost and emulator threads move the packets of all instances"
+    if resource == "nic":
+        if victim.instance.service == "latency":
+            return "L9", "its packets wait behind what others send"
+        fill = min(victim.amount, presses.amount) >= BULK * (host.nic_mbit or np.inf)
+        return ("N6", "both fill one link") if fill else ("", "both use one link")
+    if resource == "disk":
+        return "L6", "the disk serves all instances in turn"
+    return "", "all instances stream from the same memory"
+
 
 MIN_LOSS = 0.005  # log T/B; smaller losses are not reported
 PAGE_EXCHANGE_CPUS = 0.005  # driver-domain CPUs above which an instance counts as exchanging pages

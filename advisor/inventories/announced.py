@@ -33,7 +33,7 @@ from advisor.inventories.sync import AGENT, DOMAIN, SOURCE, SyncDiff, fitting
 from advisor.render import check_labels
 from advisor.validation import check_value, fitted
 from profiler import huge_pages
-from profiler.cores import as_said
+from profiler.host_kinds import as_said
 from profiler.observed import format_cpus
 
 T = TypeVar("T", Host, Instance)

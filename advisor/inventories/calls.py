@@ -1,15 +1,104 @@
-"""HTTP calls to systems that are read: one error for all of them, answers of bounded size, certificates checked."""
+"""Calls to systems that are read: accounts, certificates, one error for all of them, answers of bounded size."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import configparser
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+from requests.adapters import HTTPAdapter
 
-from advisor.inventories.certificates import ByFingerprint, first_cause
 from advisor.inventories.reading import Part
+from profiler.files import read_secret
+
+# Accounts at systems that are read: from the environment, or from a section of a file that only its owner reads.
+
+LOCAL = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def given_account(
+    section: str | None,
+    needed: Sequence[str],
+    further: Sequence[str] = (),
+    *,
+    variable: str,
+    environment: Mapping[str, str],
+    ini: Path,
+) -> Mapping[str, str]:
+    """The fields of an account, of which no `needed` one is empty; ValueError says what lacks, and where.
+
+    Without a section they are in the environment, in upper case behind `variable`.
+    """
+    if section is None:
+        account = {name: environment.get(f"{variable}{name.upper()}", "") for name in (*needed, *further)}
+        where = f"the environment ({', '.join(f'{variable}{name.upper()}' for name in needed)})"
+    else:
+        file = configparser.ConfigParser(interpolation=None)
+        try:
+            file.read_string(read_secret(ini.expanduser()))
+        except configparser.Error:  # whose message shows the line
+            raise ValueError(f"{ini} is not sections of name = value") from None
+        account = dict(file[section]) if file.has_section(section) else {}
+        where = f"section {section} of {ini}"
+    missing = [name for name in needed if not account.get(name)]
+    if missing:
+        raise ValueError(f"{where} names no {' and no '.join(missing)}")
+    return account
+
+
+def keeps_secrets(url: str) -> bool:
+    """Whether a secret may go there: by https, or by http to this machine."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOCAL)
+
+
+def is_base(url: str) -> bool:
+    """Whether it is an address that calls can be added to, and that secrets may go to."""
+    try:
+        parts = urlsplit(url)
+        return keeps_secrets(url) and bool(parts.hostname) and "@" not in parts.netloc and not parts.query
+    except ValueError:
+        return False
+
+
+# HTTPS to servers that sign their own certificates: known by a CA's file or by a fingerprint, never unverified.
+
+_FINGERPRINT = re.compile(r"([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}\Z")
+
+
+class ByFingerprint(HTTPAdapter):  # type: ignore[misc]  # requests has no types here
+    """Knows a server by its certificate alone."""
+
+    def __init__(self, fingerprint: str) -> None:
+        self._fingerprint = fingerprint
+        super().__init__()
+
+    def init_poolmanager(self, *arguments: Any, **settings: Any) -> None:
+        super().init_poolmanager(*arguments, **settings, assert_fingerprint=self._fingerprint)
+
+
+def given_certificate(
+    account: Mapping[str, str], ca_file: Path | None, fingerprint: str | None
+) -> tuple[Path | None, str | None]:
+    """By what a server is known: as given, else as its account says. ValueError where that cannot be."""
+    ca_file = ca_file or (Path(account["ca_file"]) if account.get("ca_file") else None)
+    fingerprint = fingerprint or account.get("fingerprint") or None
+    if ca_file is not None and not ca_file.is_file():
+        raise ValueError(f"there is no ca_file {ca_file}")
+    if fingerprint is not None and not _FINGERPRINT.match(fingerprint):
+        raise ValueError("the fingerprint is not SHA-256 in hex digits")
+    return ca_file, fingerprint
+
+
+def first_cause(error: BaseException) -> str:
+    """What the system said; requests and urllib3 put more errors around it."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
 
 
 class CallError(Exception):

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from advisor.extras import require
+from advisor.plug_ins import require
 from profiler.files import MEGABYTE, check_private, open_limited
 
 _SECRET = re.compile(r"""(?i)(password|secret|passcode|token)["']?\s*:""")  # a key of YAML or JSON

@@ -2,13 +2,56 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from advisor.render.groups import DEFAULT_SHARES, DEFAULT_V2_WEIGHT, V2_WEIGHT_RANGE
+from advisor.render.units import DEFAULT_SHARES, DEFAULT_V2_WEIGHT, V2_WEIGHT_RANGE
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
+
+# Numbers and labels as other systems write them.
+
+MOST_CPUS = 8192  # of a host or an instance
+
+
+def as_number(value: object, name: str, *, least: float = 0.0) -> float:
+    """A number that may be written as text; ValueError where it is none from `least` on."""
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not least <= number < math.inf:
+        raise ValueError(f"its {name} {str(value)[:60]!r} is not a number{f' from {least:g} on' if least else ''}")
+    return number
+
+
+def as_cpus(value: object, name: str) -> int:
+    """A whole number of CPUs; ValueError where it is none."""
+    number = as_number(value, name)
+    if not 1 <= number <= MOST_CPUS or number != int(number):
+        raise ValueError(f"its {name} {str(value)[:60]!r} is not a number of CPUs")
+    return int(number)
+
+
+def whole_cpus(value: object, name: str) -> int:
+    """The CPUs that an amount such as 0.5 or 1.5 takes at once; ValueError where it is no amount above 0.
+
+    Sums of thousandths are a little off a whole number, which is no CPU more.
+    """
+    return as_cpus(max(1, math.ceil(round(as_number(value, name, least=1e-6), 6))), name)
+
+
+def clean_labels(labels: Mapping[str, object]) -> dict[str, str]:
+    """The text, without what breaks a line."""
+    clean = {
+        name: "".join(char for char in str(value) if char.isprintable())[:255]
+        for name, value in labels.items()
+        if value and name.isprintable() and len(name) <= 100
+    }
+    return {name: value for name, value in clean.items() if value}
+
 
 # Fields of a Host or an Instance, its `id` always among them, that the source knows; what it does not say stays as it
 # is. `labels` and `settings` are mappings of which the same holds.

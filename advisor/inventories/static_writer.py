@@ -14,7 +14,7 @@ import yaml
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, WorkloadProfile
 from advisor.domain.rules import ANY, EACH, HAS, LOCAL_STORAGE, NEEDS, NONE, PREFER, WINDOW, items
 from advisor.errors import InvalidInput
-from advisor.files import write_whole
+from advisor.validation import write_whole
 from profiler.demand import Demand
 from profiler.observed import MOVED_LABEL, NEVER_MOVE_LABEL, REQUIRE_LABEL, format_cpus
 

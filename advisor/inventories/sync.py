@@ -15,7 +15,7 @@ from advisor.inventories import writes as cloud
 from advisor.inventories.reading import STOPPED_LOAD, CpuShares, Facts, Reading
 from advisor.render import check_labels
 from advisor.render.names import cgroup_version
-from advisor.store import changes, counters, hosts, instances, pending
+from advisor.store import counters, hosts, instances
 from advisor.validation import check_value, fitted
 from profiler.demand import Demand, Resource
 from profiler.huge_pages import LABELS as HUGE_PAGES
@@ -108,13 +108,13 @@ def write(
     if not news.is_nothing:
         inventory = Inventory(hosts=news.hosts, instances=news.instances)
         generation = cloud.put_all(connection, inventory, mode="merge", generation=generation, now=now)
-        changes.note(connection, generation, "instance", news.gone_instances)
-        changes.note(connection, generation, "host", news.gone_hosts)
+        counters.note_changes(connection, generation, "instance", news.gone_instances)
+        counters.note_changes(connection, generation, "host", news.gone_hosts)
         for name in news.gone_instances:
             instances.delete(connection, name)
         for name in news.gone_hosts:
             hosts.delete(connection, name)
-        pending.drop(connection, news.gone_instances)
+        instances.drop_pending(connection, news.gone_instances)
     note_heard(connection, news, now=now, fresh=fresh, again=again)
     return generation
 

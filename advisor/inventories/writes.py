@@ -12,7 +12,7 @@ from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import Conflict, InvalidInput, NotFound, StaleGeneration
 from advisor.render import check_labels
 from advisor.settings import CLOCK_SKEW
-from advisor.store import changes, counters, hosts, instances, pending, workloads
+from advisor.store import counters, hosts, instances
 from advisor.validation import check_name, check_unique, check_value, fitted, misfit
 
 MODES = ("replace", "merge")
@@ -32,7 +32,7 @@ def put_host(
     check_value(host)
     check_labels(host)
     generation = counters.bump(connection, "inventory")
-    changes.note(connection, generation, "host", [host.id])
+    counters.note_changes(connection, generation, "host", [host.id])
     only_if(hosts.get(connection, host.id))
     _cut_pins(connection, host, instances.on_hosts(connection, [host.id]), generation, notes)
     is_new = not hosts.known(connection, [host.id])
@@ -42,7 +42,7 @@ def put_host(
 
 def delete_host(connection: Connection, host_id: str, only_if: Only[Host] = anyway) -> None:
     """Conflict while instances are on it."""
-    changes.note(connection, counters.bump(connection, "inventory"), "host", [host_id])
+    counters.note_changes(connection, counters.bump(connection, "inventory"), "host", [host_id])
     only_if(hosts.get(connection, host_id))
     residents = instances.on_hosts(connection, [host_id])
     if residents:
@@ -57,7 +57,7 @@ def put_instance(connection: Connection, instance: Instance, only_if: Only[Insta
     """Insert or replace an instance; InvalidInput when its host does not exist or lacks a pCPU that it is pinned to."""
     check_value(instance)
     check_labels(instance)
-    changes.note(connection, counters.bump(connection, "inventory"), "instance", [instance.id])
+    counters.note_changes(connection, counters.bump(connection, "inventory"), "instance", [instance.id])
     only_if(instances.get(connection, instance.id))
     if instance.host is not None:
         host = hosts.get(connection, instance.host)
@@ -65,14 +65,14 @@ def put_instance(connection: Connection, instance: Instance, only_if: Only[Insta
             message = f"instance {instance.id}: there is no host {instance.host}; put the host first"
             raise InvalidInput(message, field="host")
         _check_fit(host, [instance])
-        pending.drop(connection, [instance.id])
+        instances.drop_pending(connection, [instance.id])
     is_new = not instances.known(connection, [instance.id])
     instances.put(connection, [instance])
     return is_new
 
 
 def delete_instance(connection: Connection, instance_id: str, only_if: Only[Instance] = anyway) -> None:
-    changes.note(connection, counters.bump(connection, "inventory"), "instance", [instance_id])
+    counters.note_changes(connection, counters.bump(connection, "inventory"), "instance", [instance_id])
     only_if(instances.get(connection, instance_id))
     if not instances.delete(connection, instance_id):
         raise NotFound(f"there is no instance {instance_id}")
@@ -82,12 +82,14 @@ def put_workload(connection: Connection, workload: WorkloadProfile, only_if: Onl
     """Insert or replace the profile on its platform, which is the one that `only_if` gets."""
     check_value(workload)
     check_name(workload)
-    changes.note(connection, counters.bump(connection, "inventory"), "workload", [workload.name])
+    counters.note_changes(connection, counters.bump(connection, "inventory"), "workload", [workload.name])
     former = [
-        profile for profile in workloads.named(connection, workload.name) if profile.platform == workload.platform
+        profile
+        for profile in instances.workloads_named(connection, workload.name)
+        if profile.platform == workload.platform
     ]
     only_if(former[0] if former else None)
-    workloads.put(connection, [workload])
+    instances.put_workload(connection, [workload])
     return not former
 
 
@@ -96,10 +98,10 @@ def delete_workload(connection: Connection, name: str, only_if: Only[WorkloadPro
 
     `only_if` gets the profile that holds everywhere, or else the first.
     """
-    changes.note(connection, counters.bump(connection, "inventory"), "workload", [name])
-    profiles = workloads.named(connection, name)
+    counters.note_changes(connection, counters.bump(connection, "inventory"), "workload", [name])
+    profiles = instances.workloads_named(connection, name)
     only_if(profiles[0] if profiles else None)
-    if not workloads.delete(connection, name):
+    if not instances.delete_workload(connection, name):
         raise NotFound(f"there is no workload {name}")
 
 
@@ -127,24 +129,24 @@ def put_all(
         raise StaleGeneration(message, field="generation")
     seen_at, dated = _observed_at(inventory, now), inventory.observed_at is not None
     if mode == "replace":
-        changes.begin_anew(connection, current)
+        counters.begin_changes_anew(connection, current)
         instances.keep(connection, (instance.id for instance in inventory.instances))
         instances.unplace(connection)  # so that no host which is about to go is still referred to
         hosts.replace_all(connection, inventory.hosts, seen_at, reported=dated)
         if inventory.workloads:
-            workloads.replace_all(connection, inventory.workloads)
+            instances.replace_workloads(connection, inventory.workloads)
     else:
-        changes.note(connection, current, "host", [host.id for host in inventory.hosts])
-        changes.note(connection, current, "instance", [instance.id for instance in inventory.instances])
-        changes.note(connection, current, "workload", {profile.name for profile in inventory.workloads})
+        counters.note_changes(connection, current, "host", [host.id for host in inventory.hosts])
+        counters.note_changes(connection, current, "instance", [instance.id for instance in inventory.instances])
+        counters.note_changes(connection, current, "workload", {profile.name for profile in inventory.workloads})
         hosts.put(connection, inventory.hosts, seen_at, reported=dated)
-        workloads.put(connection, inventory.workloads)
+        instances.put_workload(connection, inventory.workloads)
     _check_hosts(
         inventory, hosts.known(connection, (instance.host for instance in inventory.instances if instance.host))
     )
     instances.put(connection, inventory.instances)
     _fit(connection, inventory, current, notes)
-    pending.drop(connection, (instance.id for instance in inventory.instances if instance.host))
+    instances.drop_pending(connection, (instance.id for instance in inventory.instances if instance.host))
     return current
 
 
@@ -216,7 +218,7 @@ def _cut_pins(
     cut = [(left, note) for left, note in (fitted(host, one) for one in residents) if note]
     if cut:
         instances.put(connection, [left for left, _ in cut])
-        changes.note(connection, generation, "instance", [left.id for left, _ in cut])
+        counters.note_changes(connection, generation, "instance", [left.id for left, _ in cut])
     if notes is not None:
         notes += [note for _, note in cut]
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from advisor.domain import AdviceWorth, Band, FaredAs, FaredBeside, Heeded, PlacementWorth, PredictedAndMeasured
-from advisor.lifecycle.alternatives import gained
-from advisor.lifecycle.arrivals import ASKED_S, Fared, PredictedOnArrival, ShareSums
+from advisor.lifecycle.arrivals import ASKED_S, Fared, PredictedOnArrival, ShareSums, gained
 from advisor.store.stays import AskedBefore, Stay
 from models.evaluation.matched_outcomes import (
     APART_S,
@@ -70,7 +69,7 @@ def worth(
     """What is known of the instances that came in this time, and of the answers given in it; `seats` maps instances to
     the host where they are now.
 
-    Alternatives are left out: see `advisor.lifecycle.alternatives`.
+    Alternatives are left out: see `advisor.lifecycle.arrivals`.
     """
     arrivals = [
         _Arrival(stay, PredictedOnArrival.of(stay.predicted), Fared.of(stay.fared))

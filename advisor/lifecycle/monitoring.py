@@ -1,25 +1,40 @@
-"""Monitor: who is held against what happens, how good each has been, and how far its intervals must be widened."""
+"""Monitor: which models are scored against what happens, how good each was, and how far its intervals must widen."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection
 
-from advisor.domain import EVIDENCE_LEVELS, EvidenceLevel, Host, Inventory, LevelHeld, ModelQuality, Recommendation
+from advisor.domain import (
+    EVIDENCE_LEVELS,
+    Band,
+    Candidate,
+    Effect,
+    EvidenceLevel,
+    Host,
+    Inventory,
+    LevelHeld,
+    ModelQuality,
+    Plan,
+    PlanStep,
+    Recommendation,
+    SceneEffects,
+    listed,
+)
 from advisor.errors import BrokenArtifact
 from advisor.lifecycle import outcome_checks, window_checks
-from advisor.lifecycle.interval_inflation import HowItHeld
 from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.lifecycle.window_checks import WindowRows
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.posted import unmoved
 from advisor.settings import Settings
-from advisor.store import held, models, observed
+from advisor.store import models, predictions
 from advisor.store.recommendations import RecordedOutcome
 from models.evaluation.prediction_checks import (
     FEW,
@@ -31,11 +46,104 @@ from models.evaluation.prediction_checks import (
     calibrating,
     grouped,
     groups_of,
+    widen,
     widening,
 )
-from models.physics.prior import PriorPredictor
+from models.physics.prior import CEILING, PriorPredictor
 from models.prediction import Predictor
 from profiler.observed import Colocation
+
+# Answers with throughput intervals as wide as observed outcomes show that they must be; the order of hosts stays.
+
+# By host, at least 1; who is not there keeps the model's own intervals, which no outcome has calibrated.
+Factors = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class HowItHeld:
+    """What was observed of a model's predictions: the `factors`, and how its forecasts held by what was known of the
+    instance. `doubted` are hosts that contradict the model now, whose intervals nothing has calibrated."""
+
+    factors: Factors
+    levels: Mapping[EvidenceLevel, LevelHeld]
+    doubted: Collection[str] = frozenset()
+
+
+def inflated_recommendation(answer: Recommendation, held: HowItHeld) -> Recommendation:
+    """Widen each candidate by the factor of its host, and say so, and how answers about such new VMs have held."""
+    if answer.evidence is not None:
+        answer = replace(answer, evidence=replace(answer.evidence, held=held.levels.get(answer.evidence.level)))
+    factors = held.factors
+    shown = (*answer.candidates, *answer.tuned, *filter(None, [answer.present]))
+    if not any(given.host in factors for given in shown):
+        return answer
+    candidates, tuned = (
+        tuple(inflated_candidate(given, held) for given in some) for some in (answer.candidates, answer.tuned)
+    )
+    present = answer.present and inflated_candidate(answer.present, held)
+    answer = replace(answer, candidates=candidates, tuned=tuned, present=present)
+    used = {given.host: factor for given in shown if (factor := factors.get(given.host, 1.0)) > 1}
+    if not used:
+        return answer
+    note = "Intervals on {hosts} are {most:.1f} times as wide as the model's own, which held too rarely of late."
+    notes = (*answer.notes, note.format(hosts=listed(sorted(used)), most=max(used.values())))
+    return replace(answer, widened=used, notes=notes)
+
+
+def inflated_candidate(given: Candidate, held: HowItHeld) -> Candidate:
+    """Widen what happens to every instance on one host."""
+    if given.host not in held.factors:
+        return given
+    factor = held.factors[given.host]
+    neighbours = tuple(inflated_effect(neighbour, factor) for neighbour in given.neighbours)
+    # At the widest it is not known whether it is wide enough.
+    calibration = "observed" if factor < WIDEST and given.host not in held.doubted else given.calibration
+    return replace(given, new_vm=inflated_effect(given.new_vm, factor), neighbours=neighbours, calibration=calibration)
+
+
+def inflated_scene(answer: SceneEffects, host: Host, factors: Factors) -> SceneEffects:
+    """Widen the answer about one host."""
+    if host.id not in factors:
+        return answer
+    return replace(answer, effects=tuple(inflated_effect(given, factors[host.id]) for given in answer.effects))
+
+
+def inflated_plan(answer: Plan, held: HowItHeld) -> Plan:
+    """Widen every step of a plan, and what it says of the hosts before and after."""
+    factors = held.factors
+    if not factors:
+        return answer
+    return replace(
+        answer,
+        steps=tuple(_step(step, factors.get(step.host or "", 1.0)) for step in answer.steps),
+        before=_everywhere(answer.before, factors),
+        after=_everywhere(answer.after, factors),
+    )
+
+
+def inflated_effect(given: Effect, factor: float) -> Effect:
+    """Widen the throughput bands of one instance."""
+    before = None if given.before is None else _band(given.before, factor)
+    return replace(given, throughput_ratio=_band(given.throughput_ratio, factor), before=before)
+
+
+def _step(step: PlanStep, factor: float) -> PlanStep:
+    if step.new_vm is None:
+        return step
+    neighbours = tuple(inflated_effect(given, factor) for given in step.neighbours)
+    return replace(step, new_vm=inflated_effect(step.new_vm, factor), neighbours=neighbours)
+
+
+def _everywhere(effects: Mapping[str, tuple[Effect, ...]], factors: Factors) -> dict[str, tuple[Effect, ...]]:
+    return {
+        host: tuple(inflated_effect(given, factors.get(host, 1.0)) for given in here) for host, here in effects.items()
+    }
+
+
+def _band(band: Band, factor: float) -> Band:
+    lower, upper = (widen(band.expected, edge, factor) for edge in (band.lower, band.upper))
+    return Band(band.expected, lower, min(upper, max(band.upper, CEILING)))
+
 
 log = logging.getLogger(__name__)
 
@@ -78,19 +186,19 @@ class Monitor:
     def keep(self, connection: Connection, rows: Sequence[CheckedPrediction], *, instead_of: str | None = None) -> None:
         """Store rows; those that the source `instead_of` gave before are deleted."""
         if instead_of is not None:
-            observed.forget(connection, instead_of)
-        observed.add(connection, rows, keep=self._settings.keep_observed)
+            predictions.forget_observed(connection, instead_of)
+        predictions.add_observed(connection, rows, keep=self._settings.keep_observed)
 
     def keep_windows(self, connection: Connection, checked: Sequence[WindowRows]) -> None:
         """Add to the figures of the groups that these rows belong to."""
         if not any(part.rows for part in checked):
             return
-        stored, changed = held.change(connection), {}
+        stored, changed = predictions.change(connection), {}
         for part in checked:
             for key, rows in grouped(part.rows, part.question, part.levels).items():
                 figures = changed[key] = stored.setdefault(key, WindowFigures())
                 figures.add(rows, part.ends_s)
-        held.put(connection, changed)
+        predictions.put(connection, changed)
 
     def factors(
         self, connection: Connection, version: str, hosts: Iterable[Host], doubted: Mapping[str, float] | None = None
@@ -106,7 +214,7 @@ class Monitor:
         """The same for all of `hosts`, and also by windows that are too few to calibrate answers on."""
         hosts = tuple(hosts)
         factors = self.how_it_held(connection, version, hosts).factors
-        groups = self._groups(connection, held.newest(connection)[1])
+        groups = self._groups(connection, predictions.newest(connection)[1])
         seen = {
             key.platform: min(figures.scaled, WIDEST)
             for key, figures in groups.items()
@@ -120,7 +228,7 @@ class Monitor:
         self, connection: Connection, version: str, hosts: Iterable[Host], doubted: Mapping[str, float] | None = None
     ) -> HowItHeld:
         """As `factors`, and how the model's forecasts held in contended windows by what was known of the instance."""
-        outcomes, windows = held.newest(connection)
+        outcomes, windows = predictions.newest(connection)
         groups = self._groups(connection, windows)
         levels = {level: figures for level in EVIDENCE_LEVELS if (figures := _level(groups, version, level))}
         if not self._settings.adapt_intervals:
@@ -149,7 +257,7 @@ class Monitor:
         was, number, wide = self._factors
         if (was, number) != (version, newest):
             former = wide if was == version and number < newest else {}
-            changed = observed.platforms_since(connection, number if former is wide else 0)
+            changed = predictions.platforms_observed_since(connection, number if former is wide else 0)
             now = {**former, **{platform: self._widening(connection, platform, version) for platform in changed}}
             wide = {platform: factor for platform, factor in now.items() if factor is not None}
             self._factors = version, newest, wide
@@ -158,7 +266,7 @@ class Monitor:
     def _groups(self, connection: Connection, newest: int) -> Mapping[WindowKey, WindowFigures]:
         number, groups = self._windows
         if number != newest:
-            groups = held.load(connection)
+            groups = predictions.load(connection)
             self._windows = newest, groups
         return groups
 
@@ -167,12 +275,12 @@ class Monitor:
         from models.evaluation.quality import assess
 
         window = window or self._settings.quality_window
-        outcomes, windows = held.newest(connection)
+        outcomes, windows = predictions.newest(connection)
         state = outcomes, windows, window
         cached = self._qualities.get(version)
         if cached is None or cached[0] != state:
-            rows = observed.of_version(connection, version, last=window)
-            others = observed.of_sources(connection, _last_sources(rows, window), other_than=version)
+            rows = predictions.observed_of_version(connection, version, last=window)
+            others = predictions.observed_of_sources(connection, _last_sources(rows, window), other_than=version)
             of_windows = groups_of(version, self._groups(connection, windows))
             cached = state, assess(version, rows, others, window=window, windows=of_windows)
             self._qualities = {version: cached} if len(self._qualities) > 20 else {**self._qualities, version: cached}
@@ -181,7 +289,7 @@ class Monitor:
     def _widening(self, connection: Connection, platform: str, version: str) -> float | None:
         """The factor of a platform, None while too few scenes were seen there."""
         window = self._settings.quality_window
-        rows = observed.throughput_on(connection, platform, version, last=2 * window)
+        rows = predictions.throughput_observed_on(connection, platform, version, last=2 * window)
         return widening(rows, window) if len(by_scene(rows)) >= FEW else None
 
     def _read(self, versions: Sequence[str]) -> tuple[Predictor | None, ...]:

@@ -1,4 +1,4 @@
-"""From an observed outcome to rows of predicted beside observed: which scene it was, what each model predicts for it.
+"""From an observed outcome to rows of predicted beside observed: which scene it was, and what each model said.
 
 A model that fails gives no rows and a line in the log; an observation is never refused for it.
 """
@@ -12,25 +12,59 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from sqlalchemy import Connection
+
 from advisor.domain import (
+    AnsweredAs,
     Band,
     Candidate,
     Effect,
     Host,
     Instance,
     Inventory,
+    Page,
+    PredictedVsObserved,
     Recommendation,
+    RecommendationOutcome,
     Scene,
     WorkloadProfile,
     settings_there,
 )
 from advisor.placement import decision
-from advisor.store.recommendations import OBSERVED_AS
+from advisor.store import recommendations
+from advisor.store.recommendations import OBSERVED_AS, RecordedOutcome
 from advisor.validation import misfit
 from models.evaluation.prediction_checks import CheckedPrediction, clip, widen
 from models.features.examples import measured
 from models.prediction import Predictor
 from profiler.observed import Colocation, Outcome
+
+# Stored answers beside their reported outcomes: each band that was predicted, and the ratio that was measured.
+
+
+def outcomes_page(
+    connection: Connection, which: AnsweredAs, *, cursor: str | None, limit: int
+) -> Page[RecommendationOutcome]:
+    """Answers with their outcomes, newest first."""
+    answers = recommendations.list_with_outcomes(
+        connection, reported=which == "reported", real=which == "real", cursor=cursor, limit=limit
+    )
+    return Page(tuple(outcome_beside(*item) for item in answers.items), answers.next_cursor)
+
+
+def outcome_beside(answer: Recommendation, outcome: RecordedOutcome | None) -> RecommendationOutcome:
+    """An answer and its outcome, instance by instance: the new VM first, then as it was reported."""
+    if outcome is None:
+        return RecommendationOutcome(answer)
+    placed = next((candidate for candidate in answer.candidates if candidate.host == outcome.host), None)
+    bands = (
+        {effect.instance: effect.throughput_ratio for effect in (placed.new_vm, *placed.neighbours)} if placed else {}
+    )
+    new_vm = answer.request.instance.id
+    names = sorted(outcome.ratios, key=lambda name: (name != new_vm, name))
+    rows = tuple(PredictedVsObserved(name, outcome.ratios[name], bands.get(name)) for name in names)
+    return RecommendationOutcome(answer, outcome.host, outcome.recorded_at, rows)
+
 
 log = logging.getLogger(__name__)
 BANDS = {"throughput": "throughput_ratio", "latency": "latency_ratio", "jitter": "jitter_ratio"}  # of an Effect

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from advisor.domain import Host, Instance, Scene, WorkloadProfile, codec, evidence_level
 from advisor.lifecycle.outcome_checks import OutcomeScorer, judged
 from advisor.snapshot import ClusterSnapshot
-from advisor.store.held import Watch
+from advisor.store.predictions import Watch
 from advisor.store.rollups import BUCKET_S
 from advisor.store.sample_store import STORED, SampleStore
 from advisor.telemetry import demands

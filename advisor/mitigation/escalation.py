@@ -9,9 +9,8 @@ from itertools import combinations
 import numpy as np
 
 from advisor.domain import Host, Instance, IsolationSettings, MitigationAction, MitigationStep, speed
-from advisor.mitigation import cpu, disk, driver, network, pins, wording
-from advisor.mitigation.limit_violation import LimitViolation, worst_violation
-from advisor.mitigation.shared_host import SharedHost, Trial, kept
+from advisor.mitigation import steps, violations
+from advisor.mitigation.violations import LimitViolation, SharedHost, Trial, kept, worst_violation
 from advisor.render import unmet
 from advisor.rounding import SLACK
 from models.arrays import Bools, Floats
@@ -20,12 +19,12 @@ from models.prediction import InterferencePrediction, Predictor
 
 # The trials of each step in order of cost, and the setting that it changes; driver-domain CPUs belong to the host.
 STEP_KINDS: tuple[tuple[MitigationAction, Callable[[LimitViolation], list[Trial]], str], ...] = (
-    ("weight", cpu.weights, "weight"),
-    ("cap", cpu.caps, "cap_percent"),
-    ("pinning", pins.pins, "pinning"),
-    ("network", network.classes, "network"),
-    ("disk", disk.limits, "disk_limit_mb_s"),
-    ("driver_domain", driver.driver_cpus, ""),
+    ("weight", steps.weights, "weight"),
+    ("cap", steps.caps, "cap_percent"),
+    ("pinning", steps.pinnings, "pinning"),
+    ("network", steps.classes, "network"),
+    ("disk", steps.limits, "disk_limit_mb_s"),
+    ("driver_domain", steps.driver_cpus, ""),
 )
 MIN_GAIN = 0.02  # ratio that an insufficient step must give the victim to be kept, as for a pin (PIN_GAIN)
 NOTICEABLE = 1.01  # factor of the remaining share; smaller changes count as no help
@@ -95,7 +94,7 @@ def escalate(
     last_resorts: list[_Sufficient] = []  # they take too much from an instance without a limit
     earlier: dict[MitigationAction, str] = {}  # steps that are kept, with the setting that each changes
     for action, propose, field in STEP_KINDS:
-        if action == "driver_domain" and (hint := network.vhost_hint(violation)):
+        if action == "driver_domain" and (hint := steps.vhost_hint(violation)):
             mitigation_steps.append(MitigationStep("hint", hint))
         trials = propose(violation)
         if not trials:
@@ -116,7 +115,7 @@ def escalate(
         # Of equals the cheapest, which comes first.
         resort = max(last_resorts, key=lambda option: round(option.settled.unprotected_share, 9))
         return (*mitigation_steps, _final_step(resort))
-    return (*mitigation_steps, MitigationStep("host", wording.another_host(host, new_vm, others)))
+    return (*mitigation_steps, MitigationStep("host", violations.another_host(host, new_vm, others)))
 
 
 def _settle_trials(violation: LimitViolation, trials: Sequence[Trial]) -> tuple[_Settled, _Settled | None]:
@@ -261,9 +260,9 @@ def _step_of(action: MitigationAction, violation: LimitViolation, settled: _Sett
     outcome += "".join(f"; {text}" for text in missing)
     return MitigationStep(
         action,
-        wording.sentence(violation, trial, settled.prediction, outcome),
+        violations.sentence(violation, trial, settled.prediction, outcome),
         changes=trial.changes,
-        effects=wording.effects(violation, settled.prediction),
+        effects=violations.effects(violation, settled.prediction),
         satisfies=settled.satisfies,
         driver_cpus=trial.driver_cpus,
         notes=(*(_starved(violation, settled) if settled.satisfies else ()), *missing),

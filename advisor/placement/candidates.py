@@ -32,12 +32,12 @@ from advisor.placement.host_classes import (
     options_on,
     with_new_vm,
 )
+from advisor.prediction.active import crowded, effect
 from advisor.prediction.cache import PredictionCache
-from advisor.prediction.effects import crowded, effect
 from advisor.render import migrations
 from advisor.scheduling import pinning, scoring
 from advisor.scheduling.newcomer import latency_limits_of, limits_of, short_limits_of, used_share
-from advisor.snapshot import ClusterSnapshot, fingerprints
+from advisor.snapshot import ClusterSnapshot, layout
 from models.arrays import Bools, Floats
 from models.data.scene import SLOT_FIELDS, SceneBatch, affinity_on, slot_values, stack
 from models.prediction import TARGETS, Basis, CpuPressure, InterferencePrediction, Predictor
@@ -155,7 +155,7 @@ def _cache_key(question: PlacementQuestion, shown: Sequence[RankedHost]) -> byte
     snapshot, positions = question.snapshot, [ranked.host for ranked in shown]
     hosts = tuple((snapshot.hosts[host], snapshot.residents[host]) for host in positions)
     text = codec.text((question.request, hosts, tuple((ranked.steps, ranked.reserved) for ranked in shown)))
-    return fingerprints.digest(_prediction_keys(question, shown), text)
+    return layout.digest(_prediction_keys(question, shown), text)
 
 
 def _build_candidates(
@@ -392,7 +392,7 @@ def _prediction_keys(question: PlacementQuestion, shown: Sequence[RankedHost]) -
     """What a prediction for each of K hosts depends on, with the new VM as placed there."""
     _, with_new_vm_keys = keys(question, np.array([ranked.host for ranked in shown], dtype=np.int64), TARGETS)
     return tuple(
-        key + fingerprints.digest(ranked.option, ranked.changes, ranked.driver_cpus)
+        key + layout.digest(ranked.option, ranked.changes, ranked.driver_cpus)
         for key, ranked in zip(with_new_vm_keys, shown, strict=True)
     )
 

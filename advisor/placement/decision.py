@@ -19,11 +19,10 @@ from advisor.domain import (
     SceneEffects,
     WorkloadProfile,
 )
-from advisor.placement import metric_names
-from advisor.placement.as_it_stands import as_it_stands
+from advisor.placement import requests
 from advisor.placement.candidates import RankedHost, candidates, scene_effects
+from advisor.placement.changed_hosts import MAX_MITIGATED_HOSTS, losing, mitigate, rejections, tuned_hosts
 from advisor.placement.evidence import class_note, evidence_of, with_class, with_counts
-from advisor.placement.headroom import headroom_of
 from advisor.placement.host_classes import (
     ClassPredictions,
     HostClasses,
@@ -32,16 +31,11 @@ from advisor.placement.host_classes import (
     host_classes,
     predict_classes,
 )
-from advisor.placement.look_ahead import looks_ahead, reserved
-from advisor.placement.mitigation_step import MAX_MITIGATED_HOSTS, mitigate, rejections
-from advisor.placement.request_checks import check_scene, new_id
-from advisor.placement.screen import by_promise, may_screen
-from advisor.placement.tuned_hosts import losing, tuned_hosts
+from advisor.placement.requests import check_scene, new_id
+from advisor.placement.screen import as_it_stands, by_promise, headroom_of, looks_ahead, may_screen, reserved
 from advisor.prediction import active
-from advisor.prediction.active import ActivePredictor
+from advisor.prediction.active import ActivePredictor, QuestionContext, crowded
 from advisor.prediction.cache import PredictionCache
-from advisor.prediction.context import QuestionContext
-from advisor.prediction.effects import crowded
 from advisor.prediction.posted import note_of, posted_of
 from advisor.scheduling import filters, scoring
 from advisor.scheduling.newcomer import profile_row
@@ -73,8 +67,8 @@ def rank_hosts(
 ) -> HostRanking:
     """The same question, with the scores of `request.limit` hosts, and everything of at most `detailed` of them."""
     request = with_class(snapshot, request)
-    metric_names.check(request, context.active.predictor)
-    unknown = metric_names.notes(snapshot, request, context.active.predictor)
+    requests.check(request, context.active.predictor)
+    unknown = requests.notes(snapshot, request, context.active.predictor)
     return active.ask(
         context.active,
         lambda answering: _ranking(snapshot, replace(context, active=answering), request, unknown, detailed),
@@ -142,7 +136,7 @@ def _ranking(
             present = as_it_stands(snapshot, context, request, answer_candidates)
     answer_candidates = with_counts(snapshot, request, answer_candidates)
     shown = [candidate.host for candidate in answer_candidates]
-    notes = (*notes, *metric_names.of_probes(snapshot, shown, answering.predictor))
+    notes = (*notes, *requests.of_probes(snapshot, shown, answering.predictor))
     if moved := note_of(snapshot, request.instance, answer_candidates, answering.predictor):
         notes = (*notes, moved)
     answer = Recommendation(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from advisor.domain import Candidate, Evidence, Instance, PlacementRequest, evidence_counts, evidence_level
-from advisor.domain.evidence import WEAK
+from advisor.domain.effects import WEAK
 from advisor.snapshot import ClusterSnapshot
 from models.data.cloud_classes import WHOLE_CLOUD
 

@@ -23,11 +23,10 @@ from advisor.scheduling.newcomer import (
     without_new_vm,
 )
 from advisor.scheduling.pinning import FREE, KEPT, NAMES, PinningOption
-from advisor.snapshot import ClusterSnapshot, fingerprints
-from models.arrays import Bools, Floats, Ints
+from advisor.snapshot import ClusterSnapshot, layout
+from models.arrays import Bools, Floats, Ints, Once
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
-from models.once import Once
 from models.prediction import BandArrays, InterferencePrediction, Predictor, correction_of, unasked
 
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
@@ -401,19 +400,18 @@ def keys(question: PlacementQuestion, hosts: Ints, targets: Sequence[str]) -> tu
     """The cache keys of each host's prediction without the new VM, and with it."""
     snapshot, instance, table = question.snapshot, question.request.instance, question.table
     # The number of slots is part of the key: sums over eight and more slots differ in their last bits.
-    table_key = snapshot.names.table if table is snapshot.scenes.table else fingerprints.of_table(table)
-    question_key = fingerprints.digest(question.predictor.version, table_key, question.slots, tuple(targets))
+    table_key = snapshot.names.table if table is snapshot.scenes.table else layout.table_fingerprint(table)
+    question_key = layout.digest(question.predictor.version, table_key, question.slots, tuple(targets))
     own_row = [] if question.row is None else [("", question.row)]
     by_name = [(platform, row) for (platform, name), row in table.rows.items() if name == instance.workload]
-    new_vm = fingerprints.digest(
-        [(platform, fingerprints.of_profile(table, row)) for platform, row in own_row or by_name],
+    new_vm = layout.digest(
+        [(platform, layout.profile_fingerprint(table, row)) for platform, row in own_row or by_name],
         (instance.workload, instance.vcpus, instance.load, instance.service, instance.max_latency_ratio is None),
         (instance.settings, instance.demand_key),
         table.subject(instance),
     )
     without_new_vm = [
-        fingerprint + question_key
-        for fingerprint in snapshot.fingerprints[hosts].view(f"V{fingerprints.SIZE}").tolist()
+        fingerprint + question_key for fingerprint in snapshot.fingerprints[hosts].view(f"V{layout.SIZE}").tolist()
     ]
     changes = b"" if question.request.mitigate else b" as set"
     for host, slot in snapshot.where(instance.id):

@@ -1,10 +1,12 @@
-"""Capacity: how many more instances of a mix fit within all limits, what stops the next one, and for how long."""
+"""Capacity: how many more instances of each size fit, by size alone and by predicted effects."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
+
+import numpy as np
 
 from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search, SpareCapacity
 from advisor.planning.assignment.local_search import SearchClock
@@ -12,21 +14,110 @@ from advisor.planning.assignment.mix_packing import MixPacking, hosts_in_turn, p
 from advisor.planning.assignment.packing_problem import build_problem
 from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
-from advisor.planning.assignment.solution import apply_assignment
+from advisor.planning.assignment.search_summary import apply_assignment
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.cpu_demand import demand_scaled
-from advisor.planning.failover import FailoverSearch
-from advisor.planning.place_beside import place_beside
+from advisor.planning.failover import FailoverSearch, place_beside
 from advisor.planning.plan_context import PlanContext
-from advisor.planning.size_capacity import MAX_INSTANCES, first_fit, free_room, repeat_mix, size_bound
 from advisor.prediction.active import PredictorProxy
 from advisor.prediction.cache import PredictionCache
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
+from models.arrays import Floats
 from models.data.demand_classes import day_one
 from models.data.scene import ProfileTable, SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from profiler.demand import Demand, Resource
+
+# How many instances of a mix fit by size alone: first fit, and an upper bound for any packing; no predictions.
+
+MAX_INSTANCES = 100_000  # instances of a mix; larger numbers are not counted
+
+
+def repeat_mix(mix: Sequence[Instance], taken: frozenset[str]) -> Iterator[Instance]:
+    """Copies of the mix in turn, without end, under ids that are not in `taken`."""
+    for number in count(1):
+        template = mix[(number - 1) % len(mix)]
+        name = f"{template.id[:230]}.more-{number}"
+        while name in taken:
+            name += "-"
+        yield replace(template, id=name, host=None)
+
+
+def free_room(snapshot: ClusterSnapshot, hosts: frozenset[str] | None) -> Floats:
+    """Free shared vCPUs, vCPUs in all, MB of memory, GB of disk and pCPUs for dedicated vCPUs of each host, (H, 5).
+
+    With slack for rounding; 0 on closed hosts. Where a host sets no pCPUs apart, dedicated vCPUs count among the vCPUs
+    that it may promise, else beside these.
+    """
+    vcpus = np.maximum(with_slack(snapshot.room_vcpus) - snapshot.used_vcpus, 0.0)
+    own = np.maximum(snapshot.room_own - snapshot.used_own, 0.0)
+    apart = np.array([bool(host.dedicated_cpus) for host in snapshot.hosts], dtype=bool)
+    left = np.stack(
+        [
+            vcpus,
+            np.where(apart, vcpus + own, vcpus),
+            with_slack(snapshot.room_memory_mb) - snapshot.used_memory_mb,
+            with_slack(snapshot.room_disk_gb) - snapshot.used_disk_gb,
+            own,
+        ],
+        axis=1,
+    )
+    open_to_all = snapshot.enabled & ~snapshot.exclusive
+    usable = np.array([hosts is None or host.id in hosts for host in snapshot.hosts], dtype=bool)
+    return np.where((open_to_all & usable)[:, None], np.maximum(left, 0.0), 0.0)
+
+
+def first_fit(left: Floats, mix: Sequence[Instance]) -> int:
+    """How many of the mix in turn fit on the first host with room, until one does not."""
+    left = left.copy()
+    at = [0] * len(mix)  # room only shrinks, so each search starts where the last one ended
+    for number in range(MAX_INSTANCES):
+        which = number % len(mix)
+        needs = _needs(mix[which])
+        while at[which] < len(left) and (left[at[which]] < needs).any():
+            at[which] += 1
+        if at[which] == len(left):
+            return number
+        left[at[which]] -= needs
+    return MAX_INSTANCES
+
+
+def size_bound(left: Floats, mix: Sequence[Instance]) -> int:
+    """An upper bound for any packing: by each kind alone, and by the sum of all room."""
+    needs = np.array([_needs(instance) for instance in mix])
+    by_single_kind = min(_alone_fit(left, need) * len(mix) + which for which, need in enumerate(needs))
+    mix_needs, total = needs.sum(axis=0), left.sum(axis=0)
+    rounds = np.divide(total, mix_needs, out=np.full(total.shape, np.inf), where=mix_needs > 0).min()
+    if min(rounds * len(mix), by_single_kind) >= MAX_INSTANCES:
+        return MAX_INSTANCES
+    full_rounds = int(rounds)
+    left_over = total - full_rounds * mix_needs
+    further = 0
+    for need in needs:
+        left_over = left_over - need
+        if (left_over < 0).any():
+            break
+        further += 1
+    return min(full_rounds * len(mix) + further, by_single_kind)
+
+
+def _alone_fit(left: Floats, need: Floats) -> int:
+    """How many instances of one kind fit when no other comes."""
+    times = np.divide(left, need, out=np.full(left.shape, np.inf), where=need > 0)
+    return int(np.floor(times.min(axis=1)).sum())
+
+
+def _needs(instance: Instance) -> Floats:
+    sizes = (
+        instance.shared_vcpus,
+        instance.vcpus,
+        instance.ordinary_memory_mb,
+        instance.disk_gb,
+        instance.dedicated_vcpus,
+    )
+    return np.array(sizes, dtype=np.float64)
+
 
 MAX_LOAD = 10.0  # highest load of an instance that is predicted
 SPARE_SHARE = 0.6  # of the time that is left for failures; the rest is for growth

@@ -1,22 +1,106 @@
-"""The predicted state of a cloud: effects on every instance, limit violations, and sums."""
+"""What a whole cloud is worth: ratios against those required, sums of effects, costs of hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import NO_SCORES, Band, Effect, PlanSums, ScoreSummary
-from advisor.planning.host_costs import price, watts
-from advisor.planning.required_ratios import required_ratios
-from advisor.prediction.effects import band, effect
+from advisor.domain import NO_SCORES, Band, Effect, Host, Instance, PlanSums, ScoreSummary, unpinned
+from advisor.planning.migration_time import label_number
+from advisor.prediction.active import band, effect
 from advisor.rounding import SLACK
-from advisor.scheduling import vm_scores
+from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
-from advisor.snapshot.host_arrays import HostArrays
-from models.arrays import Bools
+from advisor.snapshot.layout import HostArrays
+from advisor.snapshot.pressure import pressure
+from models.arrays import Bools, Floats
+from models.data.scene import ProfileTable, SceneBatch, build_batch
+from models.features.feature_matrix import solo_ratio
 from models.prediction import InterferencePrediction, Predictor
+
+# What a cloud draws and costs, by labels of its hosts.
+
+# Labels of a host: watts without any load and with all CPUs busy, and what it costs a month in any one currency.
+IDLE_LABEL, FULL_LABEL, PRICE_LABEL = "watts_idle", "watts_full", "price_per_month"
+
+
+def watts(snapshot: ClusterSnapshot) -> float | None:
+    """What the hosts in use draw, W, linear in how busy their CPUs are; empty hosts count as switched off.
+
+    A line between idle and full load errs by a few per cent on servers (Fan, Weber and Barroso, ISCA 2007). None where
+    a host in use does not say both.
+    """
+    used = [host for host, residents in zip(snapshot.hosts, snapshot.residents, strict=True) if residents]
+    if any(label_number(host.labels, label) is None for host in used for label in (IDLE_LABEL, FULL_LABEL)):
+        return None
+    pressures = pressure(snapshot)
+    return _sum(_watts(host, pressures[host.id]["cpu"] or 0.0) for host in used)
+
+
+def price(snapshot: ClusterSnapshot) -> float | None:
+    """What all hosts cost a month, used or not; None where one does not say."""
+    return _sum(label_number(host.labels, PRICE_LABEL) for host in snapshot.hosts)
+
+
+def wrong_labels(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """A sentence for each of these labels that is no number on some host, so that no figure is missing silently."""
+    sentences = []
+    for label in (IDLE_LABEL, FULL_LABEL, PRICE_LABEL):
+        wrong = (host for host in snapshot.hosts if label in host.labels and label_number(host.labels, label) is None)
+        if (host := next(wrong, None)) is not None:
+            text = host.labels[label][:40]
+            sentences.append(
+                f"{host.id} has the label {label}: {text}, which is no number from 0 on; it counts as not said."
+            )
+    return tuple(sentences)
+
+
+def _watts(host: Host, busy: float) -> float | None:
+    idle, full = label_number(host.labels, IDLE_LABEL), label_number(host.labels, FULL_LABEL)
+    return None if idle is None or full is None else idle + (full - idle) * min(busy, 1.0)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = list(values)
+    return None if not known or None in known else sum(value for value in known if value is not None)
+
+
+# Required ratios: the lowest T/B that each instance must keep, by its own limit or its own settings.
+
+
+def required_ratios(scenes: SceneBatch, min_ratio: Floats, keep_ratio: float) -> Floats:
+    """The lowest accepted T/B, (S, N): `min_ratio` (S, N) where it is a number, else a share of the ratio alone.
+
+    The share is `keep_ratio` of what the instance's own cap, rate and disk limit allow it alone (1 without any),
+    because neighbours do not cause the rest. The prior computes it, so it is the same for every model.
+    """
+    return np.where(np.isnan(min_ratio), keep_ratio * solo_ratio(scenes, "throughput"), min_ratio)
+
+
+def required_ratios_of(pairs: Sequence[tuple[Host, Instance]], table: ProfileTable, keep_ratio: float) -> Floats:
+    """The same for instances, each on the given host, (I,); pins beyond the host's pCPUs are ignored."""
+    limits = [instance.min_throughput_ratio for _, instance in pairs]
+    ratios = np.array([keep_ratio if limit is None else limit for limit in limits], dtype=np.float64)
+    without_limit = [at for at, (_, instance) in enumerate(pairs) if limits[at] is None and _limited(instance)]
+    if without_limit:
+        scenes = build_batch([(pairs[at][0], (_pinned_within(*pairs[at]),)) for at in without_limit], table)
+        ratios[without_limit] = required_ratios(scenes, np.full(scenes.present.shape, np.nan), keep_ratio)[:, 0]
+    return ratios
+
+
+def _limited(instance: Instance) -> bool:
+    settings = instance.settings
+    return not (settings.cap_percent is None and settings.network is None and settings.disk_limit_mb_s is None)
+
+
+def _pinned_within(host: Host, instance: Instance) -> Instance:
+    pinning = instance.settings.pinning
+    if pinning is None or not host.lacks(pinning.named):
+        return instance
+    return unpinned(instance)
+
 
 EffectsByHost = Mapping[str, tuple[Effect, ...]]
 
@@ -96,8 +180,8 @@ class CloudEvaluation:
             return NO_SCORES
         unknown = np.full(int(present.sum()), np.nan)
         delivered = unknown if prediction.pressure is None else prediction.pressure.share[present]
-        found = vm_scores.factors(prediction.throughput.expected[present], delivered, unknown, unknown)
-        return vm_scores.summary(found.scores, np.zeros(len(unknown), dtype=bool))
+        found = scoring.score_factors(prediction.throughput.expected[present], delivered, unknown, unknown)
+        return scoring.score_summary(found.scores, np.zeros(len(unknown), dtype=bool))
 
 
 def _since(now: Effect, former: Effect | None) -> Effect:

@@ -1,14 +1,119 @@
-"""The CPU demand of an instance: by recent measurements, else as given, else by the profile of its workload."""
+"""Demand that a plan assumes: of each instance over time, of a day of forecasts, and the cloud's own mix."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from advisor.domain import Host, Instance, Usage
+from advisor.domain import Host, Instance, IsolationSettings, PlanFor, PlanRequest, Usage, listed
+from advisor.errors import InvalidInput
 from advisor.snapshot import ClusterSnapshot
-from models.data.demand_classes import DAY_ONE, from_mean
+from models.data.demand_classes import DAY_ONE, completed, day_one, from_mean
+from models.data.scene import ProfileTable
 from profiler.demand import Demand, Resource
+
+# The mix that a cloud has: a few of its own instances that stand for all, in order of their size.
+
+MEMBERS = 8  # each stands for an eighth of the instances
+KEPT_LABELS = ("class", "flavor", "flavor_name")  # rules of single instances are not those of new VMs
+
+
+def own_mix(snapshot: ClusterSnapshot) -> tuple[Instance, ...]:
+    """Members of the mix: of all instances in order of vCPUs, memory and mean demand, the middle one of each eighth.
+
+    So the mix has the cloud's own sizes, workloads and measured demand, each in its share. InvalidInput in a cloud
+    without instances.
+    """
+    there = [one for residents in snapshot.residents for one in residents]
+    if not there:
+        raise InvalidInput("the cloud has no instances to take a mix from; name some", field="instances")
+    order = sorted(there, key=lambda one: (one.vcpus, one.memory_mb, _mean(one), one.id))
+    count = min(MEMBERS, len(order))
+    members = [order[(2 * at + 1) * len(order) // (2 * count)] for at in range(count)]
+    return tuple(_template(member) for member in members)
+
+
+def mix_note(mix: Sequence[Instance]) -> str:
+    """Which instances stand for all, as a sentence."""
+    return f"The mix is the cloud's own, in order of size: instances like {listed([one.id for one in mix], MEMBERS)}."
+
+
+def _template(member: Instance) -> Instance:
+    labels = {name: text for name, text in member.labels.items() if name in KEPT_LABELS}
+    settings: IsolationSettings = replace(member.settings, pinning=None)
+    return replace(member, host=None, labels=labels, settings=settings)
+
+
+def _mean(instance: Instance) -> float:
+    cpu = instance.demand.get("cpu")
+    return 0.0 if cpu is None else cpu.mean
+
+
+# Demand as a plan counts it: as it varies, hour by hour, or one amount of it all the time.
+
+SHARES: dict[PlanFor, str] = {"p50": "50 %", "p95": "95 %", "p99": "99 %"}
+
+
+def as_planned(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[ClusterSnapshot, PlanRequest]:
+    """The cloud and the request where every instance, new VMs too, wants what `plan_for` says, all at the same
+    time."""
+    if request.plan_for == "hours":
+        return snapshot, request
+    table, names = snapshot.scenes.table, snapshot.names
+    by_name = {
+        resident.id: _at(resident, request.plan_for, table)
+        for residents in snapshot.residents
+        for resident in residents
+    }
+    placed = {
+        name: replace(instance, demand=by_name[name].demand)
+        for name, instance in names.placed.items()
+        if name in by_name
+    }
+    coming = tuple(_at(snapshot.with_class(instance), request.plan_for, table) for instance in names.coming)
+    new_vms = tuple(_at(snapshot.with_class(instance), request.plan_for, table) for instance in request.instances)
+    planned = snapshot.changed(instances=placed, seen={}, pending=coming, taken_at=snapshot.taken_at)
+    return planned, replace(request, instances=new_vms)
+
+
+def planned_demand_note(request: PlanRequest) -> tuple[str, ...]:
+    """What `plan_for` makes of demand, as a sentence."""
+    if request.plan_for == "hours":
+        return ()
+    share = SHARES.get(request.plan_for)
+    amount = f"the demand that is enough in {share} of its own time" if share else "its mean demand"
+    return (
+        f"Each instance counts with {amount}, at all times and without its hours of the day; a workload with a profile "
+        "counts with that.",
+    )
+
+
+def _at(instance: Instance, plan_for: PlanFor, table: ProfileTable) -> Instance:
+    known = {resource: completed(demand, instance.vcpus) for resource, demand in instance.demand.items()}
+    if "cpu" not in known and (guess := _guess(instance, table)) is not None:
+        known["cpu"] = guess
+    demand: dict[Resource, Demand] = {resource: _constant(each, plan_for) for resource, each in known.items()}
+    return replace(instance, demand=demand)
+
+
+def _guess(instance: Instance, table: ProfileTable) -> Demand | None:
+    """The demand that is assumed where nothing, or only a mean, is known; None for a measured profile."""
+    row = table.row(instance.workload)
+    if not row:
+        return day_one(instance.vcpus)
+    if row not in table.means:
+        return None
+    return from_mean(min(float(table.column("cpu")[row]) / 100, instance.vcpus), instance.vcpus)
+
+
+def _constant(demand: Demand, plan_for: PlanFor) -> Demand:
+    """That amount of a demand all the time; a demand of which windows are counted is not widened again."""
+    amount = demand.mean if plan_for == "mean" else getattr(demand, plan_for)
+    amount = demand.mean if amount is None else amount
+    doubt = demand.doubt * amount / demand.mean if demand.mean else demand.doubt
+    return Demand(amount, demand.resource, window_s=demand.window_s, common=0.0, windows=1.0, doubt=doubt,
+                  open_loop=demand.open_loop, burst_ms=demand.burst_ms)  # fmt: skip
+
 
 SATURATED = 0.95  # share of the usable CPUs above which an instance is held back
 UPPER_EDGE = 1.645  # standard deviations: a mean is above that with 5 %

@@ -1,4 +1,4 @@
-"""Places a burst of instances jointly: several orders and the planner's hosts are tried, the least harmful is kept."""
+"""Several new VMs at once, with residents that move for them where that pays."""
 
 from __future__ import annotations
 
@@ -9,19 +9,182 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from advisor.domain import BurstFigures, BurstTrial, JointSearch, Objective, PlacementRequest, Recommendation
+from advisor.domain import (
+    BurstFigures,
+    BurstTrial,
+    Candidate,
+    Host,
+    Instance,
+    JointSearch,
+    Move,
+    Objective,
+    PlacementRequest,
+    PlanRequest,
+    Recommendation,
+)
 from advisor.placement import sequential
 from advisor.placement.evidence import with_class
 from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.goal import Goal
+from advisor.planning.assignment.packing_problem import Goal
+from advisor.planning.migration_order import ScheduledChange, schedule
+from advisor.planning.migration_time import MigrationLimits
+from advisor.planning.plan_context import PlanContext, changes_of
+from advisor.planning.rest import MeasuredMoves, Rest
 from advisor.prediction import active
-from advisor.prediction.context import QuestionContext
+from advisor.prediction.active import QuestionContext, crowded, effect
 from advisor.rounding import SLACK
 from advisor.scheduling import filters, scoring
 from advisor.scheduling.newcomer import with_own_profile
-from advisor.snapshot import ClusterSnapshot
-from models.data.scene import stack
+from advisor.snapshot import ClusterSnapshot, share_promised
+from models.arrays import Floats
+from models.data.scene import affinity_on, build_batch, slot_values, stack
 from models.prediction import Predictor
+
+# Candidates for the new VMs of a plan: predicted effects on the host that the plan gives them.
+
+ARRIVALS_PER_PREDICTION = 2048  # new VMs in one prediction
+Arrival = tuple[Host, Sequence[Instance], Instance]  # host, its residents, the new VM
+
+
+def candidates(
+    start: ClusterSnapshot, scheduled: Sequence[ScheduledChange], predictor: Predictor, objective: Objective
+) -> Mapping[str, Candidate]:
+    """The candidate of every new VM at the moment of its step, by id."""
+    arrivals = _arrivals(start, scheduled)
+    by_id: dict[str, Candidate] = {}
+    for first in range(0, len(arrivals), ARRIVALS_PER_PREDICTION):
+        by_id |= _predicted(start, arrivals[first : first + ARRIVALS_PER_PREDICTION], predictor, objective)
+    return by_id
+
+
+def _arrivals(start: ClusterSnapshot, scheduled: Sequence[ScheduledChange]) -> list[Arrival]:
+    positions = start.names.positions
+    now = [{instance.id: instance for instance in residents} for residents in start.residents]
+    arrivals: list[Arrival] = []
+    for step in scheduled:
+        then, former = step.change.then, step.change.former
+        at = positions[then.host or ""]
+        if former is None:
+            arrivals.append((start.hosts[at], tuple(now[at].values()), then))
+        else:
+            now[positions[former.host or ""]].pop(then.id, None)
+        now[at][then.id] = then
+    return arrivals
+
+
+def _predicted(
+    start: ClusterSnapshot, arrivals: Sequence[Arrival], predictor: Predictor, objective: Objective
+) -> Mapping[str, Candidate]:
+    table = start.scenes.table
+    absent = build_batch([(host, residents) for host, residents, _ in arrivals], table)
+    width = absent.driver_cpus.shape[1]
+    slots = [
+        slot_values(
+            new_vm,
+            table.row(new_vm.workload, host.platform),
+            affinity_on(host, new_vm, width),
+            table.subject(new_vm),
+        )
+        for host, _, new_vm in arrivals
+    ]
+    scenes = absent.with_slot(**{name: np.stack([slot[name] for slot in slots]) for name in slots[0]})
+    present_before = np.zeros_like(scenes.present)
+    present_before[:, :-1] = absent.present
+    without_new_vm = scenes.with_last(present=False)
+    prediction = predictor.predict(stack([without_new_vm, scenes]))
+    count = len(arrivals)
+    before, after = prediction.take(slice(count)), prediction.take(slice(count, None))
+    former_ratios = np.where(present_before, before.throughput.expected, 1.0)
+    half_before = np.where(present_before, before.throughput.expected - before.throughput.lower, 0.0)
+    limits = _limits(arrivals, scenes.slots, "min_throughput_ratio")
+    waits, shorts = (_limits(arrivals, scenes.slots, name) for name in ("max_latency_ratio", "max_time_short"))
+    ceilings = scoring.ceilings(after, before, present_before, waits, shorts)
+    vcpu_use = [share_promised(host, (*residents, new_vm)) for host, residents, new_vm in arrivals]
+    scores = scoring.score(
+        after,
+        scenes.present,
+        former_ratios,
+        limits,
+        np.array(vcpu_use),
+        objective,
+        ceilings,
+        half_before,
+        scoring.more_short(after.time_short(), np.where(present_before, before.time_short(), 0.0), scenes.profiled),
+    )
+    by_id = {}
+    for row, (host, residents, new_vm) in enumerate(arrivals):
+        neighbours = [effect(resident.id, after, row, slot, before) for slot, resident in enumerate(residents)]
+        by_id[new_vm.id] = Candidate(
+            rank=1,
+            host=host.id,
+            score=float(scores.score[row]),
+            combined_score=float(scores.combined[row]),
+            pinning=new_vm.settings.pinning,
+            isolation=new_vm.settings,
+            new_vm=effect(new_vm.id, after, row, scenes.slots - 1),
+            neighbours=tuple(sorted(neighbours, key=lambda shown: shown.instance)),
+            crowded=crowded(after, row),
+        )
+    return by_id
+
+
+def _limits(arrivals: Sequence[Arrival], slots: int, name: str) -> Floats:
+    """A limit of every instance, the new VM in the last slot, nan = none; (S, N)."""
+    limits = np.full((len(arrivals), slots), np.nan)
+    for row, (_, residents, new_vm) in enumerate(arrivals):
+        for slot, instance in (*enumerate(residents), (slots - 1, new_vm)):
+            limit = getattr(instance, name)
+            limits[row, slot] = np.nan if limit is None else limit
+    return limits
+
+
+# Moves that pay, for schedulers that carry them out themselves: a rebalance in which each mover has its own hosts.
+
+
+def paying_moves(
+    snapshot: ClusterSnapshot,
+    context: QuestionContext,
+    targets: Mapping[str, Sequence[str]],
+    *,
+    most: int,
+    within_s: float,
+    moved: MeasuredMoves = tuple,
+) -> tuple[Move, ...]:
+    """At most `most` moves that a rebalance would make, in an order in which each breaks no limit.
+
+    `targets` maps the instances that may move to their allowed hosts. No instance takes a detour over a third host,
+    because such a scheduler knows one move of each instance. Instances that
+    `moved` lately rest. The search stops after `within_s` seconds.
+    """
+    if within_s <= 0 or not targets:
+        return ()
+    request = PlanRequest(kind="rebalance", movable=tuple(targets), max_moves=most, time_limit_s=within_s)
+    plan = PlanContext.of(request, context.active, now=context.now, fresh_s=context.fresh_s)
+    plan = replace(plan, rest=Rest.of(snapshot, moved(), context.now, request.rest_h))
+    limit_s = max(min(within_s, plan.left_s / 2), 0.01)
+    goal = replace(
+        plan.goal(snapshot, "rebalance", (), limit_s),
+        targets_of={name: frozenset(hosts) for name, hosts in targets.items()},
+    )
+    assignment = assign(snapshot, context.active, goal, now=context.now, fresh_s=context.fresh_s)
+    former = {instance.id: instance for residents in snapshot.residents for instance in residents}
+    ordered = schedule(
+        snapshot,
+        changes_of(assignment, former),
+        context.active.predictor,
+        keep_ratio=request.keep_ratio,
+        limits=MigrationLimits.of(request),
+        between=(),
+        most_moves=most,
+    )
+    moves = []
+    for step in ordered.scheduled:
+        then, source, gain = step.change.then, step.change.former, step.change.gain
+        if source is not None and then.host is not None and gain is not None:
+            why = f"reduces the loss of the instances on both hosts by {gain.expected:.2f}, beyond uncertainty"
+            moves.append(Move(then.id, source.host or "", then.host, why, gain=gain.expected))
+    return tuple(moves)
+
 
 PLAN_SHARE = 0.4  # of the time that is left, for one plan; its hosts are answered in turn after it
 NO_LIMIT = 1e-6  # T/B that every instance keeps

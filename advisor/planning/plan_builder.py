@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from advisor import work
+from advisor.deadline import Progress
 from advisor.domain import (
     MOVING_KINDS,
     Capacity,
@@ -28,25 +29,20 @@ from advisor.domain import (
 from advisor.domain.rules import Violation
 from advisor.errors import InvalidInput
 from advisor.placement.evidence import class_note
-from advisor.planning import arrival_candidates, steps
-from advisor.planning.assignment.goal import Aim
+from advisor.planning import joint_placement, steps
+from advisor.planning.assignment.packing_problem import Aim
 from advisor.planning.capacity import capacity
-from advisor.planning.cloud_evaluation import CloudEvaluation
-from advisor.planning.cpu_demand import Measured
-from advisor.planning.host_costs import wrong_labels
-from advisor.planning.migration_limits import MigrationLimits
+from advisor.planning.cloud_evaluation import CloudEvaluation, wrong_labels
+from advisor.planning.cpu_demand import Measured, as_planned, mix_note, own_mix, planned_demand_note
+from advisor.planning.failover import imagine
 from advisor.planning.migration_order import MigrationOrder
-from advisor.planning.migration_time import MoveTimes, whole_time
-from advisor.planning.own_mix import mix_note, own_mix
+from advisor.planning.migration_time import MigrationLimits, MoveTimes, whole_time
 from advisor.planning.plan_context import PlanContext, StagedAssignment, assign_and_stage, stage_changes, unmet_notes
-from advisor.planning.planned_demand import as_planned, note
 from advisor.planning.repair import Repair, every_violation, repair_of
 from advisor.planning.rest import MeasuredMoves, Rest
 from advisor.planning.rightsizing import SizingResult, right_size
 from advisor.planning.tuning import tune
-from advisor.planning.what_if import imagine
 from advisor.prediction.active import ActivePredictor, by_name
-from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 from models.physics.demands import ASSUMED
 
@@ -108,7 +104,7 @@ def build_plan(
     asked = request
     # Before anything counts: the new instances have the estimate that a placement of each of them has.
     request = replace(request, instances=tuple(map(snapshot.with_class, request.instances)))
-    said = (*note(asked), *_unknown(snapshot, request.instances))
+    said = (*planned_demand_note(asked), *_unknown(snapshot, request.instances))
     if _question(request) == "capacity" and not request.instances:
         request = replace(request, instances=own_mix(snapshot))
         said = (*said, mix_note(request.instances))
@@ -129,9 +125,7 @@ def build_plan(
             before=ratios_before,
             after=final_evaluation.ratios(),
             emptied=frozenset(request.empty),
-            candidates=arrival_candidates.candidates(
-                draft.start, scheduled, final_predictor.predictor, request.objective
-            ),
+            candidates=joint_placement.candidates(draft.start, scheduled, final_predictor.predictor, request.objective),
             commands=request.commands and draft.real,
         )
         times = MoveTimes(draft.start, MigrationLimits.of(request))

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from advisor import deadline, work
+from advisor.deadline import Progress
 from advisor.domain import Instance, PlanEnd, PlanRequest, Rejection, Search
 from advisor.planning.assignment import search_summary
 from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.goal import Aim, Assignment, Goal
+from advisor.planning.assignment.packing_problem import Aim, Assignment, Goal
 from advisor.planning.cloud_evaluation import CloudEvaluation
-from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
+from advisor.planning.migration_time import MigrationLimits
 from advisor.planning.repair import Repair
 from advisor.planning.rest import Rest
 from advisor.prediction.active import ActivePredictor
-from advisor.progress import Progress
 from advisor.snapshot import ClusterSnapshot
 
 SEARCH_SHARE = 0.9  # share of the work in the reported progress

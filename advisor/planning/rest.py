@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from advisor.domain import Host, Instance, MoveSeen, listed
-from advisor.domain.duration_words import seconds_in_words
-from advisor.domain.move_windows import next_open
-from advisor.domain.rules import WINDOW
+from advisor.domain.rules import WINDOW, next_open
+from advisor.domain.words import seconds_in_words
 from advisor.snapshot import ClusterSnapshot
 from profiler.observed import MOVED_LABEL
 

@@ -17,10 +17,9 @@ from advisor.planning.cpu_demand import (
     demand_scaled,
     usable_cpus,
 )
-from advisor.planning.migration_feasibility import NO_NAMES, FeasibilityChecker, HostViolations, new_violation
-from advisor.planning.migration_order import InstanceChange
+from advisor.planning.migration_order import NO_NAMES, FeasibilityChecker, HostViolations, InstanceChange, new_violation
 from advisor.planning.plan_context import PlanContext
-from advisor.prediction.effects import band
+from advisor.prediction.active import band
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.layout import lay_out, promised_vcpus, room_own_of, shared_pcpus_of
 from models.data.demand_classes import stem_of

@@ -1,21 +1,23 @@
-"""Which predictor answers, and what happens when it fails: the analytic model takes over and the answer says so."""
+"""Which predictor answers and what happens when it fails; what a prediction says of one instance."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
 from advisor import deadline
+from advisor.domain import Band, CpuTime, Effect, EffectBasis
 from advisor.errors import BrokenArtifact
 from advisor.prediction.cache import PredictionCache
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
-from models.prediction import TARGETS, BandArrays, InterferencePrediction, Predictor, correction_of
+from models.prediction import TARGETS, BandArrays, Basis, CpuPressure, InterferencePrediction, Predictor, correction_of
 
 T = TypeVar("T")
 Notes = tuple[str, ...]
@@ -181,3 +183,63 @@ def newest(model_dir: Path) -> ActivePredictor:
 
     path = artifact.newest(model_dir)
     return ActivePredictor(PriorPredictor()) if path is None else load_or_prior(path)
+
+
+# What a prediction says of one instance, as a value of the answer.
+
+
+def effect(
+    name: str, prediction: InterferencePrediction, scene: int, slot: int, before: InterferencePrediction | None = None
+) -> Effect:
+    """What happens to one instance; `before` is what was predicted of the same slot without the new VM."""
+    pressure = prediction.pressure
+    return Effect(
+        instance=name,
+        throughput_ratio=band(prediction.throughput, scene, slot),
+        latency_ratio=band(prediction.latency, scene, slot),
+        jitter_ratio=band(prediction.jitter, scene, slot),
+        before=None if before is None else band(before.throughput, scene, slot),
+        outside_training=bool(prediction.outside[scene, slot]),
+        cpu=None if pressure is None else cpu_time(pressure, scene, slot, _short(before, scene, slot)),
+        basis=None if prediction.basis is None else basis(prediction.basis, scene, slot),
+    )
+
+
+def basis(known: Basis, scene: int, slot: int) -> EffectBasis:
+    """What the answer about one instance rests on."""
+    correction = float(np.expm1(known.correction[scene, slot]))
+    parts = (known.support, known.similar, known.machines, known.measured)
+    support, *counts = (part.item(scene, slot) for part in parts)
+    return EffectBasis(support, correction, *counts)
+
+
+def band(bands: BandArrays, scene: int, slot: int) -> Band:
+    """One element of the three arrays of a band."""
+    return Band(*(part.item(scene, slot) for part in (bands.expected, bands.lower, bands.upper)))
+
+
+def cpu_time(pressure: CpuPressure, scene: int, slot: int, short_before: float | None = None) -> CpuTime:
+    """What one instance gets of the CPU time that it wants."""
+    share, worst, short = (part.item(scene, slot) for part in (pressure.share, pressure.worst, pressure.short))
+    return CpuTime(share, worst, short, short_before, bool(pressure.overloaded[scene, slot]))
+
+
+def _short(before: InterferencePrediction | None, scene: int, slot: int) -> float | None:
+    return None if before is None or before.pressure is None else before.pressure.short.item(scene, slot)
+
+
+def crowded(prediction: InterferencePrediction, scene: int) -> float | None:
+    """The part of the time in which more vCPUs are ready to run on a host than it has CPUs, 0-1; None = not known."""
+    return None if prediction.pressure is None else float(prediction.pressure.crowded[scene])
+
+
+# What every question needs, whatever it asks.
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionContext:
+    """Who answers, when it is asked, and for how many seconds the data of a host count as fresh."""
+
+    active: ActivePredictor
+    now: datetime
+    fresh_s: float

@@ -9,8 +9,7 @@ from advisor.domain import Command
 from advisor.render.change import SettingsChange
 from advisor.render.names import check_labels
 from advisor.render.tools import Tools
-from advisor.render.unmet import unmet
-from advisor.render.whole import plan
+from advisor.render.whole import plan, unmet
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings
 

@@ -12,7 +12,7 @@ from advisor.domain import Command
 from advisor.errors import InvalidInput
 from advisor.render.change import RenderOptions, SettingsChange, Step, only_said
 from advisor.render.names import GUEST
-from advisor.render.policing import policed
+from advisor.render.units import policed
 from profiler.observed import Host, Instance
 
 TOOL = "virtctl"

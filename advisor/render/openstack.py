@@ -20,9 +20,8 @@ from advisor.render.change import (
     more,
     only_said,
 )
-from advisor.render.groups import by_version, period_and_quota, quota_note, weight_note
 from advisor.render.names import FLAVOR, POLICY, PORT, cloud_name, not_an_option
-from advisor.render.policing import Policed, loosens, policed
+from advisor.render.units import Policed, by_version, loosens, period_and_quota, policed, quota_note, weight_note
 from profiler.observed import Host, Instance, NetworkSettings, Pinning
 
 TOOL = "openstack"

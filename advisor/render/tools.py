@@ -1,17 +1,91 @@
-"""Tools: who runs the commands on a host, and the parts of a change that each of them renders."""
+"""Who runs the commands on a host: by kind of hypervisor, by entry point of a cloud, in driver domains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
 
+from advisor import plug_ins
+from advisor.domain import Command
 from advisor.errors import InvalidInput
-from advisor.render import tc
+from advisor.render import kvm, lxc, tc, xen
 from advisor.render.change import RenderOptions, SettingsChange, Step
-from advisor.render.cloud_tools import cloud_tool
-from advisor.render.host_tools import HOST_TOOLS
-from advisor.render.names import DEFAULT_SCHEDULER, NATIVE, SCHEDULER, cgroup_version, target_of
-from profiler.observed import Host, Instance
+from advisor.render.names import DEFAULT_SCHEDULER, NATIVE, RENDER, SCHEDULER, cgroup_version, target_of
+from profiler.host_kinds import TRAITS, HostKind
+from profiler.observed import Host, Instance, format_cpus
+
+# What the tool of each kind of hypervisor can set; each kind has one module, and one entry here.
+
+
+class HostTool(Protocol):
+    """Commands of one kind of hypervisor, each with its undo. A command without argv says why there is none."""
+
+    def steps(self, change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
+        """Pins, weight, cap and disk limit of what runs."""
+        ...
+
+    def interface(self, change: SettingsChange) -> Iterator[Step] | None:
+        """The network limit at the instance's own interface, where tc cannot shape the uplink; None = it cannot be."""
+        ...
+
+    def definition(self, change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
+        """What to write down, so that the instance starts with its settings."""
+        ...
+
+    def migrate(self, instance: Instance, source: Host, target: Host) -> Command:
+        """The live migration, started on `source`."""
+        ...
+
+    def set_vcpus(self, former: Instance, then: Instance) -> Command:
+        """Another number of vCPUs where it is."""
+        ...
+
+    def move_driver(
+        self, host: Host, now: tuple[int, ...], then: tuple[int, ...], residents: Sequence[Instance]
+    ) -> Iterator[Command]:
+        """What moves the driver domain from the pCPUs `now` to those of `then`."""
+        ...
+
+
+HOST_TOOLS: Mapping[HostKind, HostTool] = MappingProxyType({"xen": xen, "kvm": kvm, "lxc": lxc})
+
+
+# What the tool of each cloud can set; each has one module, and an entry point of the group `cotenant.renderers`.
+
+
+class CloudTool(Protocol):
+    """Commands of one cloud, each with its undo; a module, or an object. A command without argv says why there is none.
+
+    What changes are made of stands in `advisor.render.change`, and what helps to write them in `names`, `groups` and
+    `policing` beside it.
+    """
+
+    TOOL: str
+    PINS_TRAVEL: bool  # whether an instance that moves keeps a pinning, which then speaks of the wrong host's CPUs
+
+    def steps(self, change: SettingsChange, options: RenderOptions) -> Iterator[Step]:
+        """Pins, weight, cap and disk limit."""
+        ...
+
+    def network(self, change: SettingsChange) -> Iterator[Step]:
+        """The limit on what it sends."""
+        ...
+
+    def migrate(self, instance: Instance, source: Host, target: Host) -> Command:
+        """The live migration."""
+        ...
+
+    def set_vcpus(self, host: Host, former: Instance, then: Instance) -> Command:
+        """Another number of vCPUs where it is."""
+        ...
+
+
+def cloud_tool(name: str) -> CloudTool:
+    """The tool of a cloud by the name that `names.target_of` took; InvalidInput where it cannot be imported."""
+    tool: CloudTool = plug_ins.load(plug_ins.RENDERERS, name, "commands of", f"host.labels.{RENDER}")
+    return tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +130,34 @@ class Tools:
         if self.target != NATIVE:
             return iter(())
         return HOST_TOOLS[change.host.kind].definition(change, self.options)
+
+
+# Where the driver domain runs → commands: Dom0's vCPUs on Xen, the emulator threads of every guest on KVM.
+
+
+def driver_commands(host: Host, cpus: tuple[int, ...], residents: Sequence[Instance], target: str) -> Iterator[Command]:
+    """What moves the driver domain of `host` to these pCPUs, each with its undo; nothing where it is there already.
+
+    A container's host has no driver domain, and a cloud's tools cannot say it.
+    """
+    everywhere = host.shared_cpus or tuple(host.cpus)
+    now, then = (tuple(sorted(some or everywhere)) for some in (host.driver_cpus, cpus))
+    if now == then or not TRAITS[host.kind].has_driver_domain:
+        return
+    if target != NATIVE:
+        words = f"keep the driver domain of {host.id} to CPUs {format_cpus(then)} with the host's own tools"
+        yield Command(target, (), (), words)
+    else:
+        yield from HOST_TOOLS[host.kind].move_driver(host, now, then, residents)
+
+
+def weigh_driver(host: Host, weight: int, target: str) -> Iterator[Command]:
+    """What gives the driver domain of `host` this scheduler weight, with its undo; nothing where it has that already,
+    or shares the control groups of its guests."""
+    if weight == host.driver_weight or not TRAITS[host.kind].driver_apart:
+        return
+    if target != NATIVE:
+        words = f"give the driver domain of {host.id} the weight {weight} with the host's own tools"
+        yield Command(target, (), (), words)
+    else:
+        yield from xen.weigh_driver(host, weight, host.labels.get(SCHEDULER) or DEFAULT_SCHEDULER)

@@ -1,4 +1,4 @@
-"""A whole candidate as commands: what residents give up, then the new VM, in an order that is safe on the way."""
+"""All settings of an instance or a host as commands, in order, and what no tool can do there."""
 
 from __future__ import annotations
 
@@ -6,13 +6,51 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from enum import IntEnum
 
-from advisor.domain import Command
+from advisor.domain import Command, Host, Instance, IsolationSettings
 from advisor.errors import InvalidInput
-from advisor.render import driver
 from advisor.render.change import Phase, SettingsChange, Step
 from advisor.render.tc import is_shaped
-from advisor.render.tools import Tools
-from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings
+from advisor.render.tools import Tools, driver_commands
+from profiler.observed import NetworkSettings
+
+# What stands in the way of carrying settings out as commands: a label that is missing, or what a tool cannot say.
+
+
+def unmet(
+    host: Host,
+    instances: Sequence[Instance],
+    changes: Mapping[str, IsolationSettings],
+    driver_cpus: tuple[int, ...] | None = None,
+) -> tuple[str, ...]:
+    """Why commands cannot give these instances of `host` their `changes` (by id), or its driver domain these CPUs.
+
+    One phrase for each reason, in the order of the instances; () = nothing stands in the way. Options are the host's
+    own, as in `plan` without any.
+    """
+    return tuple(dict.fromkeys(_reasons(host, instances, changes, driver_cpus)))
+
+
+def _reasons(
+    host: Host,
+    instances: Sequence[Instance],
+    changes: Mapping[str, IsolationSettings],
+    driver_cpus: tuple[int, ...] | None,
+) -> Iterator[str]:
+    try:
+        tools = Tools.of(host, None, None, None, None)
+        for command in driver_commands(host, driver_cpus, instances, tools.target) if driver_cpus else ():
+            if not command.argv:
+                yield command.note
+        for instance in instances:
+            if instance.id in changes:
+                change = SettingsChange(host, instance, instance.settings, changes[instance.id])
+                for step in (*tools.cpu_and_disk(change), *tools.network(change, None)):
+                    if step.needs:
+                        yield f"needs {step.needs} to be carried out"
+                    elif not step.command.argv:
+                        yield step.command.note
+    except InvalidInput as error:  # a name or a label that no command may hold; without commands it is no fault
+        yield error.message
 
 
 class Moment(IntEnum):
@@ -82,7 +120,7 @@ def plan(
         timed_steps += [(Moment.NEW_VM if change is entering else _by_phase(step.phase), step) for step in steps]
     own = sorted(tools.cpu_and_disk(entering), key=lambda step: step.phase)
     timed_steps += [(Moment.NEW_VM, step) for step in own]
-    moved = driver.commands(host, driver_cpus, residents, tools.target) if driver_cpus else ()
+    moved = driver_commands(host, driver_cpus, residents, tools.target) if driver_cpus else ()
     return (*moved, *(step.command for _, step in sorted(timed_steps, key=lambda timed: timed[0])))
 
 

@@ -1,20 +1,25 @@
-"""Runs a replay: validates the request, splits it into tasks, executes them, and merges the results."""
+"""Runs a replay: validates the request, splits it into tasks, executes them, and merges their results."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from advisor.background import spread
+from advisor.deadline import Progress
 from advisor.domain import (
     OBJECTIVES,
     PLAN_FOR,
     REPLAY_JUDGES,
     Host,
+    Inventory,
     PlanFor,
     Replay,
     ReplayJudge,
@@ -22,19 +27,75 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.errors import InvalidInput
-from advisor.parallel import spread
+from advisor.inventories.static import load_inventory
+from advisor.plug_ins import require
+from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
-from advisor.progress import Progress
-from advisor.replay import summary
-from advisor.replay.fair_shares import FairShares
-from advisor.replay.packed_cloud import fewest_kept, room
+from advisor.replay import simulation
+from advisor.replay.evaluation import FairShares
+from advisor.replay.grid import Trace
+from advisor.replay.packed_cloud import QUANTILES, TraceDemand, demand_of, fewest_kept, room
 from advisor.replay.simulation import ADVISED, BOUND, POLICIES, SimulationTask, policy_named, simulate
-from advisor.replay.trace import Trace
-from advisor.replay.workloads import QUANTILES, TraceDemand, demand_of
 from advisor.rounding import with_slack
+from advisor.settings import Settings
 from advisor.validation import check_one_of, check_unique, check_value
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
+
+# Replays of trace files for the command line; heavy modules are imported on use.
+
+# A usual size of host; another one is the caller's to name.
+HOST_TYPE = Host("host", "kvm", pcpus=32, memory_mb=262_144.0, nic_mbit=10_000.0)
+
+
+def replay_trace(
+    path: Path,
+    request: ReplayRequest,
+    *,
+    form: str | None = None,
+    interval_s: float = 300.0,
+    most_instances: int | None = None,
+    host_type: Path | None = None,
+    model: Path | None = None,
+    settings: Settings,
+    cluster: str | None = None,
+    progress: Progress | None = None,
+) -> Replay:
+    """Replay a trace file under several policies, with the active model or the one in the folder `model`.
+
+    `host_type` is an inventory file with one host, the type of all hosts, and with the workloads and datasets that
+    instances may run. InvalidInput names file and field.
+    """
+    require("traces", "a replay")
+    from advisor.replay.trace_formats import load_trace
+
+    cloud = Inventory((HOST_TYPE,)) if host_type is None else load_inventory(host_type)
+    if len(cloud.hosts) != 1:
+        message = f"{host_type} has {len(cloud.hosts)} hosts; exactly one describes the type of all hosts"
+        raise InvalidInput(message, field="host_type")
+    if not cloud.hosts[0].enabled:
+        raise InvalidInput(
+            f"{host_type}: host {cloud.hosts[0].id} is disabled; no policy could use it", field="host_type"
+        )
+    chosen = active.newest(settings.model_dir) if model is None else ActivePredictor(active.load(model))
+    trace, unsaid = load_trace(path, form=form, interval_s=interval_s, most_instances=most_instances)
+    return replay(
+        trace,
+        unsaid,
+        request,
+        chosen,
+        host=cloud.hosts[0],
+        workloads=cloud.workloads,
+        now=datetime.now(UTC),
+        cluster=cluster,
+        progress=progress,
+    )
+
+
+def replay_as_json(replay: Replay) -> Mapping[str, Any]:
+    """Every number of a replay as plain values."""
+    return {**asdict(replay), "generated_at": replay.generated_at.isoformat()}
+
 
 DAY_S = 86_400.0
 SPARE_FACTOR = 1.5  # hosts relative to the busiest moment, where the request names no number
@@ -57,7 +118,7 @@ def replay(
     """Replay a trace under policies on identical hosts like `host`.
 
     Instances run `workloads` where the trace names none. Every policy, seed and shard is a separate task
-    (advisor.parallel), in processes or on the Dask `cluster` with this address. InvalidInput names the field.
+    (advisor.background), in processes or on the Dask `cluster` with this address. InvalidInput names the field.
     """
     named = POLICIES if request.policies is None else tuple(map(policy_named, request.policies))
     request = replace(request, policies=named)
@@ -92,7 +153,9 @@ def replay(
         for policy, seed, shard in product(named, request.seeds, range(request.shards))
     ]
     runs = spread(simulate, tasks, processes=processes, cluster=cluster, progress=progress)
-    policies = tuple(summary.replayed([run for run in runs if run.policy == policy], request.seeds) for policy in named)
+    policies = tuple(
+        simulation.replayed([run for run in runs if run.policy == policy], request.seeds) for policy in named
+    )
     return Replay(
         trace=trace.name,
         form=trace.form,
@@ -108,7 +171,7 @@ def replay(
         model_version=chosen.predictor.version,
         model_origin=chosen.predictor.origin,
         policies=policies,
-        conclusion=summary.conclusion(
+        conclusion=simulation.conclusion(
             policies,
             request.keep_ratio,
             judge="model" if evaluator.version == chosen.predictor.version else request.judge,

@@ -1,15 +1,198 @@
-"""A cloud of identical hosts during a replay, and lower bounds on the number of hosts."""
+"""A cloud of identical hosts during a replay: demand as it was and as it was seen, and bounds on the hosts."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from advisor.domain import Host
-from advisor.replay.trace import Trace
+from advisor.domain import Host, PlanFor, WorkloadProfile
+from advisor.errors import InvalidInput
+from advisor.replay.grid import Trace
 from advisor.rounding import with_slack
-from models.arrays import Bools, Floats
+from models.arrays import Bools, Floats, Ints
+from models.data.demand_classes import from_mean
+from models.data.scene import ProfileTable
+from models.physics.demands import guessed_capacity
+from models.profiling.demand_estimation import Tally, Window, estimated, others_in_step
+from profiler.demand import Demand
+from profiler.metrics import BY_NAME, split_key
+
+# The workloads and loads of a trace's instances: profiles at full load, and loads over time.
+
+MIN_LOAD = 1e-3  # loads are positive; an idle instance asks for a thousandth of its CPUs
+WINDOW_S = 86_400.0  # how long past demand is taken into account
+MIN_SEEN_STEPS = 12  # steps before an instance is judged by itself; till then it is taken to be like the others
+CPU_ONLY = "cpu only"
+QUANTILES: Mapping[PlanFor, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+# What grows with the size of an instance: of the eight metrics all but ratios, and what is moved in a second.
+SCALING_METRICS = frozenset({name for name, metric in BY_NAME.items() if metric.kind != "ratio"}) | {
+    "net_mbit", "disk_mb_s", "mem_bw_mb_s", "throughput_kb_s", "throughput_rps",
+}  # fmt: skip
+RATES = ("net_mbit", "disk_mb_s")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceDemand:
+    """The demand of I instances.
+
+    `names` (I) refer to `profiles`, which fill an instance's vCPUs at load 1; network and disk of the trace replace the
+    profile's. `host` is the type of all hosts.
+    """
+
+    trace: Trace
+    names: tuple[str, ...]
+    profiles: tuple[WorkloadProfile, ...]
+    host: Host
+    assumptions: tuple[str, ...] = ()
+
+    def rates(self) -> Mapping[str, NDArray[np.float32]]:
+        """Network and disk over time, (T, I), where the trace has them."""
+        rates = {name: getattr(self.trace, name) for name in RATES}
+        return {name: values for name, values in rates.items() if values is not None}
+
+    def loads(self, first: int, end: int) -> Floats:
+        """The share of its vCPUs that each instance asks for, (T, I), in these steps; nan where it is absent."""
+        return np.clip(self.trace.cpu[first:end].astype(np.float64), MIN_LOAD, 1.0)
+
+    def of(self, instances: Ints) -> TraceDemand:
+        """The demand of these instances only."""
+        return replace(
+            self, trace=self.trace.of(instances), names=tuple(self.names[number] for number in instances.tolist())
+        )
+
+    def planned(self, step: int, plan_for: PlanFor) -> tuple[Floats, Mapping[str, Floats]]:
+        """What is known before `step`: the load of each instance, (I,), and its network and disk.
+
+        It is that percentile of the demand in the last WINDOW_S, or its mean (`hours`, too); for instances hardly seen,
+        that of all seen so far, and full load where none was. The future is never used.
+        """
+        window, quantile = slice(max(0, step - round(WINDOW_S / self.trace.interval_s)), step), QUANTILES.get(plan_for)
+        load = _known(np.clip(self.trace.cpu[window], MIN_LOAD, 1.0), quantile, 1.0)
+        return load, {name: _known(values[window], quantile, 0.0) for name, values in self.rates().items()}
+
+
+def demand_of(
+    trace: Trace, unsaid: Sequence[str], host: Host, workloads: Sequence[WorkloadProfile], seed: int
+) -> TraceDemand:
+    """Give every instance a profile: its workload's, else a random one of `workloads`, else CPU only.
+
+    InvalidInput where the trace names an unknown workload, or one without CPU.
+    """
+    known: dict[str, list[WorkloadProfile]] = {}
+    for profile in workloads:
+        known.setdefault(profile.name, []).append(profile)
+    drawn = np.random.default_rng(seed).integers(0, max(len(known), 1), len(trace)).tolist()
+    everything = sorted(known)
+    names: list[str] = []
+    made: dict[str, list[WorkloadProfile]] = {}
+    for number, named in enumerate(trace.workloads):
+        name = named or (everything[drawn[number]] if everything else CPU_ONLY)
+        if name not in known and name != CPU_ONLY:
+            where = f"instance {trace.ids[number]} of {trace.name} runs {name[:60]!r}"
+            raise InvalidInput(f"{where}, of which the host type's file has no profile", field="workload")
+        vcpus = int(trace.vcpus[number])
+        own = f"{name} x {vcpus}"
+        if own not in made:
+            profiles = known.get(name) or [WorkloadProfile(CPU_ONLY, {"cpu": 100.0}, origin="given")]
+            made[own] = [_profile_at_full_load(profile, own, vcpus) for profile in profiles]
+        names.append(own)
+    notes = [f"The trace does not say: {', '.join(unsaid)}."] if unsaid else []
+    if everything and None in trace.workloads:
+        notes.append(
+            f"What an instance runs is drawn (seed {seed}) from the profiles given ({len(everything)}), scaled so that "
+            "they fill its vCPUs at full load; the trace says how much of that it asks for."
+        )
+    elif not everything:
+        in_trace = [
+            what for what, values in (("network", trace.net_mbit), ("disk", trace.disk_mb_s)) if values is not None
+        ]
+        needed = f"no more than CPU and the {' and '.join(in_trace)} of the trace" if in_trace else "CPU only"
+        notes.append(f"Instances are taken to need {needed}: caches, memory bandwidth and driver domain are left out.")
+    above = int((trace.cpu > 1).sum())
+    if above:
+        notes.append(f"What was asked for above all of an instance's vCPUs ({above:,} values) counts as all of them.")
+    most = 0.0 if trace.disk_mb_s is None else float(np.nanmax(trace.disk_mb_s))
+    if most and host.disk_mb_s is None:
+        host = replace(host, disk_mb_s=most)
+        notes.append(f"A host's disk is taken to do {most:,.1f} MB/s, the most that one instance of the trace did.")
+    filling = tuple(profile for profiles_here in made.values() for profile in profiles_here)
+    table = ProfileTable.build(filling)
+    for key, what in (("disk_mb_s", "disk"), ("mem_bw_mb_s", "memory bandwidth")):
+        if getattr(host, key) is None and (guessed := guessed_capacity(table, key)):
+            notes.append(
+                f"A host's {what} is taken to be {guessed:,.1f} MB/s, by the profile that reached most alone; another "
+                "host type may say what it is."
+            )
+    return TraceDemand(trace, tuple(names), filling, host, tuple(notes))
+
+
+def _profile_at_full_load(profile: WorkloadProfile, name: str, vcpus: int) -> WorkloadProfile:
+    """A profile of an instance of that size whose CPUs are full: rates scale, ratios stay."""
+    cpu = profile.get("cpu")
+    if not cpu:
+        raise InvalidInput(f"workload {profile.name}: its profile says nothing of cpu", field="workload")
+    return WorkloadProfile(name, scaled(profile, 100 * vcpus / cpu), profile.platform, profile.origin)
+
+
+def scaled(profile: WorkloadProfile, factor: float) -> dict[str, float]:
+    """The metrics of a profile at `factor` times its load: rates scale, ratios stay."""
+    return {
+        key: value * (factor if split_key(key)[1] in SCALING_METRICS else 1) for key, value in profile.metrics.items()
+    }
+
+
+def _known(seen: NDArray[np.floating], quantile: float | None, nothing: float) -> Floats:
+    """The quantile of each column (T, I), None = its mean; of all columns where it has few values; `nothing` where
+    there are none."""
+    there = ~np.isnan(seen)
+    of_all = np.float64(nothing)
+    if there.any():
+        of_all = np.mean(seen[there]) if quantile is None else np.quantile(seen[there], quantile)
+    known = np.full(seen.shape[1], of_all)
+    enough = there.sum(axis=0) >= MIN_SEEN_STEPS
+    if enough.any():
+        columns = seen[:, enough]
+        known[enough] = np.nanmean(columns, axis=0) if quantile is None else np.nanquantile(columns, quantile, axis=0)
+    return known
+
+
+# Demand of a trace's instances as it was seen till a step, learned window by window as the service learns it.
+
+
+class SeenDemand:
+    """The demand for CPUs of I instances before a step; steps are asked for in their order."""
+
+    def __init__(self, demand: TraceDemand) -> None:
+        self._demand = demand
+        self._tallies = [Tally(window_s=demand.trace.interval_s) for _ in demand.names]
+        self._steps = 0
+
+    def before(self, step: int, loads: Floats) -> list[Demand]:
+        """What is known of each before `step`: spread, what all have in common, and hours once a day was seen.
+
+        Of instances that were hardly seen only the mean counts that `loads` (I) tell, as a part of their vCPUs.
+        """
+        trace = self._demand.trace
+        for at, row in enumerate(self._demand.loads(self._steps, step), self._steps):
+            self._add((at + 1) * trace.interval_s, row * trace.vcpus)
+        self._steps = max(step, self._steps)
+        return [
+            estimated(tally, vcpus=vcpus, origin="trace")
+            if tally.n >= MIN_SEEN_STEPS
+            else from_mean(float(load) * vcpus, vcpus)
+            for tally, vcpus, load in zip(self._tallies, trace.vcpus.tolist(), loads, strict=True)
+        ]
+
+    def _add(self, time_s: float, demanded: Floats) -> None:
+        there = np.flatnonzero(~np.isnan(demanded)).tolist()
+        means = {str(who): (float(demanded[who]), self._tallies[who].mean) for who in there}
+        others = others_in_step(means)
+        for who in there:
+            self._tallies[who].add(Window(time_s, float(demanded[who]), others.get(str(who))))
 
 
 class PackedCloud:

@@ -21,12 +21,9 @@ from advisor.domain import (
 )
 from advisor.placement import sequential
 from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.goal import Goal
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
-from advisor.replay.packed_cloud import PackedCloud
-from advisor.replay.seen_demand import SeenDemand
-from advisor.replay.workloads import MIN_LOAD, TraceDemand, scaled
+from advisor.planning.assignment.packing_problem import Goal
+from advisor.prediction.active import ActivePredictor, QuestionContext
+from advisor.replay.packed_cloud import MIN_LOAD, PackedCloud, SeenDemand, TraceDemand, scaled
 from advisor.scheduling.rules import Rule, choose, known_by
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats

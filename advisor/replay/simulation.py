@@ -1,19 +1,20 @@
-"""Simulates one policy on one trace and cloud: arrivals, departures, moves and their results; one task."""
+"""One policy through a whole trace, step by step, and the summary of what happened to instances and hosts."""
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
-from advisor.domain import Objective, PlanFor
+from advisor.domain import Objective, PlanFor, RatioSpread, Repeat, Replayed, ReplayJudge
 from advisor.prediction.active import ActivePredictor
-from advisor.replay.evaluation import ReplayPredictions, predict_replay
-from advisor.replay.packed_cloud import PackedCloud, fewest_kept
+from advisor.replay.evaluation import BIN, ReplayPredictions, predict_replay
+from advisor.replay.packed_cloud import PackedCloud, TraceDemand, fewest_kept
 from advisor.replay.policies import RULES, AdvisorPolicy, PlacementPolicy, RulePolicy
-from advisor.replay.workloads import TraceDemand
 from advisor.validation import check_one_of
 from models.arrays import Ints
 from models.prediction import Predictor
@@ -142,3 +143,143 @@ def _policy(task: SimulationTask) -> PlacementPolicy:
             plan_for=task.plan_for,
         )
     return RulePolicy(RULES[task.policy], task.demand, task.hosts, task.seed)
+
+
+# Summarizes the policies of a replay in figures, over all clouds and seeds, and in cautious sentences.
+
+QUANTILES = (0.0, 0.001, 0.003, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.9, 1.0)
+
+
+def replayed(runs: Sequence[SimulationResult], seeds: Sequence[int]) -> Replayed:
+    """The result of one policy under every seed, summed over its clouds; the first seed's over time."""
+    merged = [_merged([run for run in runs if run.seed == seed]) for seed in seeds]
+    first = merged[0]
+    hosts = tuple(first.hosts_used.tolist())
+    repeats = tuple(_repeat(run, run.predictions) for run in merged if run.predictions is not None)
+    if first.predictions is None:
+        return Replayed(first.policy, hosts, float(first.hosts_used.mean()))
+    predictions, totals = first.predictions, repeats[0]
+    return Replayed(
+        policy=first.policy,
+        hosts_used=hosts,
+        hosts_mean=totals.hosts_mean,
+        below=tuple(predictions.below.tolist()),
+        worst_over_time=tuple(np.where(np.isinf(predictions.worst), 1.0, np.round(predictions.worst, 4)).tolist()),
+        instance_moments=predictions.count,
+        violations=int(predictions.below.sum()),
+        violation_share=totals.violation_share,
+        worst=totals.worst,
+        mean=totals.mean,
+        ratios=_spread(predictions),
+        moves=first.moves,
+        refused=first.refused,
+        decisions=first.decisions,
+        decision_s=first.decision_s,
+        longest_decision_s=first.longest_s,
+        repeats=repeats,
+    )
+
+
+def _merged(shards: Sequence[SimulationResult]) -> SimulationResult:
+    predictions = [shard.predictions for shard in shards if shard.predictions is not None]
+    return SimulationResult(
+        policy=shards[0].policy,
+        seed=shards[0].seed,
+        hosts_used=np.sum([shard.hosts_used for shard in shards], axis=0),
+        predictions=reduce(ReplayPredictions.plus, predictions) if predictions else None,
+        moves=sum(shard.moves for shard in shards),
+        refused=sum(shard.refused for shard in shards),
+        decisions=sum(shard.decisions for shard in shards),
+        decision_s=sum(shard.decision_s for shard in shards),
+        longest_s=max(shard.longest_s for shard in shards),
+    )
+
+
+def _repeat(run: SimulationResult, predictions: ReplayPredictions) -> Repeat:
+    count = max(predictions.count, 1)
+    return Repeat(
+        seed=run.seed,
+        hosts_mean=float(run.hosts_used.mean()),
+        violation_share=float(predictions.below.sum() / count),
+        worst=float(predictions.worst.min()) if predictions.count else 1.0,
+        mean=predictions.total / count if predictions.count else 1.0,
+        moves=run.moves,
+        refused=run.refused,
+    )
+
+
+def _spread(predictions: ReplayPredictions) -> RatioSpread | None:
+    if not predictions.count:
+        return None
+    return RatioSpread(QUANTILES, _quantiles(predictions.expected), _quantiles(predictions.lower))
+
+
+def _quantiles(counts: Ints) -> tuple[float, ...]:
+    """The ratio at each of QUANTILES: the lower edge of its bin."""
+    summed = np.cumsum(counts)
+    wanted = np.ceil(np.array(QUANTILES) * summed[-1]).clip(1)
+    return tuple(np.round(np.searchsorted(summed, wanted) * BIN, 4).tolist())
+
+
+def conclusion(policies: Sequence[Replayed], keep_ratio: float, *, judge: ReplayJudge) -> str:
+    """Sentences that compare the advisor with the other policies, with figures and their basis."""
+    advised = next((policy for policy in policies if policy.policy == ADVISED), None)
+    bound = next((policy for policy in policies if policy.policy == BOUND), None)
+    others = [policy for policy in policies if policy.policy not in {ADVISED, BOUND}]
+    if advised is None or not others:
+        sentences = [f"{_policy_sentence(policy, keep_ratio)}." for policy in policies]
+    else:
+        sentences = [f"{_policy_sentence(advised, keep_ratio)}."]
+        sentences += [f"Against {policy.policy}: {_against(advised, policy)}." for policy in others]
+        if bound is not None:
+            least = f"{bound.hosts_mean:.2f} hosts on average"
+            sentences.append(f"No policy can keep every instance at {100 * keep_ratio:g} % with fewer than {least}.")
+    seeds = {len(policy.repeats) for policy in policies if policy.repeats}
+    if seeds and max(seeds) > 1:
+        sentences.append(
+            f"These are the figures of the first of {max(seeds)} seeds; the table of seeds has the others."
+        )
+    else:
+        sentences.append("This is one seed: what differs by little may differ by chance.")
+    if judge == "demand":
+        basis = (
+            "Ratios are what a fair share of each host leaves of the trace's demand in each step: no model has a part"
+        )
+        basis += " in them, and what happens within a step, in caches and in memory is not in them"
+    elif advised is None:
+        basis = "All ratios are predicted, from the trace's demand"
+    else:
+        model = "the same model that" if judge == "model" else "another model than the one that"
+        basis = f"All ratios are predicted, by {model} advised, from the trace's demand"
+    sentences.append(f"{basis}; nothing was measured on hosts, and another trace may come out otherwise.")
+    return " ".join(sentences)
+
+
+def _policy_sentence(policy: Replayed, keep_ratio: float) -> str:
+    if policy.mean is None:
+        return f"The {policy.policy} is {policy.hosts_mean:.2f} hosts on average"
+    return (
+        f"{policy.policy} used {policy.hosts_mean:.2f} hosts on average and left {_percent(policy.violation_share)} of "
+        f"instance-moments below {100 * keep_ratio:g} % of their uncontended speed, the lowest at "
+        f"{100 * (policy.worst or 0.0):.0f} %"
+    )
+
+
+def _against(mine: Replayed, other: Replayed) -> str:
+    hosts = mine.hosts_mean - other.hosts_mean
+    if abs(hosts) < 0.005:
+        fewer = f"{'about ' if hosts else ''}as many hosts"
+    else:
+        fewer = f"{abs(hosts):.2f} {'fewer' if hosts < 0 else 'more'} hosts"
+    below, theirs = mine.violation_share, other.violation_share
+    if _percent(below) == _percent(theirs):
+        compared = f"{'' if below == theirs else 'about '}as many violations ({_percent(theirs)})"
+    else:
+        compared = f"{'fewer' if below < theirs else 'more'} violations ({_percent(below)}, not {_percent(theirs)})"
+    refused = mine.refused - other.refused
+    turned = f", {abs(refused)} {'fewer' if refused < 0 else 'more'} refused" if refused else ""
+    return f"{fewer} and {compared}{turned}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"

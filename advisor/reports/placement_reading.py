@@ -17,8 +17,7 @@ from advisor.domain import (
     settings_in_words,
     speed,
 )
-from advisor.reports.number_format import interval, listed, percent
-from advisor.reports.parts import Column, ReportDocument, Section, Table
+from advisor.reports.parts import Column, ReportDocument, Section, Table, interval, listed, percent
 from advisor.reports.shared_sentences import answered_by
 
 NOTICED = 0.02  # of the relative throughput: a smaller gain is not why an instance moves

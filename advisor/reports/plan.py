@@ -1,19 +1,105 @@
-"""The report of a plan: its sections and the rows of their tables; nothing is predicted here."""
+"""The report of a plan: its sections, variants beside each other, rows of tables; nothing is predicted here."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.domain import Inventory, Plan, duration_in_words, settings_in_words, settings_named
-from advisor.reports import comparison_sections, host_sections, plan_view
+from advisor.reports import host_sections, plan_view
+from advisor.reports import host_sections as pictures
 from advisor.reports import plan_sentences as words
-from advisor.reports.comparison_sections import quantile
-from advisor.reports.model_card import card_section
-from advisor.reports.number_format import percent
-from advisor.reports.parts import Column, ReportDocument, Section, Table
-from advisor.reports.plan_background import Background
-from advisor.reports.shared_sentences import origin, refusals
+from advisor.reports.parts import Column, Picture, ReportDocument, Section, Table, percent
+from advisor.reports.plan_view import Background
+from advisor.reports.shared_sentences import card_section, origin, refusals
 from models.physics.prior import PriorPredictor
+from profiler.look import AFTER, BEFORE
+
+# Sections that compare clouds: before and after, month by month, variants, and sizes.
+
+LEAST_SPREAD = 0.05  # T/B between the most and the least affected, for a picture of how it is distributed
+MOST_CLASSES = 16  # in the picture of sizes; the table has all
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 1.0)
+
+
+def before_and_after(plan: Plan) -> Section:
+    """The cloud in figures, and how T/B is distributed, as a picture where it says more than the figures."""
+    table = plan_view.sums_table(plan)
+    values = _throughput_ratios(plan)
+    everyone = [ratio for ratios in values.values() for ratio in ratios]
+    spread = bool(everyone) and max(everyone) - min(everyone) >= LEAST_SPREAD  # else it is one vertical line
+    lines = {name: (ratios, BEFORE if name == "before" else AFTER) for name, ratios in values.items()}
+    drawn = (
+        [Picture("Predicted T/B of every instance", pictures.distribution_picture(lines, plan.id, "T/B"))]
+        if spread
+        else []
+    )
+    return Section(
+        "cloud",
+        "The cloud, before and after" if len(table.rows) > 1 else "The cloud",
+        "Predicted throughput beside others over throughput alone (T/B).",
+        pictures=drawn,
+        tables=[table, plan_view.scores_table(plan), _distribution(values)],
+    )
+
+
+def _throughput_ratios(plan: Plan) -> dict[str, list[float]]:
+    """The expected T/B of every instance in each cloud, lowest first; one cloud where the plan changes none."""
+    clouds = {"now": plan.before} if plan_view.unchanged(plan) else {"before": plan.before, "after": plan.after}
+    values = {
+        name: sorted(effect.throughput_ratio.expected for there in effects.values() for effect in there)
+        for name, effects in clouds.items()
+    }
+    return {name: ratios for name, ratios in values.items() if ratios}
+
+
+def _distribution(values: dict[str, list[float]]) -> Table:
+    rows = [(name, len(ratios), *(quantile(ratios, share) for share in QUANTILES)) for name, ratios in values.items()]
+    heads = [Column(f"q{100 * share:.0f}", f"{100 * share:.0f} % up to", "ratio") for share in QUANTILES[1:-1]]
+    columns = (
+        Column("cloud", "", "name"), Column("instances", "Instances", "count"),
+        Column("least", "Least", "ratio"), *heads, Column("most", "Most", "ratio"),
+    )  # fmt: skip
+    return Table("distribution", "How T/B is distributed", columns, rows, look="folded")
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """The smallest value that at least this share of all does not exceed."""
+    return ordered[max(math.ceil(share * len(ordered) - 1e-9), 1) - 1]
+
+
+def capacity(plan: Plan) -> Section:
+    """How much more fits, and the run-way, as a picture where it is long."""
+    answer, runway = plan.capacity, plan_view.runway_table(plan)
+    if answer is None:
+        return Section("capacity", "Capacity")
+    long = len(runway.rows) >= plan_view.LEAST_MONTHS
+    drawn = [Picture("Run-way", pictures.runway_picture(answer, plan.id), _growth(plan), broad=True)] if long else []
+    return Section("capacity", "Capacity", pictures=drawn, tables=[plan_view.fit_table(plan), runway])
+
+
+def _growth(plan: Plan) -> str:
+    growth = plan.request.growth
+    if growth is None:
+        return ""
+    more = "1 more instance" if growth.instances_per_month == 1 else f"{growth.instances_per_month:g} more instances"
+    line = "; the line is where the cloud is full" if plan.capacity and plan.capacity.runs_out_month is not None else ""
+    return f"{more} a month, load growing by {growth.load_percent_per_month:g} % a month{line}"
+
+
+def variants(plan: Plan) -> Section:
+    """Clouds side by side."""
+    drawn = [Picture("Lowest and mean T/B", pictures.variants_picture(plan.variants, plan.id))] if plan.variants else []
+    return Section("variants", plan_view.VARIANTS, pictures=drawn, tables=[plan_view.variants_table(plan)])
+
+
+def sizing(plan: Plan) -> Section:
+    """What new sizes save and risk."""
+    caption = "vCPUs of those that get another size, by class"
+    drawn = [Picture(caption, pictures.sizes_picture(plan.sizing[:MOST_CLASSES], plan.id))] if plan.sizing else []
+    note = plan_view.SHORT if plan.sizing else ""
+    return Section("sizing", plan_view.SIZING, note, pictures=drawn, tables=[plan_view.sizing_table(plan)])
+
 
 MOST_STEPS = 300
 _NO_LOSER = "none loses 1 % or more"
@@ -24,10 +110,10 @@ def plan_report(inventory: Inventory, plan: Plan, background: Background) -> Rep
     """The report of a plan of any kind; `inventory` is the cloud that it was made for."""
     hosts = plan_view.hosts(inventory, plan)
     sections = (
-        comparison_sections.sizing(plan),
-        comparison_sections.capacity(plan),
-        comparison_sections.variants(plan),
-        comparison_sections.before_and_after(plan),
+        sizing(plan),
+        capacity(plan),
+        variants(plan),
+        before_and_after(plan),
         _steps(inventory, plan),
         _commands(plan),
         _refused(plan),

@@ -1,13 +1,27 @@
-"""The meaning of a plan in sentences, by its kind; plain text, escaped by the template."""
+"""A plan in sentences, and as the document that every front end shows."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from advisor.domain import Effect, Inventory, Plan, PlanStep, duration_in_words
-from advisor.reports.number_format import MOST_NAMED, count, interval, joined, listed, percent, time_share
-from advisor.reports.plan_view import HostRows, InstanceRow, afterwards, unchanged
+from advisor.domain import Effect, Inventory, ModelCard, Plan, PlanStep, duration_in_words
+from advisor.prediction.active import ActivePredictor
+from advisor.reports import plan_view
+from advisor.reports.parts import (
+    MOST_NAMED,
+    ReportDocument,
+    Section,
+    count,
+    interval,
+    joined,
+    listed,
+    percent,
+    time_share,
+)
+from advisor.reports.plan_view import Background, HostRows, InstanceRow, afterwards, of_plan, unchanged
 from advisor.reports.shared_sentences import REFUSED
 from models.physics.prior import PriorPredictor
 
@@ -375,3 +389,62 @@ def _out_of_time(plan: Plan) -> bool:
 
 def _below(plan: Plan) -> int:
     return plan.sums_after.below if plan.sums_after else 0
+
+
+# A stored plan for reading: the document that every front end shows, and its report.
+
+
+def document(plan: Plan) -> ReportDocument:
+    """What every front end shows of a plan: its result, how it was found, and the tables that compare clouds.
+
+    The report (`advisor.reports.plan`) adds what needs the inventory that the plan was made for.
+    """
+
+    sections = (
+        Section("sizing", plan_view.SIZING, plan_view.SHORT, tables=[plan_view.sizing_table(plan)]),
+        Section("runway", "Month by month", tables=[plan_view.runway_table(plan)]),
+        Section("variants", plan_view.VARIANTS, tables=[plan_view.variants_table(plan)]),
+        Section("cloud", "The cloud in figures", tables=() if plan.variants else [plan_view.sums_table(plan)]),
+        Section("scores", plan_view.SCORES, tables=() if plan.variants else [plan_view.scores_table(plan)]),
+    )
+    return ReportDocument(
+        what="plan",
+        title=TITLES[plan.request.kind],
+        headline=headline(plan),
+        sentences=(*fits(plan), *searched(plan)),
+        facts=facts(plan),
+        sections=[section for section in sections if section],
+        made_at=plan.created_at,
+    )
+
+
+STALE = (
+    "The inventory was written since this plan was made: look whether it still holds. Pressure and antagonists "
+    "are those of the inventory as it is now."
+)
+
+
+def document_as_html(
+    inventory: Inventory, plan: Plan, chosen: ActivePredictor, card: ModelCard | None, *, stale: bool
+) -> str:
+    """The report on the current cloud; newly computed parts are left out where another model is active now."""
+    from advisor import reports
+
+    return reports.plan_as_html(*_behind(inventory, plan, chosen, card, stale=stale))
+
+
+def document_as_data(
+    inventory: Inventory, plan: Plan, chosen: ActivePredictor, card: ModelCard | None, *, stale: bool
+) -> dict[str, Any]:
+    """The same report as text and numbers."""
+    from advisor import reports
+
+    return reports.plan_as_data(*_behind(inventory, plan, chosen, card, stale=stale))
+
+
+def _behind(
+    inventory: Inventory, plan: Plan, chosen: ActivePredictor, card: ModelCard | None, *, stale: bool
+) -> tuple[Inventory, Plan, Background]:
+    if stale:
+        plan = replace(plan, notes=(STALE, *plan.notes))
+    return inventory, plan, of_plan(inventory, plan, chosen.predictor, card.card if card else None)

@@ -8,15 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from advisor.domain import MEMORY_SHORT, Instance, PlacementRequest, Rejection
-from advisor.domain.rules import (
-    NO_RULES,
-    SOFT_AFFINITY,
-    SOFT_ANTI_AFFINITY,
-    has_of,
-    needed,
-    rules_of,
-    value_of,
-)
+from advisor.domain.rules import NO_RULES, SOFT_AFFINITY, SOFT_ANTI_AFFINITY, has_of, needed, rules_of, value_of
 from advisor.rounding import with_slack
 from advisor.scheduling.newcomer import new_vm_slot, profile_row, rows_by_host
 from advisor.snapshot import ClusterSnapshot, promised_vcpus

@@ -48,7 +48,7 @@ def options(scenes: SceneBatch, new_vm: Instance, hosts: Sequence[Host]) -> tupl
     kept free for is not known. An instance with dedicated vCPUs is not pinned here: whoever runs the host gives it
     pCPUs of its own. Of options that differ only in equivalent pCPUs the first is kept.
 
-    Which pCPUs are siblings is as the host says, else by their numbers (profiler.cores).
+    Which pCPUs are siblings is as the host says, else by their numbers (profiler.host_kinds).
     """
     count = len(scenes)
     pinning = new_vm.settings.pinning

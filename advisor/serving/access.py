@@ -6,11 +6,9 @@ from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
-from advisor.access.audit import Audit
-from advisor.access.idempotency import Idempotency
+from advisor.access.audit import Audit, Idempotency
 from advisor.access.keystone import Keystone
-from advisor.access.sessions import Sessions
-from advisor.access.tokens import Tokens
+from advisor.access.tokens import Sessions, Tokens
 from advisor.domain import AuditEntry, Page, ServiceEvent
 from advisor.settings import Settings
 from advisor.store.transactions import Transactions

@@ -12,11 +12,9 @@ from sqlalchemy import Connection
 
 from advisor.access.audit import Audit, Operation, acting, actor
 from advisor.changes.agents import BoxOfAgents
-from advisor.changes.controller import Controller
-from advisor.changes.effects import Span, measure
-from advisor.changes.executors import HOST, OPEN, YES, ChangeFailed, Executors, Reach
+from advisor.changes.controller import HOST, OPEN, YES, ChangeFailed, Controller, Executors, Reach
 from advisor.changes.from_plans import changes_of, predicted_by_answer, predicted_by_plan, scenes_of, steps_of_answer
-from advisor.changes.guard import Past, Rules, refusals
+from advisor.changes.guard import Past, Rules, Span, measure, refusals
 from advisor.changes.learned import results_of
 from advisor.changes.ledger import StoredLedger, standing_in
 from advisor.changes.own_hosts import OwnHosts, set_open
@@ -36,13 +34,13 @@ from advisor.domain import (
 from advisor.domain.changes import OPEN_STATES
 from advisor.errors import AdvisorError, Conflict, InvalidInput
 from advisor.inventories import writes
-from advisor.placement.request_checks import new_id
+from advisor.placement.requests import new_id
 from advisor.serving.orders import OrderService
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.settings import Settings
 from advisor.store import hosts, instances, rollouts
 from advisor.store.transactions import Transactions
-from advisor.telemetry import obtained
+from advisor.telemetry import histories
 from profiler.observed import Colocation
 
 log = logging.getLogger(__name__)
@@ -348,7 +346,7 @@ class ChangeService:
         names: Collection[str] = {one.instance for one in predicted}.union(*(one.controls for one in predicted))
         with self._read() as connection:
             capped = {change.instance for change in standing.rollout.changes if change.kind == "cap"}
-            series = obtained.delivered(
+            series = histories.delivered(
                 connection, names, span.begin, span.end, span.window_s, capped, self._transactions.samples
             )
         return tuple(

@@ -28,7 +28,7 @@ from advisor.inventories.reading import Reading
 from advisor.inventories.sync import SyncDiff
 from advisor.inventories.writes import Only, anyway
 from advisor.settings import CLOCK_SKEW
-from advisor.store import counters, hosts, instances, pending, workloads
+from advisor.store import counters, hosts, instances
 from advisor.store.transactions import Transactions
 from advisor.validation import is_storable, the_one
 
@@ -126,7 +126,9 @@ class InventoryService:
     def whole(self) -> Inventory:
         """Everything that is stored now, as of one moment."""
         with self._read() as connection:
-            return Inventory(hosts.load_all(connection), instances.load_all(connection), workloads.load_all(connection))
+            return Inventory(
+                hosts.load_all(connection), instances.load_all(connection), instances.load_workloads(connection)
+            )
 
     def named(self, part: str, *, limit: int = 10) -> tuple[Instance, ...]:
         """Instances with `part` in their id or in their label `name`; what begins with it comes first."""
@@ -149,7 +151,7 @@ class InventoryService:
         NotFound when there is none such.
         """
         with self._read() as connection:
-            named = workloads.named(connection, name)
+            named = instances.workloads_named(connection, name)
         fitting = [profile for profile in named if platform in {None, profile.platform}]
         return _found(fitting[0] if fitting else None, "workload", name)
 
@@ -166,7 +168,7 @@ class InventoryService:
     ) -> Page[WorkloadProfile]:
         """All profiles, or those of one platform ("" = those that hold everywhere)."""
         with self._read() as connection:
-            return workloads.list_page(connection, platform=platform, cursor=cursor, limit=limit)
+            return instances.list_workloads(connection, platform=platform, cursor=cursor, limit=limit)
 
     def put(self, inventory: Inventory, *, mode: str, generation: int | None, notes: list[str] | None = None) -> int:
         """Replace or merge the whole cloud in one transaction; returns the new generation.
@@ -213,7 +215,7 @@ class InventoryService:
             counters.hold(connection, "inventory")
             stored, generation = sync.stored_around(connection, reading)
             difference = sync.compare(reading, stored)
-            if pending.drop(connection, reading.gone):  # of who was deleted before anybody saw it on a host
+            if instances.drop_pending(connection, reading.gone):  # of who was deleted before anybody saw it on a host
                 counters.bump(connection, "pending")
             if difference.is_nothing:
                 sync.note_heard(connection, difference, now=now, fresh=self._fresh, again=again)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from advisor.changes.executors import ChangeFailed
+from advisor.changes.controller import ChangeFailed
 from advisor.errors import InvalidInput
 from advisor.store import orders
 from advisor.store.orders import SignedText

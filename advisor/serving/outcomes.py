@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from advisor.access.audit import Audit, actor
 from advisor.domain import AdviceWorth, AnsweredAs, ModelQuality, Page, Recommendation, RecommendationOutcome
 from advisor.errors import NotFound
-from advisor.lifecycle import advice_worth, outcomes
-from advisor.lifecycle.alternatives import with_alternatives
+from advisor.lifecycle import advice_worth, outcome_checks
+from advisor.lifecycle.arrivals import with_alternatives
 from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import OutcomeScorer, as_colocation, run_of, source_of
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
-from advisor.store import colocations, counters, recommendations, stays
+from advisor.store import counters, models, recommendations, stays
 from advisor.store.recommendations import RecordedOutcome
 from advisor.store.transactions import Transactions
 from advisor.telemetry import ingest
@@ -64,9 +64,9 @@ class OutcomeService:
                 raise NotFound(f"there is no recommendation {recommendation_id}")
             self._audit.record(connection, "outcome.put", [recommendation_id, host])
             self._monitor.keep(connection, checked, instead_of=source_of(recommendation_id))
-            known = colocations.forget(connection, run)
+            known = models.forget_colocations(connection, run)
             if colocation is not None:
-                colocations.add(connection, colocation, now, actor())
+                models.add_colocation(connection, colocation, now, actor())
             if known or colocation is not None:
                 counters.bump(connection, "posted")
 
@@ -91,14 +91,14 @@ class OutcomeService:
 
     def get(self, recommendation_id: str) -> RecommendationOutcome:
         """One answer with what was reported of it; NotFound when there is none such."""
-        return outcomes.beside(*self._read_both(recommendation_id))
+        return outcome_checks.outcome_beside(*self._read_both(recommendation_id))
 
     def page(
         self, *, which: AnsweredAs = "all", cursor: str | None = None, limit: int = 100
     ) -> Page[RecommendationOutcome]:
         """Answers with what was reported of them, newest first: all, real ones (no dry runs), or those reported of."""
         with self._read() as connection:
-            return outcomes.page(connection, which, cursor=cursor, limit=limit)
+            return outcome_checks.outcomes_page(connection, which, cursor=cursor, limit=limit)
 
     def quality(self, version: str | None = None, *, window: int | None = None) -> ModelQuality:
         """How a model's predictions held recently, by default the active one's; NotFound when there is none such.

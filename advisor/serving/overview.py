@@ -1,29 +1,204 @@
-"""The cloud as it stands: what is predicted of every instance on every host, and of one host which instances slow
-which by how much."""
+"""The cloud and the service as they stand: what is predicted of every instance, what a check-up finds, and vitals."""
 
 from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 import numpy as np
+from sqlalchemy import Connection
 
-from advisor.domain import STOPPED_AT, CloudNow, HostDetail, HostNow, ResidentNow, Slowing, is_guessed
-from advisor.errors import NotFound
+from advisor.domain import (
+    EVIDENCE_LEVELS,
+    LOW_SCORE,
+    NOTICED_PERCENT,
+    STOPPED_AT,
+    CloudNow,
+    CloudScores,
+    Host,
+    HostDetail,
+    HostMemory,
+    HostNow,
+    ResidentNow,
+    Slowing,
+    evidence_counts,
+    is_guessed,
+)
+from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, MemoryHere, OwnLoad, worst_first
+from advisor.errors import NotFound, SeriesUnavailable
 from advisor.explanation import interference_attribution
-from advisor.lifecycle import interval_inflation
+from advisor.inventories.announced import DISAGREEMENT, LEFT_OUT
+from advisor.lifecycle import monitoring
 from advisor.placement.candidates import scene_effects
+from advisor.planning.repair import every_violation
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.serving.snapshot_cache import CloudView
+from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot.pressure import pressure
+from advisor.store.sample_store import STORED, SampleStore
+from advisor.telemetry import host_reports
+from advisor.telemetry.demands import held_back
 from models.arrays import Floats
 from models.physics.peak_demand import p95
 from models.prediction import InterferencePrediction, Predictor
+
+# Takes a check-up of the cloud: what is wrong by what was measured, not only by what was predicted.
+
+HOUR_S = 3600.0
+STOPPED_S = 900.0  # without measurements, though it is reported: three windows of five minutes
+LEAST_OWN_CPUS, LEAST_OWN_PART = 1.0, 0.1  # CPUs, and of a host's CPUs: its own work is reported from there on
+LEAST_HELD_BACK = 5.0  # % of one CPU: who waits for less has no more to gain, whatever its share
+
+
+def take_checkup(
+    connection: Connection,
+    view: CloudView,
+    scored: CloudScores,
+    settings: Settings,
+    *,
+    degraded: bool,
+    now: datetime,
+    samples: SampleStore = STORED,
+) -> Checkup:
+    """The check-up of a view at `now`, by the samples that are stored; `scored` are its scores."""
+    snapshot = view.snapshot
+    silent = {
+        host.id for host, quiet in zip(snapshot.hosts, snapshot.is_silent(settings.fresh_s), strict=True) if quiet
+    }
+    elsewhere = settings.only_scraped
+    measured: Mapping[tuple[str, str], Mapping[str, float]] = {}
+    if not elsewhere:
+        try:
+            measured = samples.run_and_wait(connection, now.timestamp() - HOUR_S, now.timestamp())
+        except SeriesUnavailable:
+            elsewhere = True
+    last_s = {} if elsewhere else samples.last_measured(connection)
+    running = {instance.id: instance.host for instance in view.inventory.instances}
+    shares = _shares(measured, running)
+    others = [] if elsewhere else [host.id for host in view.inventory.hosts if host.id not in silent]
+    old_s = now.timestamp() - STOPPED_S
+    return Checkup(
+        hosts=len(view.inventory.hosts),
+        instances=len(view.inventory.instances),
+        measured_instances=len(shares),
+        alarms=view.alarms,
+        silent=tuple(sorted(silent)),
+        unmeasured=tuple(name for name in others if name not in last_s),
+        stopped=tuple(name for name in others if name in last_s and last_s[name] < old_s),
+        low_scores=tuple(
+            of
+            for of in scored.lowest(scored.cloud.instances, LOW_SCORE)
+            if of.source == "measured" and not _hardly_waits(shares.get(of.instance))
+        ),
+        memory=_short(host_reports.measured_memory(connection, now.timestamp())),
+        starved=worst_first([one for one, starved in shares.values() if starved]),
+        disagreements=_by_host(view.inventory.hosts, DISAGREEMENT),
+        malformed=_by_host(view.inventory.hosts, LEFT_OUT),
+        own_load=tuple(
+            OwnLoad(host.id, host.own_cpus, host.pcpus)
+            for host in snapshot.hosts
+            if host.own_cpus >= max(LEAST_OWN_CPUS, LEAST_OWN_PART * host.pcpus)
+        ),
+        broken=tuple(violation.text for violation in every_violation(snapshot)),
+        degraded=degraded,
+        elsewhere=elsewhere,
+    )
+
+
+def _hardly_waits(delivered: tuple[Delivered, bool] | None) -> bool:
+    """Whether a low CPU share is of an instance that asks for next to nothing, and so is held back by next to
+    nothing."""
+    return delivered is not None and delivered[0].share < LOW_DELIVERY and not delivered[1]
+
+
+def _short(found: Mapping[str, HostMemory]) -> tuple[MemoryHere, ...]:
+    """Hosts that stall for memory noticeably, or swap, the longest stalls first."""
+    pressed = {
+        host: state for host, state in found.items() if state.swaps or (state.stalled or 0.0) >= 5 * NOTICED_PERCENT
+    }
+    ranked = sorted(pressed.items(), key=lambda item: (-(item[1].stalled or 0.0), item[0]))
+    return tuple(MemoryHere(host, state) for host, state in ranked)
+
+
+def _shares(
+    measured: Mapping[tuple[str, str], Mapping[str, float]], running: Mapping[str, str | None]
+) -> dict[str, tuple[Delivered, bool]]:
+    """CPU time delivered to each instance where it is now, and whether it is starved."""
+    found: dict[str, tuple[Delivered, bool]] = {}
+    for (host, instance), means in measured.items():
+        if running.get(instance) != host or not {"cpu", "waiting"} <= means.keys():
+            continue
+        waited = held_back(means)
+        share = means["cpu"] / (means["cpu"] + waited) if waited > 0 else 1.0
+        starved = share < LOW_DELIVERY and waited >= LEAST_HELD_BACK
+        found[instance] = Delivered(instance, host, share), starved
+    return found
+
+
+def _by_host(hosts: Sequence[Host], label: str) -> dict[str, str]:
+    return {host.id: host.labels[label] for host in hosts if label in host.labels}
+
+
+# Vitals: what the service tells of its own state to whoever watches it; read at the moment, nothing is kept.
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """The cloud and the model that answer now.
+
+    `hosts_without_data` were not seen for as long as is allowed and are rejected for that; `pending` answers hold their
+    hosts; `demand` counts instances by what is known of their demand for CPUs (EVIDENCE_LEVELS); `found` and `missed`
+    count what the model was to be asked and was remembered or not, since it answers; `alarms` counts those that stand
+    by cause; `disagreements` are hosts on which sources differ, with one sentence each.
+    """
+
+    generation: int
+    hosts: int
+    hosts_without_data: int
+    snapshot_age_s: float
+    pending: int
+    demand: Mapping[str, int]
+    model: str
+    origin: str
+    degraded: bool
+    found: int
+    missed: int
+    alarms: Mapping[str, int]
+    disagreements: Mapping[str, str]
+
+
+def take_vitals(view: CloudView, chosen: ActivePredictor, *, now: datetime, fresh_s: float) -> Vitals:
+    """The vitals of a view and a predictor at `now`."""
+    found, missed = chosen.remembered.counts()
+    return Vitals(
+        generation=view.counts.inventory,
+        hosts=len(view.inventory.hosts),
+        hosts_without_data=int(np.count_nonzero(view.snapshot.is_silent(fresh_s))),
+        snapshot_age_s=max((now - view.snapshot.taken_at).total_seconds(), 0.0),
+        pending=len(view.pending),
+        demand=_demand(view),
+        model=chosen.predictor.version,
+        origin=chosen.predictor.origin,
+        degraded=chosen.degraded,
+        found=found,
+        missed=missed,
+        alarms=Counter(alarm.cause for alarm in view.alarms),
+        disagreements={
+            host.id: host.labels[DISAGREEMENT] for host in view.inventory.hosts if DISAGREEMENT in host.labels
+        },
+    )
+
+
+def _demand(view: CloudView) -> Mapping[str, int]:
+    counts = evidence_counts(map(view.snapshot.with_class, view.inventory.instances), view.snapshot.names.profiled)
+    return {level: counts.get(level, 0) for level in EVIDENCE_LEVELS}
+
 
 CELLS_AT_ONCE = 20_000  # instances of all hosts that are predicted together: about 60 MB
 _NO_ROWS: Floats = np.zeros((0, 5))
@@ -122,13 +297,13 @@ def detail(view: CloudView, chosen: ActivePredictor, cloud: CloudNow, host_id: s
     return active.ask(chosen, ask)
 
 
-def widened(shown: HostDetail, factors: interval_inflation.Factors) -> HostDetail:
+def widened(shown: HostDetail, factors: monitoring.Factors) -> HostDetail:
     """The same with intervals as wide as observed outcomes show that they must be."""
     factor = factors.get(shown.now.host.id)
     return (
         shown
         if factor is None
-        else replace(shown, effects=tuple(interval_inflation.effect(effect, factor) for effect in shown.effects))
+        else replace(shown, effects=tuple(monitoring.inflated_effect(effect, factor) for effect in shown.effects))
     )
 
 

@@ -15,24 +15,21 @@ from advisor import deadline
 from advisor.access.audit import Audit
 from advisor.domain import HostRanking, Instance, Move, MoveSeen, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound
-from advisor.lifecycle import contradictions, interval_inflation
-from advisor.lifecycle.interval_inflation import HowItHeld
-from advisor.lifecycle.monitoring import Monitor
-from advisor.placement import decision, moves, sequential
-from advisor.placement.request_checks import check_request
-from advisor.planning.joint_placement import JointAnswer, place_jointly
-from advisor.planning.paying_moves import paying_moves
+from advisor.lifecycle import contradictions, monitoring
+from advisor.lifecycle.monitoring import HowItHeld, Monitor
+from advisor.placement import decision, sequential
+from advisor.placement.requests import check_request
+from advisor.planning.joint_placement import JointAnswer, paying_moves, place_jointly
 from advisor.planning.rest import MOST_S
-from advisor.prediction.context import QuestionContext
+from advisor.prediction.active import QuestionContext
 from advisor.serving.recommendations import EncodedRecommendation, answer
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.stages import stage
-from advisor.store import counters, hosts, pending, recommendations, stays
-from advisor.store.later_writes import LaterWrites
-from advisor.store.pending import Pending
-from advisor.store.transactions import Transactions
+from advisor.store import counters, hosts, instances, recommendations, stays
+from advisor.store.instances import Pending
+from advisor.store.transactions import LaterWrites, Transactions
 
 _ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held another client is taken to be placing, too
 _SEARCHED = 0.5  # of the time that a question has left, at most, for a joint search; the rest is for its answers
@@ -79,7 +76,7 @@ class PlacementService:
         effects = decision.answer_scene(active, scene, view.inventory.workloads)
         with self._read() as connection:
             factors = self._monitor.factors(connection, effects.model_version, [scene.host], view.doubted)
-        return interval_inflation.scene(effects, scene.host, factors)
+        return monitoring.inflated_scene(effects, scene.host, factors)
 
     def place(self, request: PlacementRequest) -> EncodedRecommendation:
         """Answer and store; unless it is a dry run, the first candidate counts as placed for `reserve_s` seconds."""
@@ -187,23 +184,25 @@ class PlacementService:
         reserve = timedelta(seconds=self._settings.reserve_s)
         if not placed or not reserve:
             with self._read() as connection:
-                return pending.answered_since(connection, now - _ELSEWHERE, reserve)
+                return instances.answered_since(connection, now - _ELSEWHERE, reserve)
         with self._write() as connection:
             counters.bump(connection, "pending")
-            pending.purge(connection, now, reserve)
+            instances.purge_pending(connection, now, reserve)
             known_hosts = hosts.staying(connection, [instance.host for instance in placed if instance.host])
             on_known_hosts = [instance for instance in placed if instance.host in known_hosts]
-            pending.hold(connection, [Pending("", instance, None, now + reserve) for instance in on_known_hosts])
+            instances.hold_pending(
+                connection, [Pending("", instance, None, now + reserve) for instance in on_known_hosts]
+            )
             if on_known_hosts:
                 self._audit.record(
                     connection, "placement.hold", [instance.id for instance in on_known_hosts], hosts=len(known_hosts)
                 )
-            return pending.answered_since(connection, now - _ELSEWHERE, reserve)
+            return instances.answered_since(connection, now - _ELSEWHERE, reserve)
 
     def release(self, instance_ids: Sequence[str]) -> None:
         """Hold no host for these instances any longer: their scheduler gave up. Who holds none is left alone."""
         with self._write() as connection:
-            if pending.drop(connection, instance_ids):
+            if instances.drop_pending(connection, instance_ids):
                 counters.bump(connection, "pending")
                 self._audit.record(connection, "placement.release", list(instance_ids))
 
@@ -220,7 +219,7 @@ class PlacementService:
 
     def evacuation(self, host: str, targets: Sequence[str] | None = None) -> tuple[Move, ...]:
         """Where the residents of a host go when it is emptied, `targets` None = to any other host; holds nothing."""
-        return self._moves([host], lambda snapshot, context: moves.evacuation(snapshot, context, host, targets))
+        return self._moves([host], lambda snapshot, context: sequential.evacuation(snapshot, context, host, targets))
 
     def improvements(self, targets: Mapping[str, Sequence[str]], *, most: int, within_s: float) -> tuple[Move, ...]:
         """The moves of a rebalance in which the instances in `targets` may go to their hosts; holds nothing."""
@@ -288,7 +287,7 @@ class PlacementService:
     def _widened(self, answers: Sequence[Recommendation], view: CloudView) -> tuple[Recommendation, ...]:
         """The answers with intervals as wide as outcomes showed that they must be, and with alarms."""
         held = {version: self._how_it_held(version, view) for version in {answer.model_version for answer in answers}}
-        wide = (interval_inflation.recommendation(answer, held[answer.model_version]) for answer in answers)
+        wide = (monitoring.inflated_recommendation(answer, held[answer.model_version]) for answer in answers)
         return tuple(contradictions.annotated(answer, view.alarms) for answer in wide)
 
     def _ranked(
@@ -302,7 +301,7 @@ class PlacementService:
         if not detailed:
             return ranking, view
         answer = ranking.answer
-        wide = interval_inflation.recommendation(answer, self._how_it_held(answer.model_version, view))
+        wide = monitoring.inflated_recommendation(answer, self._how_it_held(answer.model_version, view))
         return replace(ranking, answer=contradictions.annotated(wide, view.alarms)), view
 
     def _asked_about(self, without: Collection[str]) -> tuple[CloudView, ClusterSnapshot, QuestionContext]:
@@ -345,10 +344,10 @@ class PlacementService:
                     counters.bump(connection, "pending")
                 elif not counters.bump_from(connection, "pending", view.counts.pending):
                     return False
-                pending.purge(connection, now, reserve)
+                instances.purge_pending(connection, now, reserve)
                 # some may be gone since the snapshot
                 known_hosts = hosts.staying(connection, [place.host for place in coming])
-                pending.hold(connection, [place for place in coming if place.host in known_hosts])
+                instances.hold_pending(connection, [place for place in coming if place.host in known_hosts])
             for answer in answers:
                 self._keep(connection, answer, held=pending_by_answer.get(answer.head.id) is not None)
             for look in looks:

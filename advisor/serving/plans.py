@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit
+from advisor.deadline import Progress
 from advisor.domain import (
     CloudScores,
     ModelCard,
@@ -26,24 +27,21 @@ from advisor.domain import (
 )
 from advisor.domain.plans import DAYS_A_MONTH
 from advisor.errors import NotFound, SeriesUnavailable
-from advisor.lifecycle import interval_inflation
+from advisor.lifecycle import monitoring
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.planning import planner
 from advisor.planning.rest import MOST_S
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
-from advisor.progress import Progress
-from advisor.reports import folders, plan_reading
-from advisor.reports.folders import Reported
-from advisor.reports.number_format import text_tables
-from advisor.reports.parts import ReportDocument, TextTable
-from advisor.reports.plan_background import of_plan
+from advisor.reports import files, plan_sentences
+from advisor.reports.files import Reported
+from advisor.reports.parts import ReportDocument, TextTable, text_tables
+from advisor.reports.plan_view import of_plan
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
-from advisor.store import changes, counters, models, plans, stays
-from advisor.store.later_writes import LaterWrites
-from advisor.store.transactions import Transactions
+from advisor.store import counters, models, plans, stays
+from advisor.store.transactions import LaterWrites, Transactions
 from models.physics.prior import PriorPredictor
 
 GROWTH_S, LEAST_GROWTH_DAYS = 28 * 86_400.0, 7.0  # how long the growth is looked at, at most and at least
@@ -136,23 +134,23 @@ class PlanService:
                 return PlanAge(None, generation)
             if plan.generation == generation:
                 return PlanAge(False, generation, (), ())
-            since = changes.since(connection, plan.generation)
+            since = counters.changes_since(connection, plan.generation)
         if since is None:
             return PlanAge(True, generation)
         return PlanAge(True, generation, tuple(sorted(since.hosts)), tuple(sorted(since.instances)))
 
     def document(self, plan: Plan) -> tuple[ReportDocument, tuple[TextTable, ...]]:
         """What the plan changes, how its search ended, and how far it may be from the best plan; with its tables."""
-        made = plan_reading.document(plan)
+        made = plan_sentences.document(plan)
         return made, text_tables(*made.sections)
 
     def report_html(self, plan_id: str) -> str:
         """The report of a stored plan as one HTML file that needs no other; NotFound when there is none such."""
-        return self._report(plan_id, plan_reading.as_html)
+        return self._report(plan_id, plan_sentences.document_as_html)
 
     def report_data(self, plan_id: str) -> dict[str, Any]:
         """Every word and every number of that report; NotFound when there is none such."""
-        return self._report(plan_id, plan_reading.as_data)
+        return self._report(plan_id, plan_sentences.document_as_data)
 
     def write_report(
         self, request: PlanRequest, folder: Path, *, keep: int, progress: Progress | None = None
@@ -161,7 +159,7 @@ class PlanService:
 
         InvalidInput or OutOfSpace when the folder cannot be written. The plan is stored as every plan.
         """
-        folders.check_folder(folder)
+        files.check_folder(folder)
         plan = self.make(request, progress)
         view, active = self._cache.at(self._clock())
         card = self._card(plan)
@@ -169,7 +167,7 @@ class PlanService:
         background = of_plan(view.inventory, plan, active.predictor, card.card if card else None)
         scores, history = self._scored()
         background = replace(background, scores=scores, score_history=history)
-        return folders.write(view.inventory, plan, background, ages, folder, keep=keep)
+        return files.write_dated(view.inventory, plan, background, ages, folder, keep=keep)
 
     def _report(self, plan_id: str, write: Callable[..., T]) -> T:
         plan = self.get(plan_id)
@@ -184,12 +182,12 @@ class PlanService:
         imagined = plan.request.what_if.model if plan.request.what_if else None
         hosts, doubted = view.inventory.hosts, view.doubted
         with self._read() as connection:
-            wide = interval_inflation.plan(
+            wide = monitoring.inflated_plan(
                 plan, self._monitor.how_it_held(connection, plan.model_version, hosts, doubted)
             )
             if imagined is None:
                 return wide
-            then = interval_inflation.plan(plan, self._monitor.how_it_held(connection, imagined, hosts, doubted))
+            then = monitoring.inflated_plan(plan, self._monitor.how_it_held(connection, imagined, hosts, doubted))
         return replace(wide, steps=then.steps, after=then.after)
 
     def _model(self, version: str) -> ActivePredictor:

@@ -10,14 +10,13 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from advisor.domain import Anomaly, AnswerSource, PlacementRequest, Recommendation, codec
-from advisor.lifecycle import contradictions, interval_inflation
-from advisor.lifecycle.interval_inflation import HowItHeld
+from advisor.lifecycle import contradictions, monitoring
+from advisor.lifecycle.monitoring import HowItHeld
 from advisor.placement import decision
 from advisor.placement.evidence import with_class
-from advisor.placement.request_checks import new_id
-from advisor.placement.request_normalization import NEW_VM, with_name, without_name
-from advisor.prediction.context import QuestionContext
-from advisor.prediction.lru import LRUCache
+from advisor.placement.requests import NEW_VM, new_id, with_name, without_name
+from advisor.prediction.active import QuestionContext
+from advisor.prediction.cache import LRUCache
 from advisor.snapshot import ClusterSnapshot
 from advisor.store.recommendations import body_of
 
@@ -172,7 +171,7 @@ def answer(
         if decided.model_version != active.predictor.version:
             how_it_held = held(decided.model_version)
         encoded = EncodedRecommendation.of(
-            contradictions.annotated(interval_inflation.recommendation(decided, how_it_held), alarms)
+            contradictions.annotated(monitoring.inflated_recommendation(decided, how_it_held), alarms)
         )
         if decided.degraded == active.degraded:
             answers.keep(question, encoded)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -28,18 +29,81 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.posted import moves_alike, subjects_of, with_posted
 from advisor.scheduling.newcomer import own_profile
-from advisor.serving import inventory_delta
-from advisor.serving.inventory_delta import News
 from advisor.serving.recommendations import RecommendationCache
 from advisor.settings import CLOCK_SKEW, Settings
 from advisor.snapshot import ClusterSnapshot
-from advisor.store import alarms, colocations, counters, hosts, instances, models, pending, workloads
+from advisor.store import counters, hosts, instances, models, windows
 from advisor.store.counters import Counts
-from advisor.store.pending import Pending
+from advisor.store.instances import Pending
 from advisor.store.transactions import Transactions
-from advisor.telemetry import host_memory, own_load, probe_reports
+from advisor.telemetry import host_reports
 from advisor.validation import misfit
 from models.physics.prior import PriorPredictor
+
+# What happened to the inventory since a generation: read by name, and applied to the inventory of that time.
+
+_Row = TypeVar("_Row")
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Hosts and instances by id, None = deleted; workloads by name, with all that is measured of each now."""
+
+    hosts: Mapping[str, Host | None] = field(default_factory=dict)
+    instances: Mapping[str, Instance | None] = field(default_factory=dict)
+    workloads: Mapping[str, tuple[WorkloadProfile, ...]] = field(default_factory=dict)
+
+    def with_instances(self, changed: Sequence[Instance]) -> News:
+        """With these, read in the same transaction, beside those that were put and deleted."""
+        return replace(self, instances={**{instance.id: instance for instance in changed}, **self.instances})
+
+    def applied(self, inventory: Inventory) -> Inventory:
+        """The inventory with this done to it; hosts and instances must be ordered by id, workloads by name first."""
+        return Inventory(
+            _patched(inventory.hosts, attrgetter("id"), {name: _one(host) for name, host in self.hosts.items()}),
+            _patched(inventory.instances, attrgetter("id"), {name: _one(it) for name, it in self.instances.items()}),
+            _patched(inventory.workloads, attrgetter("name"), self.workloads),
+            inventory.observed_at,
+        )
+
+
+def read(connection: Connection, generation: int) -> News | None:
+    """What was put and deleted after this generation, as it is now; None = it is no longer known what."""
+    touched = counters.changes_since(connection, generation)
+    if touched is None:
+        return None
+    several: dict[str, tuple[WorkloadProfile, ...]] = dict.fromkeys(touched.workloads, ())
+    for profile in instances.get_workloads(connection, touched.workloads):
+        several[profile.name] += (profile,)
+    known = host_reports.with_probed(connection, hosts.get_many(connection, touched.hosts))
+    return News(
+        {**dict.fromkeys(touched.hosts), **{host.id: host for host in known}},
+        {
+            **dict.fromkeys(touched.instances),
+            **{instance.id: instance for instance in instances.get_many(connection, touched.instances)},
+        },
+        several,
+    )
+
+
+def _one(item: _Row | None) -> tuple[_Row, ...]:
+    return () if item is None else (item,)
+
+
+def _patched(
+    items: tuple[_Row, ...], name: Callable[[_Row], Any], news: Mapping[str, Sequence[_Row]]
+) -> tuple[_Row, ...]:
+    """Items in the order of their names, with all of each name in the news replaced by the news of it."""
+    if not news:
+        return items
+    now = list(items)
+    for key, replacement in news.items():
+        start = end = bisect_left(now, key, key=name)
+        while end < len(now) and name(now[end]) == key:
+            end += 1
+        now[start:end] = replacement
+    return tuple(now)
+
 
 T = TypeVar("T", Host, Instance)
 MOST_POSTED, MOST_OUTCOMES = 2_000, 8_000  # co-locations that move answers, the newest, and what they have in all
@@ -200,10 +264,12 @@ class SnapshotCache:
         with self._transactions.read() as connection:
             counts = counters.read(connection)
             moved = _read_moved(connection, view, counts, now, reserve, self._settings.memory_stall_percent)
-            moved = replace(moved, doubts=alarms.load_all(connection))
+            moved = replace(moved, doubts=windows.load_alarms(connection))
             active = models.active(connection)
             if chosen is None or chosen.posted != counts.posted:
-                self._posted = colocations.newest(connection, MOST_POSTED, MOST_OUTCOMES) if counts.posted else ()
+                self._posted = (
+                    models.newest_colocations(connection, MOST_POSTED, MOST_OUTCOMES) if counts.posted else ()
+                )
         if view is None or not view.holds(counts, now):
             view = self._take(counts, view, moved, now)
         if chosen is None or not chosen.holds(counts) or self._hold_again(chosen, counts, now):
@@ -365,31 +431,31 @@ def _read_moved(
     reserve: timedelta,
     stall_percent: float,
 ) -> _Moved:
-    held = pending.load_all(connection, now, reserve, view.pending if view else ())
+    held = instances.load_pending(connection, now, reserve, view.pending if view else ())
     news = None
     if view is not None:
         same = counts.inventory == view.counts.inventory
-        news = News() if same else inventory_delta.read(connection, view.counts.inventory)
+        news = News() if same else read(connection, view.counts.inventory)
         if news is not None and counts.demand != view.counts.demand:
             news = news.with_instances(instances.measured_since(connection, view.counts.demand))
     if view is None or news is None:
         seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
-        own = own_load.measured(connection)
-        short = host_memory.short(connection, now.timestamp(), stall_percent)
+        own = host_reports.measured_own_load(connection)
+        short = host_reports.hosts_short_of_memory(connection, now.timestamp(), stall_percent)
         return _Moved(_load_inventory(connection), None, held, seen, patience, own_load=own, short=short)
     looks = bool(news.hosts) or now >= view.look_again or counts.sightings != view.counts.sightings
     if not looks:
         return _Moved(news.applied(view.inventory), news, held, None)
     seen, patience = hosts.sightings(connection, now), hosts.patience(connection)
-    own = own_load.measured(connection)
-    short = host_memory.short(connection, now.timestamp(), stall_percent)
+    own = host_reports.measured_own_load(connection)
+    short = host_reports.hosts_short_of_memory(connection, now.timestamp(), stall_percent)
     return _Moved(news.applied(view.inventory), news, held, seen, patience, own_load=own, short=short)
 
 
 def _load_inventory(connection: Connection) -> Inventory:
     """Everything, ordered as Python orders names: a database may order them otherwise."""
     return Inventory(
-        tuple(sorted(probe_reports.with_probed(connection, hosts.load_all(connection)), key=attrgetter("id"))),
+        tuple(sorted(host_reports.with_probed(connection, hosts.load_all(connection)), key=attrgetter("id"))),
         tuple(sorted(instances.load_all(connection), key=attrgetter("id"))),
-        tuple(sorted(workloads.load_all(connection), key=attrgetter("name", "platform"))),
+        tuple(sorted(instances.load_workloads(connection), key=attrgetter("name", "platform"))),
     )

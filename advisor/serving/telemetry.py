@@ -21,30 +21,27 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
 from advisor.inventories import writes
-from advisor.inventories.sources import check_installed, keeps_history, open_history
-from advisor.inventories.systems import SourceOptions
-from advisor.prediction.lru import LRUCache
+from advisor.inventories.systems import SourceOptions, check_installed, keeps_history, open_history
+from advisor.prediction.cache import LRUCache
 from advisor.settings import Settings
 from advisor.store import counters, hosts, instances, probes
 from advisor.store.rollups import BUCKET_S
-from advisor.store.statements import chunks
+from advisor.store.schema import chunks
 from advisor.store.transactions import Transactions
 from advisor.telemetry import (
     antagonists,
     demands,
-    guest_history,
     histories,
+    host_reports,
     ingest,
     monitoring_history,
-    obtained,
-    probe_reports,
+    openstack,
     profiles,
-    promql,
+    series_store,
 )
 from advisor.telemetry.ingest import Checked
 from advisor.telemetry.monitoring_history import MonitoringHistory
-from advisor.telemetry.openstack import gnocchi
-from advisor.telemetry.openstack.metric_storage import MetricStorage
+from advisor.telemetry.openstack import MetricStorage
 from advisor.telemetry.series_store import SeriesStore
 from profiler.observed import MetricSample
 
@@ -114,7 +111,7 @@ class TelemetryService:
         `only` is the one host that the sender may speak for, None = any.
         """
         with self._write() as connection:
-            taken = probe_reports.take(connection, reports, now=self._clock(), only=only, sender=actor())
+            taken = host_reports.take_probes(connection, reports, now=self._clock(), only=only, sender=actor())
             counts = asdict(taken)
             self._audit.record(connection, "probes.add", **(counts | {"dropped": len(taken.dropped)}))
         self._stored()
@@ -132,7 +129,7 @@ class TelemetryService:
         """The newest result of every probe, or those of one host, one instance, one kind of probe."""
         with self._read() as connection:
             page = probes.list_page(connection, host=host, instance=instance, probe=probe, cursor=cursor, limit=limit)
-            return replace(page, items=probe_reports.with_pair_faults(connection, page.items))
+            return replace(page, items=host_reports.with_pair_faults(connection, page.items))
 
     def take_history(
         self,
@@ -192,7 +189,7 @@ class TelemetryService:
         instances_by_id = {instance.id: instance for instance in self._instances() if instance.id in listed}
         unknown = sorted(listed.keys() - instances_by_id.keys())
         found = system.histories({name: listed[name] for name in instances_by_id}, since_s, self._clock().timestamp())
-        return guest_history.demands_of(found, instances_by_id, unknown=unknown, progress=progress)
+        return monitoring_history.demands_of(found, instances_by_id, unknown=unknown, progress=progress)
 
     def _watched(
         self, source: str, options: SourceOptions, there: Sequence[Instance]
@@ -204,8 +201,8 @@ class TelemetryService:
                 field="source",
             )
         check_installed(source)
-        if source == gnocchi.PRESET.name:
-            return gnocchi.PRESET, gnocchi.Gnocchi.of(options.cloud, there)
+        if source == openstack.PRESET.name:
+            return openstack.PRESET, openstack.Gnocchi.of(options.cloud, there)
         chosen = monitoring_history.load_preset(source)
         return chosen, MetricStorage.of(options.cloud) if options.cloud else SeriesStore.of(self._settings)
 
@@ -221,7 +218,7 @@ class TelemetryService:
         """
         now, elsewhere = self._clock(), None
         if self._settings.only_scraped:
-            elsewhere = promql.read(self._settings, instance_id, since=since, now=now)
+            elsewhere = series_store.read(self._settings, instance_id, since=since, now=now)
         with self._read() as connection:
             stored = profiles.read_stored(
                 connection, instance_id, since=since, now=now, elsewhere=elsewhere, samples=self._samples
@@ -275,9 +272,9 @@ class TelemetryService:
         """
         now = self._clock()
         if self._settings.only_scraped:
-            return obtained.scraped(self._settings, instance_id, since=since, now=now)
+            return histories.scraped_obtained(self._settings, instance_id, since=since, now=now)
         with self._read() as connection:
-            return obtained.stored(connection, instance_id, since=since, now=now, samples=self._samples)
+            return histories.stored_obtained(connection, instance_id, since=since, now=now, samples=self._samples)
 
     def histories(self, *, host: str | None = None, instance: str | None = None, since: str = "1h") -> Histories:
         """The eight metrics of every instance on a host, or of one instance, in the last `since` (such as 90m, 24h,

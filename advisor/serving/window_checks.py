@@ -1,28 +1,31 @@
-"""In the background: windows are predicted before they begin, and compared when their samples are there."""
+"""Background passes that score predictions: every window as it ends, and every instance that came."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal
 
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit, acting
-from advisor.background_pass import BackgroundPass
+from advisor.background import BackgroundPass
 from advisor.domain import Anomaly, Scene
-from advisor.lifecycle import contradictions, window_checks
+from advisor.lifecycle import arrivals, contradictions, window_checks
+from advisor.lifecycle.arrivals import Fared, PredictedOnArrival
 from advisor.lifecycle.contradictions import AlarmUpdate
 from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
-from advisor.store import alarms, counters, held, windows
-from advisor.store.held import Watch
+from advisor.store import counters, predictions, recommendations, stays, windows
+from advisor.store.predictions import Watch
 from advisor.store.rollups import BUCKET_S
+from advisor.store.stays import Stay
 from advisor.store.transactions import Transactions
 from advisor.telemetry import antagonists
 from models.data.window_dataset import SharedWindow
@@ -60,7 +63,7 @@ class WindowChecks(BackgroundPass):
         view, active = self._cache.at(now)
         with self._read() as connection:
             tried = shadows(connection)
-            due = held.due(connection, now.timestamp() - window_checks.SETTLED_S, MOST_WAITING)
+            due = predictions.due(connection, now.timestamp() - window_checks.SETTLED_S, MOST_WAITING)
         judges = self._monitor.judges(tried, active)
         number = 0
         for watch in due:
@@ -92,7 +95,7 @@ class WindowChecks(BackgroundPass):
                 rows = window_checks.held_against(watch, scene, window, judges, view.snapshot.workloads)
         update = AlarmUpdate(None)
         with self._write() as connection:
-            if not held.take(connection, watch):
+            if not predictions.take(connection, watch):
                 return False
             self._monitor.keep_windows(connection, rows)
             if rows and shared is not None:
@@ -115,7 +118,7 @@ class WindowChecks(BackgroundPass):
         """Keep what this window says against its forecast; alarms that begin and end are in the audit log."""
         judge = next((judge for judge in judges if judge.role == "active"), None)
         update = contradictions.after_window(
-            alarms.get(connection, watch.host),
+            windows.get_alarm(connection, watch.host),
             scene,
             window,
             rows,
@@ -124,9 +127,9 @@ class WindowChecks(BackgroundPass):
             partial(antagonists.waited_more, connection, self._samples, self._clock().timestamp(), watch.host),
         )
         if update.state is None:
-            alarms.delete(connection, watch.host)
+            windows.delete_alarm(connection, watch.host)
         else:
-            alarms.put(connection, watch.host, watch.ends_s, update.state)
+            windows.put_alarm(connection, watch.host, watch.ends_s, update.state)
         self._log(connection, "alarm.raise", update.raised)
         self._log(connection, "alarm.end", update.ended)
         return update
@@ -135,14 +138,14 @@ class WindowChecks(BackgroundPass):
         """End alarms of hosts of which nothing was held for long."""
         before_s = now.timestamp() - contradictions.SILENT_S
         with self._read() as connection:
-            silent = alarms.silent(connection, before_s)
+            silent = windows.silent_alarms(connection, before_s)
         if not silent:
             return
         ended: list[Anomaly] = []
         with self._write() as connection:
-            for host, state in alarms.silent(connection, before_s).items():
+            for host, state in windows.silent_alarms(connection, before_s).items():
                 ended += contradictions.standing(host, state)
-                alarms.delete(connection, host)
+                windows.delete_alarm(connection, host)
             self._log(connection, "alarm.end", ended)
         self._tell_others(AlarmUpdate(None, differs=bool(ended)))
 
@@ -164,9 +167,9 @@ class WindowChecks(BackgroundPass):
     def _tell(self, view: CloudView, judges: Sequence[OutcomeScorer], now: datetime, *, pausing: bool) -> None:
         ends_s = window_checks.next_window(now)
         with self._read() as connection:
-            if held.watched(connection, ends_s):
+            if predictions.watched(connection, ends_s):
                 return
-            doubted = alarms.load_all(connection).keys()
+            doubted = windows.load_alarms(connection).keys()
             chosen = window_checks.worth_watching(view.snapshot, ends_s, self._fresh_s, doubted)
             hosts = [view.snapshot.hosts[at] for at in chosen]
             version = next((judge.predictor.version for judge in judges if judge.role == "active"), "")
@@ -180,7 +183,7 @@ class WindowChecks(BackgroundPass):
                 return
         if watches and self._clock().timestamp() <= ends_s - BUCKET_S:  # else it was not predicted before
             with self._write() as connection:
-                held.watch(connection, watches)
+                predictions.watch(connection, watches)
 
     def _pass(self) -> None:
         self.run(pausing=True)
@@ -193,3 +196,107 @@ def _scene(view: CloudView, at: int) -> Scene:
         return scene
     known = {instance.id: instance for instance in view.inventory.instances if instance.host == scene.host.id}
     return window_checks.unadjusted(view.snapshot, scene, known)
+
+
+# In the background: which instance came to which host, whether advice was asked for, and how they and their hosts
+# fare since.
+
+HOSTS_AT_ONCE = 20  # of which a window is looked at in one pass
+MOST_AT_ONCE = 2_000  # arrivals: more at once are another inventory, not placements
+
+
+class ArrivalWatch(BackgroundPass):
+    """One per process; of several on one database whoever is first keeps an arrival or a window."""
+
+    def __init__(
+        self, settings: Settings, cache: SnapshotCache, transactions: Transactions, clock: Callable[[], datetime]
+    ) -> None:
+        super().__init__("arrivals", "arrivals on hosts were not examined", first_s=EVERY_S, every_s=EVERY_S)
+        self._fresh_s = settings.fresh_s
+        self._cache = cache
+        self._read, self._write = transactions.read, transactions.write
+        self._samples = transactions.samples
+        self._clock = clock
+        self._seen_at: int | None = None  # generation of the inventory at the last look
+
+    def run(self, *, pausing: bool = False) -> int:
+        """Note who came and went since the last look, then look at a window of hosts to which an instance came; returns
+        of how many hosts."""
+        now = self._clock()
+        view, _ = self._cache.at(now)
+        if self._seen_at != view.counts.inventory:
+            self._note(view, now)
+            self._seen_at = view.counts.inventory
+        return self._look(view, now, pausing=pausing)
+
+    def _note(self, view: CloudView, now: datetime) -> None:
+        placed = {instance.id: instance.host or "" for instance in view.inventory.instances if instance.host}
+        with self._read() as connection:
+            seats = stays.seats(connection)
+            hosts_known = stays.hosts_known(connection)
+        came = [name for name, host in placed.items() if seats.get(name) != host]
+        if not came and seats.keys() <= placed.keys():
+            return
+        begun = self._begun(view, came, hosts_known, now)
+        with self._write() as connection:
+            seats = stays.change(connection)
+            stays.end(connection, [name for name, host in seats.items() if placed.get(name) != host], now.timestamp())
+            new = [stay for stay in begun if seats.get(stay.instance) != stay.host]
+            since_s = now.timestamp() - arrivals.BACK_S
+            stays.begin(connection, [stay for stay in new if not stays.reopen(connection, stay, since_s)])
+
+    def _begun(self, view: CloudView, came: Sequence[str], hosts_known: Collection[str], now: datetime) -> list[Stay]:
+        """What is to be kept of those who came. Of who was there before anybody looked, or came with its host, only
+        that it is there."""
+        snapshot, now_s = view.snapshot, now.timestamp()
+        new_vms = [snapshot.names.placed[name] for name in came]
+        if not hosts_known or len(came) > MOST_AT_ONCE:
+            return [Stay(new_vm.id, stays.BEFORE, new_vm.host or "") for new_vm in new_vms]
+        with self._read() as connection:
+            heads = stays.asked_about(connection, came, now - timedelta(seconds=arrivals.ASKED_S))
+            answers = {name: recommendations.get(connection, head.id) for name, head in heads.items()}
+        begun = []
+        for new_vm in new_vms:
+            answer = answers.get(new_vm.id)
+            if answer is None and new_vm.host not in hosts_known:
+                begun.append(Stay(new_vm.id, stays.BEFORE, new_vm.host or ""))
+                continue
+            predicted = arrivals.on_arrival(snapshot, new_vm, answer, self._fresh_s)
+            named = None if answer is None else answer.id
+            begun.append(Stay(new_vm.id, now_s, new_vm.host or "", None, now_s, named, predicted))
+        return begun
+
+    def _look(self, view: CloudView, now: datetime, *, pausing: bool) -> int:
+        now_s = now.timestamp()
+        ends_s = (now_s - window_checks.SETTLED_S) // BUCKET_S * BUCKET_S
+        with self._read() as connection:
+            host_ids = stays.hosts_to_look_at(connection, now_s - arrivals.WATCHED_S, ends_s, HOSTS_AT_ONCE)
+        for host in host_ids:
+            started = time.monotonic()
+            self._look_at(view, host, now_s - arrivals.WATCHED_S, ends_s)
+            if self._rest(started, pausing=pausing):
+                break
+        return len(host_ids)
+
+    def _look_at(self, view: CloudView, host: str, since_s: float, ends_s: float) -> None:
+        """Let every instance that came to this host fare one window more."""
+        at = view.snapshot.index(host)
+        with self._read() as connection:
+            due = stays.to_look_at(connection, host, since_s, ends_s)
+            window = None
+            if at is not None:
+                scene = window_checks.scene_at(view.snapshot, at)
+                watch = Watch(host, ends_s, "", {})
+                window = window_checks.measured(connection, watch, scene, self._samples)
+        fared = []
+        for stay in due:
+            so_far = Fared.of(stay.fared)
+            if window is not None and stay.predicted is not None:
+                so_far.add(stay.instance, PredictedOnArrival.of(stay.predicted), window)
+            fared.append((stay, asdict(so_far)))
+        with self._write() as connection:
+            for stay, now in fared:
+                stays.looked(connection, stay, ends_s, now)
+
+    def _pass(self) -> None:
+        self.run(pausing=True)

@@ -13,9 +13,8 @@ from typing import TypeVar
 import numpy as np
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
-from advisor.snapshot import fingerprints
-from advisor.snapshot.host_arrays import HostArrays, with_replaced_rows
-from advisor.snapshot.layout import lay_out
+from advisor.snapshot import layout
+from advisor.snapshot.layout import HostArrays, lay_out, with_replaced_rows
 from models.arrays import Bools, Floats, Ints
 from models.data.cloud_classes import CloudClasses, completed
 from models.data.scene import ProfileTable
@@ -127,7 +126,7 @@ class ClusterSnapshot(HostArrays):
         if (
             not self.hosts
             or max((host.pcpus for host in new_hosts), default=0) != width
-            or (table is not self.scenes.table and fingerprints.of_table(table) != self.names.table)
+            or (table is not self.scenes.table and layout.table_fingerprint(table) != self.names.table)
         ):
             return self._whole(new_hosts, placed, coming, known, ticks, stays, taken_at, table.subjects)
         touched = self._touched(hosts, instances, placed, coming, known)
@@ -196,7 +195,7 @@ class ClusterSnapshot(HostArrays):
         table = replace(ProfileTable.build(workloads), subjects=subjects)
         rows = lay_out(hosts, list(by_host.values()), table, max((host.pcpus for host in hosts), default=1))
         positions = {host.id: at for at, host in enumerate(hosts)}
-        names = _Names(positions, placed, coming, seen, patience, fingerprints.of_table(table), classes, profiled)
+        names = _Names(positions, placed, coming, seen, patience, layout.table_fingerprint(table), classes, profiled)
         return cls._of(rows, hosts, workloads, taken_at, names)
 
     @classmethod

@@ -1,9 +1,10 @@
-"""Lays out hosts and residents as HostArrays; each kind of host and resident is built once and then copied."""
+"""Lays out hosts and residents as HostArrays, in which single rows can be replaced, with fingerprints of equal ones."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from hashlib import blake2b
 from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
@@ -12,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import MEMORY_SHORT, Host, Instance
-from advisor.snapshot import fingerprints
-from advisor.snapshot.host_arrays import HostArrays
-from models.arrays import Bools, Floats, Ints
+from models.arrays import Bools, Floats, Ints, axis_fields, over
 from models.data.scene import (
     CPU_DEMAND,
     DEVICE_DEMAND,
     DEVICES,
+    EMPTY_SLOT,
     SCENE_FIELDS,
     SETTING_FIELDS,
     SLOT_FIELDS,
@@ -29,11 +29,153 @@ from models.data.scene import (
     device_demand,
 )
 from models.data.topology import given_own_cpus
-from models.physics.demands import demands
+from models.features.feature_matrix import REPORTER, families
+from models.physics.demands import demands, guessed_capacity
 from models.physics.peak_demand import demand_sums, rooms
 from profiler.observed import DEFAULT_WEIGHT
 
+# Digests of everything that a prediction for a host depends on, without ids, so that equal hosts are recognized.
+
 Bytes = NDArray[np.bytes_]
+Bytes8 = NDArray[np.uint8]
+
+SIZE = 16  # bytes; the chance of a collision among 10,000 hosts is 10^-30
+
+
+def digest(*parts: object) -> bytes:
+    """A digest of plain values: text, numbers, bytes, and tuples of them."""
+    return blake2b(repr(parts).encode(), digest_size=SIZE).digest()
+
+
+def profile_fingerprint(table: ProfileTable, row: int) -> bytes:
+    """A digest of a workload: its name, by which a model may know it, its values, and whether they were measured."""
+    known = np.flatnonzero(~np.isnan(table.values[row]))
+    columns = [table.columns[column] for column in known]
+    return digest(table.names[row], columns, table.values[row, known].tobytes(), row in table.means)
+
+
+def table_fingerprint(table: ProfileTable) -> bytes:
+    """A digest of what a profile table contributes to every scene: fastest device and link, and sweeps.
+
+    Platforms that a learned model brings are covered by its version.
+    """
+    guessed = [guessed_capacity(table, key) for key in ("disk_mb_s", "mem_bw_mb_s")]
+    fastest = float(np.nan_to_num(table.column("net_mbit")).max(initial=0.0))
+    reporters = [profile_fingerprint(table, row) for row, name in enumerate(table.names) if name == REPORTER]
+    return digest(guessed, fastest, reporters, sorted(families(table.columns).items()), sorted(table.platforms.items()))
+
+
+def fingerprints_of_hosts(hosts: Sequence[bytes], kinds: Bytes8, numbers: Floats, counts: Ints, table: bytes) -> Bytes:
+    """The fingerprints of H hosts, (H,) S16: of the host and of its residents in slot order.
+
+    `hosts` (H,) are digests; `kinds` (H, N, 16) are digests of the residents except for their `numbers` (H, N, K); only
+    the first `counts` (H,) slots count.
+    """
+    rows = np.concatenate([kinds, np.ascontiguousarray(numbers).view(np.uint8)], axis=2)
+    digests_by_host = [
+        blake2b(host + table + row[:count].tobytes(), digest_size=SIZE).digest()
+        for host, row, count in zip(hosts, rows, counts.tolist(), strict=True)
+    ]
+    return np.array(digests_by_host, dtype=f"S{SIZE}")
+
+
+# HostArrays: hosts and residents as arrays, in which single rows can be replaced.
+
+
+@dataclass(frozen=True, slots=True)
+class HostArrays:
+    """H hosts with up to N residents each.
+
+    `residents[h]` are in the slot order of scene h: by workload, profile, vCPUs, load, settings and limits, then by id,
+    so that equal hosts have equal arrays. `used_*` (H,) is what residents hold, `room_*` (H,) what may be promised, inf
+    = unknown; `own` are pCPUs of dedicated vCPUs, which count among the vCPUs only where the host sets no pCPUs apart
+    for them (`shared_pcpus` (H,) are the others). `driver_asked` (H, N) is each resident's demand on the driver domain
+    alone, in CPUs, 0 = none or unknown. `demand_sums` (H, 4, 16) is what all together ask for
+    (models.physics.peak_demand), and `rooms` (H, 4) the capacity. `node_cpus` and `node_memory_mb` (H,) are of
+    the largest NUMA node, inf where there is only one. `restrained` (H,) = an instance has a cap, pins or a weight of
+    its own. `min_ratio`, `max_latency` and `max_short` (H, N) are limits, nan = none. Equal `fingerprints` (H,) mean
+    equal predictions.
+    """
+
+    residents: tuple[tuple[Instance, ...], ...]
+    scenes: SceneBatch
+    used_vcpus: Floats = field(metadata=over("host"))
+    used_own: Floats = field(metadata=over("host"))
+    shared_pcpus: Floats = field(metadata=over("host"))
+    used_memory_mb: Floats = field(metadata=over("host"))
+    used_disk_gb: Floats = field(metadata=over("host"))
+    room_vcpus: Floats = field(metadata=over("host"))
+    room_own: Floats = field(metadata=over("host"))
+    room_memory_mb: Floats = field(metadata=over("host"))
+    room_disk_gb: Floats = field(metadata=over("host"))
+    room_driver_cpus: Floats = field(metadata=over("host"))
+    driver_asked: Floats = field(metadata=over("slot", empty=0.0))
+    demand_sums: Floats = field(metadata=over("host"))
+    rooms: Floats = field(metadata=over("host"))
+    node_cpus: Floats = field(metadata=over("host"))
+    node_memory_mb: Floats = field(metadata=over("host"))
+    restrained: Bools = field(metadata=over("host"))
+    enabled: Bools = field(metadata=over("host"))
+    exclusive: Bools = field(metadata=over("host"))
+    min_ratio: Floats = field(metadata=over("slot", empty=np.nan))
+    max_latency: Floats = field(metadata=over("slot", empty=np.nan))
+    max_short: Floats = field(metadata=over("slot", empty=np.nan))
+    fingerprints: Bytes = field(metadata=over("host"))
+
+
+def with_replaced_rows(old: HostArrays, source: Ints, new: HostArrays, positions: Ints) -> HostArrays:
+    """Rows `source` (H,) of `old`, -1 = none, with those at `positions` taken from `new`; equal to laying out all anew.
+
+    Both have the same profiles (in the table of `new`) and scenes of the same width.
+    """
+    stays = np.ones(len(source), dtype=bool)
+    stays[positions] = False
+    kept = old.scenes.present[source[stays]].sum(axis=1)
+    slots = max(int(kept.max(initial=0)), new.scenes.slots)
+    in_place = len(source) == len(old.residents) and bool((source == np.arange(len(source))).all())
+
+    def exchange(before: NDArray[Any], after: NDArray[Any]) -> NDArray[Any]:
+        kind = np.promote_types(before.dtype, after.dtype)  # a longer name of a platform needs more room
+        out = before.astype(kind) if in_place else before[source].astype(kind, copy=False)
+        out[positions] = after
+        return out
+
+    def exchange_slots(before: NDArray[Any], after: NDArray[Any], filler: Any) -> NDArray[Any]:
+        return exchange(_with_slot_count(before, slots, filler), _with_slot_count(after, slots, filler))
+
+    scenes = SceneBatch(
+        table=new.scenes.table,
+        **{name: exchange(getattr(old.scenes, name), getattr(new.scenes, name)) for name in SCENE_FIELDS},
+        **{
+            name: exchange_slots(getattr(old.scenes, name), getattr(new.scenes, name), EMPTY_SLOT[name])
+            for name in SLOT_FIELDS
+        },
+    )
+    residents = [old.residents[row] if row >= 0 else () for row in source.tolist()]
+    for place, new_residents in zip(positions.tolist(), new.residents, strict=True):
+        residents[place] = new_residents
+    return HostArrays(
+        residents=tuple(residents),
+        scenes=scenes,
+        **{name: exchange(getattr(old, name), getattr(new, name)) for name in axis_fields(HostArrays, "host")},
+        **{
+            one.name: exchange_slots(getattr(old, one.name), getattr(new, one.name), one.metadata["empty"])
+            for one in fields(HostArrays)
+            if one.name in axis_fields(HostArrays, "slot")
+        },
+    )
+
+
+def _with_slot_count(values: NDArray[Any], slots: int, filler: Any) -> NDArray[Any]:
+    """The same with that many slots, (H, slots, ...); cut-off slots are empty."""
+    missing = slots - values.shape[1]
+    if missing <= 0:
+        return values[:, :slots]
+    return np.concatenate(
+        [values, np.full((len(values), missing, *values.shape[2:]), filler, dtype=values.dtype)], axis=1
+    )
+
+
 _MIN_NODES = 2  # with fewer, everything is on one
 
 _ADMINISTERED = frozenset(  # fields that restrict placement but do not affect performance
@@ -121,7 +263,7 @@ def lay_out(
         min_ratio=spread(min_ratio, np.nan),
         max_latency=spread(max_latency, np.nan),
         max_short=spread(max_short, np.nan),
-        fingerprints=fingerprints.of_hosts(
+        fingerprints=fingerprints_of_hosts(
             templates.host_digests(),
             templates.digests[templates_by_slot],
             np.concatenate(
@@ -246,11 +388,9 @@ class _Templates:
             slot=np.array(slot_at, dtype=np.int64),
             first=len(empty),
             rank=np.array([ranks[description] for description in content], dtype=np.int64),
-            digests=np.array(
-                [list(fingerprints.digest(description)) for description in content], dtype=np.uint8
-            ).reshape(-1, fingerprints.SIZE),
+            digests=np.array([list(digest(description)) for description in content], dtype=np.uint8).reshape(-1, SIZE),
             hosts=tuple(host for host, _ in empty),
-            table_digest=fingerprints.of_table(table),
+            table_digest=table_fingerprint(table),
         )
 
     def scenes(self, at: Ints) -> SceneBatch:
@@ -267,7 +407,7 @@ class _Templates:
         kinds = [
             [float(value) if isinstance(value, int) else value for value in _host_kind(host)] for host in self.hosts
         ]
-        digests = [fingerprints.digest(kind) for kind in kinds]  # so that 4 and 4.0 GB have one digest
+        digests = [digest(kind) for kind in kinds]  # so that 4 and 4.0 GB have one digest
         return [digests[template] for template in self.host.tolist()]
 
 
@@ -279,7 +419,7 @@ def _contents(batch: SceneBatch, first: int, pcpus: Sequence[int]) -> list[tuple
     for scene, cpus in enumerate(pcpus, start=first):
         row = int(batch.profile[scene, 0])
         if row not in profiles:
-            profiles[row] = fingerprints.of_profile(batch.table, row)
+            profiles[row] = profile_fingerprint(batch.table, row)
         numbers = [float(getattr(batch, name)[scene, 0]) for name in SETTING_FIELDS]
         affinity = np.packbits(batch.affinity[scene, 0, :cpus]).tobytes()
         subject = int(batch.subject[scene, 0])

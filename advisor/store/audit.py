@@ -5,8 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from advisor.domain import AuditEntry, Page, codec
-from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import page
+from advisor.store.schema import ID, VALUE, UtcTime, metadata, page
 
 audit = sa.Table(
     "audit",

@@ -1,4 +1,4 @@
-"""Backups: a database as one compressed file of JSON lines, the same for SQLite and PostgreSQL, and the way back."""
+"""Backups: a database as one compressed file of JSON lines, the same for SQLite and PostgreSQL, and back."""
 
 from __future__ import annotations
 
@@ -12,22 +12,113 @@ import re
 import secrets
 import stat
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from advisor.errors import Conflict, InvalidInput, OutOfSpace
 from advisor.settings import Settings
-from advisor.store import archive, locks, migrate
+from advisor.store import counters, engine, migrate
 from advisor.store.engine import Database
+from advisor.store.schema import add_new, is_plain
 from advisor.validation import check_writable
 from profiler import files
 from profiler.files import sync
+
+# Whole databases as rows of plain values, out of one and into another of either kind; the tables are of that time.
+
+AT_ONCE = 5_000  # rows
+MEASURED = frozenset({"series", "samples", "rollups"})  # what a backup may leave out, for it is most of the bytes
+_KEPT_BY_ALEMBIC = "alembic_version"
+
+Row = Sequence[Any]
+
+
+def tables_of(connection: sa.Connection) -> dict[str, sa.Table]:
+    """The tables as this database has them, whatever this code knows; a table comes after those that it refers to."""
+    reflected = sa.MetaData()
+    reflected.reflect(connection)
+    return {table.name: table for table in reflected.sorted_tables if table.name != _KEPT_BY_ALEMBIC}
+
+
+def read(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
+    """Every row as values that JSON has, in the order of the columns; times are ISO 8601 in UTC."""
+    result = connection.execution_options(yield_per=AT_ONCE).execute(sa.select(table))
+    for row in result:
+        yield [_as_text(value) if isinstance(value, datetime) else value for value in row]
+
+
+def begin(connection: sa.Connection, revision: str) -> Mapping[str, int]:
+    """Make the tables of a revision anew and empty; returns the former values of the counters."""
+    former = sa.MetaData()
+    former.reflect(connection)
+    counter_rows = connection.execute(sa.select(counters.counters)).all() if "counters" in former.tables else []
+    counter_values = {row.name: int(row.value) for row in counter_rows}
+    former.drop_all(connection)
+    migrate.bring_to(connection, revision)
+    for table in reversed(tables_of(connection).values()):
+        connection.execute(sa.delete(table))
+    return counter_values
+
+
+def write(connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    """Insert rows that `read` gave, into the table of the same revision; KeyError when it has no such column."""
+    written = [table.c[name] for name in columns]
+    if is_plain(table) and written == list(table.columns):
+        add_new(connection, table, [tuple(row) for row in rows])
+        return
+    times = {column.name for column in written if isinstance(column.type, sa.DateTime)}
+    values = [dict(zip(columns, row, strict=True)) for row in rows]
+    for row in values:
+        row |= {name: datetime.fromisoformat(row[name]) for name in times if row[name] is not None}
+    connection.execute(sa.insert(table), values)
+
+
+def finish(connection: sa.Connection, former_values: Mapping[str, int]) -> None:
+    """Bring the tables to the newest revision, and move every counter beyond its former value, so that all who watch
+    them read everything anew."""
+    migrate.bring_to(connection, "head")
+    _number_on(connection)
+    for name, value in former_values.items():
+        here = sa.and_(counters.counters.c.name == name, counters.counters.c.value <= value)
+        connection.execute(sa.update(counters.counters).where(here).values(value=value))
+        present = connection.scalar(sa.select(counters.counters.c.value).where(counters.counters.c.name == name))
+        if present is None:
+            connection.execute(sa.insert(counters.counters).values(name=name, value=value))
+    connection.execute(sa.update(counters.counters).values(value=counters.counters.c.value + 1))
+    counters.begin_changes_anew(connection, counters.read(connection).inventory)
+
+
+def is_used(connection: sa.Connection) -> bool:
+    """Whether anybody ever wrote: a counter moved, or a token, a sample or an answer is there."""
+    return any(
+        connection.execute(sa.select(table).limit(1)).first() is not None
+        for name, table in tables_of(connection).items()
+        if name not in {"changes", "retention"}  # migrations put rows there
+    )
+
+
+def _number_on(connection: sa.Connection) -> None:
+    """PostgreSQL's sequences know nothing of numbers that came with the rows."""
+    if connection.dialect.name != "postgresql":
+        return
+    for table in tables_of(connection).values():
+        for column in table.primary_key:
+            owner = sa.func.pg_get_serial_sequence(table.name, column.name)
+            if isinstance(column.type, sa.Integer) and connection.scalar(sa.select(owner)) is not None:
+                most = sa.select(sa.func.max(column)).scalar_subquery()
+                connection.execute(sa.select(sa.func.setval(owner, sa.func.coalesce(most, 1), most.is_not(None))))
+
+
+def _as_text(value: datetime) -> str:
+    return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).isoformat()
+
 
 FORMAT = 1
 MAX_LINE = 64 * files.MEGABYTE  # the longest row of all is a model's card or an answer
@@ -72,12 +163,12 @@ def make(database: Database, path: Path, *, samples: bool = True) -> Backup:
         revision = migrate.revision(connection)
         lines = _DigestingWriter(file)
         lines.write({"cotenant_backup": FORMAT, "revision": revision, "made_at": made_at})
-        for name, table in archive.tables_of(connection).items():
-            if not samples and name in archive.MEASURED:
+        for name, table in tables_of(connection).items():
+            if not samples and name in MEASURED:
                 continue
             lines.write({"table": name, "columns": [column.name for column in table.columns]})
             counts[name] = 0
-            for row in archive.read(connection, table):
+            for row in read(connection, table):
                 lines.write(row)
                 counts[name] += 1
         lines.write({"end": counts, "sha256": lines.digest()})
@@ -93,31 +184,31 @@ def restore(database: Database, path: Path, *, replace: bool = False) -> Backup:
     """
     backup = _checked(path)
     with database.write() as connection:
-        locks.alone(connection, "tables")
+        engine.alone_with(connection, "tables")
         tables_fit = migrate.fit(connection)
         if tables_fit == "foreign":
             migrate.refuse(database, tables_fit)
-        if tables_fit != "empty" and not replace and archive.is_used(connection):
+        if tables_fit != "empty" and not replace and is_used(connection):
             raise Conflict(f"database {database.name} is not empty; name another one, or replace all that it holds")
-        counter_values = archive.begin(connection, backup.revision)
+        counter_values = begin(connection, backup.revision)
         try:
             _load(connection, path)
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise _no_backup(path, f"its rows do not fit its tables ({type(error).__name__})") from error
-        archive.finish(connection, counter_values)
+        finish(connection, counter_values)
     return backup
 
 
 def _load(connection: Connection, path: Path) -> None:
-    tables = archive.tables_of(connection)
+    tables = tables_of(connection)
     name: str = ""
     columns: list[str] = []
-    rows: list[archive.Row] = []
+    rows: list[Row] = []
     waiting = 0
 
     def flush() -> None:
         if rows:
-            archive.write(connection, tables[name], columns, rows)
+            write(connection, tables[name], columns, rows)
             rows.clear()
 
     for line in _lines(path):
@@ -125,7 +216,7 @@ def _load(connection: Connection, path: Path) -> None:
         if isinstance(entry, list):
             rows.append(entry)
             waiting += len(line)
-            if len(rows) >= archive.AT_ONCE or waiting >= MOST_WAITING:
+            if len(rows) >= AT_ONCE or waiting >= MOST_WAITING:
                 flush()
                 waiting = 0
         else:

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 from advisor.store.instances import instances
 from advisor.store.rollups import bucket
 from advisor.store.samples import samples, series
-from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import insert, insert_new, parameters, selected, upsert
+from advisor.store.schema import ID, VALUE, insert, insert_new, metadata, parameters, selected, upsert
 from models.profiling.windows import MOST
 
 Key = tuple[str, str]  # instance, resource

@@ -1,4 +1,4 @@
-"""Database: connections, transactions and the errors of either database system."""
+"""Databases: engine, connections, transactions, and the locks that PostgreSQL needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -16,8 +16,40 @@ from sqlalchemy.engine import URL, make_url
 
 from advisor.domain import codec
 from advisor.errors import Conflict, InvalidInput, OutOfSpace, StorageDamaged, StorageLocked, StorageUnavailable
-from advisor.extras import require
+from advisor.plug_ins import require
 from advisor.settings import DATABASE
+
+# Locks that PostgreSQL needs and SQLite, which has one writer at a time, does not; held until the transaction ends.
+
+What = Literal["tables", "series", "observed", "border", "rollups", "held", "stays", "controls"]
+
+# Keys of advisory locks are the database's own: these are ours, one for each thing that no row stands for.
+_KEYS: dict[What, int] = {
+    "tables": 0x636F7401,
+    "series": 0x636F7402,
+    "observed": 0x636F7403,
+    "border": 0x636F7404,
+    "rollups": 0x636F7405,
+    "held": 0x636F7406,
+    "stays": 0x636F7407,
+    "controls": 0x636F7408,
+}
+
+
+def alone_with(connection: sa.Connection, name: What) -> None:
+    """Wait until no other process holds this, alone or shared, and keep all others out."""
+    _lock(connection, sa.func.pg_advisory_xact_lock(_KEYS[name]))
+
+
+def shared_with(connection: sa.Connection, name: What) -> None:
+    """Hold this together with others who share it; whoever wants it alone waits."""
+    _lock(connection, sa.func.pg_advisory_xact_lock_shared(_KEYS[name]))
+
+
+def _lock(connection: sa.Connection, function: sa.Function[None]) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(function))
+
 
 BUSY_S = 10.0  # how long a writer waits for another one before it gives up
 POOL = 40  # connections: as many as the threads that a server runs calls in (anyio's default)

@@ -1,9 +1,9 @@
-"""Hosts: the table, and when each was last heard of; the only SQL about them."""
+"""Hosts as stored, with the state of their memory; the only SQL on both."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -12,11 +12,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from advisor.domain import Host, Page, codec
+from advisor.domain import Host, HostMemory, Page, codec
 from advisor.settings import CLOCK_SKEW
-from advisor.store import statements
-from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import among, existing, keep_only, page, selected, upsert
+from advisor.store import schema
+from advisor.store.schema import ID, VALUE, UtcTime, among, existing, keep_only, metadata, page, selected, upsert
 
 hosts = sa.Table(
     "hosts",
@@ -83,7 +82,7 @@ def get_many(connection: sa.Connection, ids: Iterable[str]) -> tuple[Host, ...]:
 
 def called(connection: sa.Connection, name: str) -> tuple[str, ...]:
     """The id where it is one, else ids of hosts that go by this name."""
-    return (name,) if known(connection, [name]) else statements.called(connection, hosts, name)
+    return (name,) if known(connection, [name]) else schema.called(connection, hosts, name)
 
 
 def delete(connection: sa.Connection, host_id: str) -> bool:
@@ -248,3 +247,39 @@ def put_own_load(connection: sa.Connection, host_id: str, cpus: float, until_s: 
 
 def _read(row: sa.RowMapping) -> Host:
     return codec.decode(Host, row)
+
+
+# The state of each host's memory as its agent measured it lately; one row per host, the only SQL on it.
+
+host_memory = sa.Table(
+    "host_memory",
+    metadata,
+    sa.Column("host", ID, primary_key=True),
+    sa.Column("until_s", sa.Double, nullable=False),  # samples taken up to then are in it
+    sa.Column("state", VALUE, nullable=False),
+)
+
+
+def get_memory(connection: sa.Connection, hosts: Collection[str]) -> dict[str, tuple[float, HostMemory]]:
+    """Of these hosts, up to when it was learned, and the state."""
+    rows = selected(connection, sa.select(host_memory), host_memory.c.host, hosts)
+    return {row.host: (row.until_s, codec.decode(HostMemory, row.state)) for row in rows}
+
+
+def memory_since(connection: sa.Connection, since_s: float) -> dict[str, HostMemory]:
+    """Of all hosts that were measured since a time."""
+    query = sa.select(host_memory).where(host_memory.c.until_s >= since_s)
+    return {row.host: codec.decode(HostMemory, row.state) for row in connection.execute(query)}
+
+
+def put_memory(connection: sa.Connection, found: Mapping[str, tuple[float, HostMemory]]) -> None:
+    """Insert or replace."""
+    rows = [
+        {"host": host, "until_s": until_s, "state": codec.encode(state)} for host, (until_s, state) in found.items()
+    ]
+    upsert(connection, host_memory, rows)
+
+
+def expire_memory(connection: sa.Connection, before_s: float) -> None:
+    """Forget hosts that were not measured since a time."""
+    connection.execute(sa.delete(host_memory).where(host_memory.c.until_s < before_s))

@@ -10,8 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from advisor.domain import codec
-from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import insert_new
+from advisor.store.schema import ID, VALUE, UtcTime, insert_new, metadata
 
 KEPT = timedelta(hours=24)  # for so long an answer is given again
 

@@ -1,18 +1,31 @@
-"""Instances: the table of what runs where, and what is known of their measured demand; the only SQL about them."""
+"""Instances as stored, pending answers that count on their host until it shows them, and named workloads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from operator import attrgetter
 
 import sqlalchemy as sa
 
-from advisor.domain import Instance, NamedSize, Page, codec
-from advisor.store import statements
+from advisor.domain import Instance, IsolationSettings, NamedSize, Page, WorkloadProfile, codec
+from advisor.settings import CLOCK_SKEW
+from advisor.store import schema
 from advisor.store.hosts import hosts
-from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import among, existing, keep_only, page, selected, upsert
+from advisor.store.schema import (
+    ID,
+    VALUE,
+    UtcTime,
+    among,
+    chunks,
+    existing,
+    keep_only,
+    metadata,
+    page,
+    selected,
+    upsert,
+)
 from profiler.demand import Demand, DemandOrigin, Resource
 
 BY_HAND: frozenset[DemandOrigin] = frozenset({"given", "trace"})  # beats what was measured; see `_read`
@@ -67,7 +80,7 @@ def of_uuids(connection: sa.Connection, uuids: Iterable[str]) -> tuple[Instance,
 
 def called(connection: sa.Connection, name: str) -> tuple[str, ...]:
     """The id where it is one, else ids of instances that go by this name."""
-    return (name,) if known(connection, [name]) else statements.called(connection, instances, name)
+    return (name,) if known(connection, [name]) else schema.called(connection, instances, name)
 
 
 def delete(connection: sa.Connection, instance_id: str) -> bool:
@@ -195,3 +208,143 @@ def _read(row: sa.RowMapping) -> Instance:
 
 def _demands(stored: Mapping[Resource, object]) -> Measured:
     return {resource: codec.decode(Demand, value) for resource, value in stored.items()}
+
+
+# Pending answers: instances just advised to a host, which count there until the inventory shows them or time is up.
+
+pending = sa.Table(
+    "pending",
+    metadata,
+    sa.Column("instance", ID, primary_key=True),  # a second answer for the same instance replaces the first
+    sa.Column("host", ID, sa.ForeignKey(hosts.c.id, ondelete="CASCADE"), nullable=False, index=True),
+    sa.Column("recommendation", ID, nullable=False),
+    sa.Column("placed", VALUE, nullable=False),  # the instance as advised: on its host, with its settings
+    sa.Column("profile", VALUE),  # what the question said of its workload, where it was no named one
+    sa.Column("expires_at", UtcTime, nullable=False),
+    sa.Column("changes", VALUE, nullable=False, server_default="{}"),
+    sa.Column("driver_cpus", VALUE),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """One answer that the inventory does not show yet; `placed.host` is the advised host. Without a `recommendation` a
+    scheduler placed the instance by itself, and reported it.
+
+    `changes` are the settings that the answer gives to residents of that host, `driver_cpus` the pCPUs that it gives to
+    the driver domain, None = as they are.
+    """
+
+    recommendation: str
+    placed: Instance
+    profile: WorkloadProfile | None
+    expires_at: datetime
+    changes: Mapping[str, IsolationSettings] = field(default_factory=dict)
+    driver_cpus: tuple[int, ...] | None = None
+
+    @property
+    def host(self) -> str:
+        """The advised host."""
+        return self.placed.host or ""
+
+
+def hold_pending(connection: sa.Connection, answers: Sequence[Pending]) -> None:
+    """Keep answers; IntegrityError when a host is gone."""
+    rows = [{"instance": answer.placed.id, "host": answer.host, **codec.columns(answer)} for answer in answers]
+    upsert(connection, pending, rows)
+
+
+def drop_pending(connection: sa.Connection, instance_ids: Iterable[str]) -> bool:
+    """Forget answers, since the inventory shows these instances or they are gone; whether there were any."""
+    deletes = [sa.delete(pending).where(pending.c.instance.in_(part)) for part in chunks(sorted(set(instance_ids)))]
+    return sum(connection.execute(delete).rowcount for delete in deletes) > 0
+
+
+def purge_pending(connection: sa.Connection, now: datetime, reserve: timedelta) -> None:
+    """Delete what does not hold its host any more."""
+    connection.execute(sa.delete(pending).where(sa.not_(_holds(now, reserve))))
+
+
+def load_pending(
+    connection: sa.Connection, now: datetime, reserve: timedelta, known: Iterable[Pending] = ()
+) -> tuple[Pending, ...]:
+    """What holds its host now, by instance; `reserve` is for how long an answer does. Of those that are `known` from
+    before nothing else is read: an answer about an instance that replaces another one ends later."""
+    former = {(answer.placed.id, answer.host, answer.recommendation, answer.expires_at): answer for answer in known}
+    columns = pending.c.instance, pending.c.host, pending.c.recommendation, pending.c.expires_at
+    query = sa.select(*columns).where(_holds(now, reserve)).order_by(pending.c.instance)
+    by_instance = {row.instance: former.get(tuple(row)) for row in connection.execute(query)}
+    new = [name for name, answer in by_instance.items() if answer is None]
+    by_instance |= {row["instance"]: codec.decode(Pending, row) for row in among(connection, pending.c.instance, new)}
+    return tuple(answer for answer in by_instance.values() if answer is not None)
+
+
+def answered_since(connection: sa.Connection, since: datetime, reserve: timedelta) -> bool:
+    """Whether an answer was held since then, rather than what a scheduler reported by itself."""
+    later = sa.and_(pending.c.recommendation != "", pending.c.expires_at > since + reserve)
+    return connection.execute(sa.select(pending.c.instance).where(later).limit(1)).first() is not None
+
+
+def _holds(now: datetime, reserve: timedelta) -> sa.ColumnElement[bool]:
+    """Not expired; what lasts longer than anything held now was held by a clock that was ahead."""
+    return sa.and_(pending.c.expires_at > now, pending.c.expires_at <= now + reserve + CLOCK_SKEW)
+
+
+# Workloads: the table of named solo profiles, one row per workload and platform; the only SQL about them.
+
+workloads = sa.Table(
+    "workloads",
+    metadata,
+    sa.Column("name", ID, primary_key=True),
+    sa.Column("platform", ID, primary_key=True),  # empty = holds on every platform
+    sa.Column("metrics", VALUE, nullable=False),
+    sa.Column("origin", sa.String(32), nullable=False),
+)
+
+
+def put_workload(connection: sa.Connection, items: Sequence[WorkloadProfile]) -> None:
+    """Insert or replace."""
+    upsert(connection, workloads, [codec.columns(profile) for profile in items])
+
+
+def workloads_named(connection: sa.Connection, name: str) -> tuple[WorkloadProfile, ...]:
+    """The profiles with this name, the one that holds everywhere first."""
+    query = sa.select(workloads).where(workloads.c.name == name).order_by(workloads.c.platform)
+    return tuple(_workload(row) for row in connection.execute(query).mappings())
+
+
+def get_workloads(connection: sa.Connection, names: Iterable[str]) -> tuple[WorkloadProfile, ...]:
+    """The profiles with these names, by name and platform."""
+    profiles = map(_workload, among(connection, workloads.c.name, names))
+    return tuple(sorted(profiles, key=lambda profile: (profile.name, profile.platform)))
+
+
+def delete_workload(connection: sa.Connection, name: str) -> bool:
+    """Delete a workload on every platform; False when there is none."""
+    return connection.execute(sa.delete(workloads).where(workloads.c.name == name)).rowcount > 0
+
+
+def replace_workloads(connection: sa.Connection, items: Sequence[WorkloadProfile]) -> None:
+    """Make these profiles the only ones."""
+    connection.execute(sa.delete(workloads))
+    put_workload(connection, items)
+
+
+def list_workloads(
+    connection: sa.Connection, *, platform: str | None = None, cursor: str | None, limit: int
+) -> Page[WorkloadProfile]:
+    """One page of those of a platform; None = any."""
+    query = sa.select(workloads)
+    if platform is not None:
+        query = query.where(workloads.c.platform == platform)
+    keys = [workloads.c.name, workloads.c.platform]
+    return page(connection, query, keys, _workload, cursor=cursor, limit=limit)
+
+
+def load_workloads(connection: sa.Connection) -> tuple[WorkloadProfile, ...]:
+    query = sa.select(workloads).order_by(workloads.c.name, workloads.c.platform)
+    return tuple(_workload(row) for row in connection.execute(query).mappings())
+
+
+def _workload(row: sa.RowMapping) -> WorkloadProfile:
+    return codec.decode(WorkloadProfile, row)

@@ -9,7 +9,7 @@ from typing import Literal
 import sqlalchemy as sa
 
 from advisor.errors import SchemaMismatch
-from advisor.store import locks
+from advisor.store import engine
 from advisor.store.engine import Database
 
 Fit = Literal["empty", "unreleased", "older", "current", "newer", "foreign"]
@@ -50,7 +50,7 @@ def upgrade(database: Database) -> str:
     Safe to call from several processes at once. Raises SchemaMismatch on any other.
     """
     with _ONE_AT_A_TIME, database.write() as connection:
-        locks.alone(connection, "tables")
+        engine.alone_with(connection, "tables")
         tables_fit = fit(connection)
         if tables_fit in {"unreleased", "newer", "foreign"}:
             refuse(database, tables_fit)

@@ -15,8 +15,7 @@ import sqlalchemy as sa
 
 from advisor.store.demands import Means
 from advisor.store.rollups import BUCKET_S
-from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import selected, upsert
+from advisor.store.schema import ID, VALUE, metadata, selected, upsert
 from models.profiling.windows import MOST
 from profiler.observed import MetricSample
 

@@ -9,8 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from advisor.domain import Page, Plan, PlanEntry, PlanKind, codec
-from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import insert_new, page
+from advisor.store.schema import ID, VALUE, UtcTime, insert_new, metadata, page
 
 plans = sa.Table(
     "plans",

@@ -9,10 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from advisor.domain import Page, ProbeReport, codec
-from advisor.store import changes, counters
+from advisor.store import counters
 from advisor.store.hosts import hosts
-from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import insert, page, parameters, selected
+from advisor.store.schema import ID, VALUE, UtcTime, insert, metadata, page, parameters, selected
 from profiler.observed import ProbeResult
 
 probes = sa.Table(
@@ -93,7 +92,7 @@ def expire(connection: sa.Connection, before: datetime) -> int:
         return 0
     generation = counters.bump(connection, "inventory")
     host_ids = connection.scalars(sa.select(probes.c.host).where(old, probes.c.instance == "").distinct())
-    changes.note(connection, generation, "host", list(host_ids))
+    counters.note_changes(connection, generation, "host", list(host_ids))
     return connection.execute(sa.delete(probes).where(old)).rowcount
 
 

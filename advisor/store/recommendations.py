@@ -13,9 +13,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from advisor.domain import Page, Recommendation, codec
-from advisor.store.observed import observed
-from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import page
+from advisor.store.predictions import observed
+from advisor.store.schema import ID, VALUE, UtcTime, metadata, page
 from profiler.files import MEGABYTE, unpacked
 
 MOST_UNPACKED = 256 * MEGABYTE  # of one answer

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
-from advisor.background_pass import BackgroundPass
+from advisor.background import BackgroundPass
 from advisor.errors import Conflict
 from advisor.settings import Settings
 from advisor.store import (
     demands,
-    host_memory,
+    hosts,
     idempotency,
     open_windows,
     plans,
@@ -25,13 +25,13 @@ from advisor.store import (
     rollouts,
     rollups,
     scores,
-    sessions,
     stays,
+    tokens,
     vm_scores,
 )
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
-from advisor.store.statements import chunks
+from advisor.store.schema import chunks
 
 SERIES_AT_ONCE = 100  # are looked at …
 ROLLED_AT_ONCE = 100  # … and at most so many rolled up in one transaction
@@ -109,12 +109,12 @@ class Retention(BackgroundPass):
             lambda connection: probes.expire(connection, now - KEEP_PROBES),  # which may move the inventory
             lambda connection: demands.expire_totals(connection, now.timestamp()),
             lambda connection: stays.expire(connection, (now - KEEP_STAYS).timestamp()),
-            lambda connection: host_memory.expire(connection, cut_s),
+            lambda connection: hosts.expire_memory(connection, cut_s),
             lambda connection: open_windows.expire(connection, cut_s),
             lambda connection: scores.expire(connection, cut_s, cut_s - self._keep_rollups.total_seconds()),
             lambda connection: vm_scores.expire(connection, cut_s),
             lambda connection: idempotency.expire(connection, now - idempotency.KEPT),
-            lambda connection: sessions.purge(connection, now),
+            lambda connection: tokens.purge_sessions(connection, now),
             lambda connection: rollouts.expire(connection, now - KEEP_ROLLOUTS, ANSWERS_AT_ONCE),
         )
         for step in steps:

@@ -9,9 +9,8 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from advisor.domain import LedgerLine, Page, Rollout, RolloutState, codec
-from advisor.store import locks
-from advisor.store.schema import ID, VALUE, UtcTime, metadata
-from advisor.store.statements import page, upsert
+from advisor.store import engine
+from advisor.store.schema import ID, VALUE, UtcTime, metadata, page, upsert
 
 Control = Literal["lease", "freeze"]
 
@@ -122,7 +121,7 @@ def applied_since(connection: sa.Connection, since: datetime) -> tuple[tuple[dat
 
 def take_lease(connection: sa.Connection, holder: str, now_s: float, lasts_s: float) -> str:
     """Take or extend the one lease; who else holds it, empty = it is the caller's."""
-    locks.alone(connection, "controls")
+    engine.alone_with(connection, "controls")
     row = connection.execute(sa.select(controls).where(controls.c.name == "lease")).one_or_none()
     # Held for longer than anybody holds it: by a clock that was ahead.
     held = row is not None and row.holder and now_s < row.until_s <= now_s + 2 * lasts_s

@@ -1,20 +1,21 @@
-"""Roll-ups: five-minute means of samples that are no longer kept one by one, and who makes them; the only SQL on it."""
+"""Samples rolled up to half hours; histories and waits read from them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from advisor.settings import CLOCK_SKEW
-from advisor.store import locks
+from advisor.store import engine
 from advisor.store.samples import samples, series, series_around
-from advisor.store.schema import UtcTime, metadata
-from advisor.store.statements import chunks
+from advisor.store.schema import UtcTime, chunks, metadata
+from profiler.metrics import WAITED_FOR
 
 BUCKET_S = 300.0  # five of the windows that an agent pushes
 NO_HOLDER = ""
@@ -71,7 +72,7 @@ def rolled_until(connection: sa.Connection) -> float:
 
     It stays where it is until this transaction, which adds samples, ends.
     """
-    locks.shared(connection, "border")
+    engine.shared_with(connection, "border")
     return connection.scalar(sa.select(retention.c.rolled_until_s)) or 0.0
 
 
@@ -82,7 +83,7 @@ def hold(
 
     False = another one is, or it is not time yet, which `early` overlooks.
     """
-    locks.alone(connection, "border")  # samples on their way from before it are stored first
+    engine.alone_with(connection, "border")  # samples on their way from before it are stored first
     mine = [holder, NO_HOLDER] if early else [holder]
     held_until, rolled_until_s, now_s = retention.c.held_until, retention.c.rolled_until_s, now.timestamp()
     # No process holds it for longer than from now until `until`: whoever did so had a clock that was ahead.
@@ -116,7 +117,7 @@ def oldest(connection: sa.Connection, ids: Sequence[int]) -> float | None:
 def roll(connection: sa.Connection, ids: Sequence[int], begin_s: float, end_s: float) -> int:
     """Turn samples of these series from `begin_s` to before `end_s`, both borders, into roll-ups; returns how many."""
     # A pass that outlasted its lease may still be at it: what it adds up must be deleted before anybody else looks.
-    locks.alone(connection, "rollups")
+    engine.alone_with(connection, "rollups")
     here = (samples.c.series.in_(ids), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
     ends = bucket(connection, samples.c.time_s).label("ends")
     whole = (sa.func.avg(samples.c.value), sa.func.max(samples.c.value), sa.func.count())
@@ -145,7 +146,7 @@ def drop_empty(connection: sa.Connection, ids: Sequence[int]) -> int:
     here = sa.and_(series.c.id.in_(ids), *(~exists for exists in has_rows))
     if connection.scalar(sa.select(series.c.id).where(here).limit(1)) is None:
         return 0
-    locks.alone(connection, "series")  # no other writer adds to one of them now
+    engine.alone_with(connection, "series")  # no other writer adds to one of them now
     return connection.execute(sa.delete(series).where(here)).rowcount
 
 
@@ -161,3 +162,102 @@ def reach_s(connection: sa.Connection, instance_id: str, since_s: float) -> floa
         if begin is not None:
             first, last = min(first, begin), max(last, end)
     return max(last - first, 0.0)
+
+
+# Histories: stored samples and roll-ups as means of equal steps, for drawings and profiles; the only SQL on both.
+
+Key = tuple[str, str | None, str]  # host, instance (None = the host's own), metric
+Means = tuple[Sequence[float], Sequence[float]]  # ends of steps in s, means
+K = TypeVar("K")
+
+
+def history_of_host(
+    connection: sa.Connection, host: str, instances: Sequence[str], metrics: Sequence[tuple[str, str]]
+) -> dict[int, Key]:
+    """The series of a host and of these instances on it, by number; `metrics` are pairs of scope and name."""
+    return _series(connection, metrics, series.c.host == host, instances)
+
+
+def history_of_instance(
+    connection: sa.Connection, instance: str, hosts: Sequence[str], metrics: Sequence[tuple[str, str]]
+) -> dict[int, Key]:
+    """The series of an instance wherever it was, and the own ones of these hosts."""
+    return _series(connection, metrics, (series.c.instance == instance) | series.c.host.in_(hosts), [instance])
+
+
+def _series(
+    connection: sa.Connection,
+    metrics: Sequence[tuple[str, str]],
+    where: sa.ColumnElement[bool],
+    instances: Sequence[str],
+) -> dict[int, Key]:
+    keys: dict[int, Key] = {}
+    for part in chunks([*instances, ""]):
+        query = sa.select(series).where(
+            where, series.c.instance.in_(part), sa.tuple_(series.c.scope, series.c.metric).in_(metrics)
+        )
+        for row in connection.execute(query):
+            if row.instance or row.scope == "host":
+                keys[row.id] = (row.host, row.instance or None, row.metric)
+    return keys
+
+
+def history_means(
+    connection: sa.Connection, keys: Mapping[int, K], begin_s: float, end_s: float, step_s: float
+) -> dict[K, Means]:
+    """Means of samples and, from before, of roll-ups in steps that end at multiples of `step_s`; `keys` are series by
+    number."""
+    ends = bucket(connection, samples.c.time_s, step_s).label("ends")
+    by_key: dict[K, dict[float, tuple[float, int]]] = {}
+    for part in chunks(sorted(keys)):
+        here = (samples.c.series.in_(part), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
+        fresh = sa.select(samples.c.series, ends, sa.func.avg(samples.c.value), sa.func.count()).where(*here)
+        old = sa.select(
+            rollups.c.series, bucket(connection, rollups.c.time_s - 1.0, step_s), rollups.c.mean, rollups.c.number
+        ).where(rollups.c.series.in_(part), rollups.c.time_s > begin_s, rollups.c.time_s <= end_s)
+        both = sa.union_all(fresh.group_by(samples.c.series, ends), old)
+        for number, time_s, mean, count in connection.execute(both):
+            steps = by_key.setdefault(keys[number], {})
+            before, former = steps.get(time_s, (0.0, 0))
+            steps[time_s] = (before * former + mean * count) / (former + count), former + count
+    return {key: (sorted(steps), [steps[at][0] for at in sorted(steps)]) for key, steps in by_key.items()}
+
+
+# Waits: what samples say of who ran while who waited, and of how much each ran and waited; the only SQL that asks.
+
+
+@dataclass(frozen=True, slots=True)
+class WaitSums:
+    """One metric of one instance: the sum of its samples' values, in %, and how many there are."""
+
+    instance: str
+    metric: str
+    total: float
+    number: int
+
+
+def wait_sums(connection: sa.Connection, host: str, instances: Sequence[str], since_s: float) -> tuple[WaitSums, ...]:
+    """Of these instances on a host, since a time: CPU use, waiting, and the instances that they waited for, with the
+    host."""
+    plain = series.c.metric.in_(["cpu", "waiting", "waited_for_host"])
+    wanted_metrics = plain | series.c.metric.startswith(WAITED_FOR, autoescape=True)
+    results: list[WaitSums] = []
+    for part in chunks(sorted(instances)):
+        here = (series.c.host == host, series.c.scope == "instance", wanted_metrics, series.c.instance.in_(part))
+        fresh = sa.select(
+            samples.c.series, sa.func.sum(samples.c.value).label("total"), sa.func.count().label("number")
+        ).where(samples.c.time_s >= since_s)
+        old = sa.select(
+            rollups.c.series, sa.func.sum(rollups.c.mean * rollups.c.number), sa.func.sum(rollups.c.number)
+        ).where(rollups.c.time_s > since_s)
+        ids = sa.select(series.c.id).where(*here).scalar_subquery()
+        both = sa.union_all(
+            fresh.where(samples.c.series.in_(ids)).group_by(samples.c.series),
+            old.where(rollups.c.series.in_(ids)).group_by(rollups.c.series),
+        ).subquery()
+        query = sa.select(
+            series.c.instance, series.c.metric, sa.func.sum(both.c.total), sa.func.sum(both.c.number)
+        ).join(both, both.c.series == series.c.id)
+        for instance, metric, total, number in connection.execute(query.group_by(series.c.instance, series.c.metric)):
+            results.append(WaitSums(instance, metric, float(total), int(number)))
+    return tuple(results)

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from advisor.domain import Usage
-from advisor.store import demands, held, histories, rollups, samples, waits
+from advisor.store import demands, predictions, rollups, samples
 from advisor.store.demands import Means
-from advisor.store.waits import WaitSums
+from advisor.store.rollups import WaitSums
 from models.profiling.windows import Readings
 from profiler.observed import MetricSample
 
@@ -101,7 +101,7 @@ class SampleStore(Protocol):
 
     def means(
         self, connection: sa.Connection, of: Series, begin_s: float, end_s: float, step_s: float
-    ) -> dict[Any, histories.Means]:
+    ) -> dict[Any, rollups.Means]:
         """As `histories.means`."""
         ...
 
@@ -170,8 +170,8 @@ class StoredSamples:
     def host_window(
         self, connection: sa.Connection, host: str, metrics: Sequence[str], begin_s: float, end_s: float
     ) -> HostWindow:
-        series = held.series_on(connection, host, metrics)
-        counts = held.counts(connection, series, begin_s, end_s)
+        series = predictions.series_on(connection, host, metrics)
+        counts = predictions.counts(connection, series, begin_s, end_s)
         means = demands.windows(connection, {number: series[number] for number in counts}, begin_s, end_s)
         return HostWindow(
             ever={name for name, metric in series.values() if metric == "cpu"},
@@ -185,18 +185,18 @@ class StoredSamples:
         if now_s - since_s <= whole_s or rollups.reach_s(connection, instance, since_s) <= whole_s:
             return samples.around_instance(connection, instance, since_s)
         keys = samples.series_around(connection, instance)
-        return histories.means(connection, keys, since_s, math.inf, rollups.BUCKET_S)
+        return rollups.history_means(connection, keys, since_s, math.inf, rollups.BUCKET_S)
 
     def of_host(self, connection: sa.Connection, host: str, instances: Sequence[str], metrics: Metrics) -> Series:
-        return histories.of_host(connection, host, instances, metrics)
+        return rollups.history_of_host(connection, host, instances, metrics)
 
     def of_instance(self, connection: sa.Connection, instance: str, hosts: Sequence[str], metrics: Metrics) -> Series:
-        return histories.of_instance(connection, instance, hosts, metrics)
+        return rollups.history_of_instance(connection, instance, hosts, metrics)
 
     def means(
         self, connection: sa.Connection, of: Series, begin_s: float, end_s: float, step_s: float
-    ) -> dict[Any, histories.Means]:
-        return histories.means(connection, of, begin_s, end_s, step_s)
+    ) -> dict[Any, rollups.Means]:
+        return rollups.history_means(connection, of, begin_s, end_s, step_s)
 
     def wait_sums(
         self,
@@ -206,7 +206,7 @@ class StoredSamples:
         since_s: float,
         now_s: float,  # noqa: ARG002 - nothing is stored of later
     ) -> tuple[WaitSums, ...]:
-        return waits.sums(connection, host, instances, since_s)
+        return rollups.wait_sums(connection, host, instances, since_s)
 
     def usage(
         self,

@@ -8,10 +8,8 @@ from operator import itemgetter
 import sqlalchemy as sa
 
 from advisor.domain import Usage
-from advisor.store import locks
-from advisor.store.bulk import add_new
-from advisor.store.schema import ID, metadata
-from advisor.store.statements import chunks, insert_new, selected, with_pairs
+from advisor.store import engine
+from advisor.store.schema import ID, add_new, chunks, insert_new, metadata, selected, with_pairs
 from models.profiling.windows import MOST, Readings
 from profiler.metrics import WAITED_FOR
 from profiler.observed import MetricSample
@@ -45,7 +43,7 @@ def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
     """Insert the samples whose host, instance, scope, metric and time are new; returns how many were."""
     if not items:
         return 0
-    locks.shared(connection, "series")  # no other writer removes a series that these are about to go to
+    engine.shared_with(connection, "series")  # no other writer removes a series that these are about to go to
     keys = [_key(item) for item in items]
     ids = _series_ids(connection, sorted(set(keys)))
     rows = [(ids[key], item.time_s, item.value) for key, item in zip(keys, items, strict=True)]

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from advisor.domain import ScoreSummary
-from advisor.store.schema import ID, metadata
-from advisor.store.statements import insert_new, upsert
+from advisor.store.schema import ID, insert_new, metadata, upsert
 
 CLOUD = ""  # in place of a host
 _AT_ONCE = 5_000  # rows that are written in one statement

@@ -13,11 +13,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from advisor.domain import MoveSeen
-from advisor.store import locks
+from advisor.store import engine
 from advisor.store.recommendations import recommendations
 from advisor.store.rollups import BUCKET_S
-from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import chunks, selected, upsert
+from advisor.store.schema import ID, VALUE, chunks, metadata, selected, upsert
 
 MOST_ENDED = 20_000  # rows of instances that have left; a cloud of short jobs forgets sooner
 BEFORE = 0.0  # `since_s` of who was there before anybody looked
@@ -81,7 +80,7 @@ def times_on(connection: sa.Connection, host: str, instances: Iterable[str]) -> 
 
 def change(connection: sa.Connection) -> dict[str, str]:
     """The same, which no other writer changes before this transaction ends; do this first in it."""
-    locks.alone(connection, "stays")
+    engine.alone_with(connection, "stays")
     return seats(connection)
 
 

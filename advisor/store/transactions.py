@@ -1,15 +1,22 @@
-"""Transactions of a service: none on tables of another version, none for a caller whose time is up."""
+"""Transactions of a service, none on tables of another version, and writes that may happen later."""
 
 from __future__ import annotations
 
+import contextvars
+import logging
+import math
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import Connection
 
 from advisor import deadline
-from advisor.errors import SchemaMismatch
+from advisor.errors import SchemaMismatch, StorageLocked, StorageUnavailable
 from advisor.store import migrate
 from advisor.store.engine import Database
 from advisor.store.sample_store import STORED, SampleStore
@@ -72,3 +79,100 @@ class Transactions:
         revision = migrate.upgrade(self._database)
         self._outdated = None
         return revision
+
+
+# Writes that no caller waits for: what a dry run or a plan leaves behind, stored once no other writer is at it.
+
+HASTY_S = 0.2  # a writer that waits longer lets its caller go first
+MOST = 1000  # writes that may wait, of some 10 KB each
+AGAIN_S = 0.5  # after a database that did not answer
+LAST_S = 10.0  # for what still waits when the service ends
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A write in the context of its caller: who acts is in the audit log."""
+
+    work: Callable[[Connection], None]
+    synced: bool
+    key: str
+    value: object
+    context: contextvars.Context
+
+
+class LaterWrites:
+    """One per process; thread-safe. What waits is kept in memory: a process that is killed loses it."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self._lock = threading.Lock()  # over what is below
+        self._waiting: deque[_Waiting] = deque()
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+
+    def write(self, work: Callable[[Connection], None], *, key: str = "", value: object = None, synced: bool) -> None:
+        """Do it at once where no other writer is at it, else soon; `find` gives `value` by `key` until it is stored.
+
+        StorageUnavailable where the database does not answer, or too much waits already.
+        """
+        if not self._waiting:
+            try:
+                with self._transactions.write(synced=synced, wait_s=HASTY_S) as connection:
+                    work(connection)
+            except StorageLocked:
+                pass
+            else:
+                return
+        with self._lock:
+            if len(self._waiting) >= MOST or self._ending.is_set():
+                raise StorageLocked(
+                    "the database is locked by another writer, and too much waits to be stored; try again"
+                )
+            self._waiting.append(_Waiting(work, synced, key, value, contextvars.copy_context()))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._store, name="later-writes", daemon=True)
+                self._thread.start()
+
+    def find(self, key: str) -> object:
+        """What waits under this key, None = nothing does."""
+        with self._lock:
+            return next((waiting.value for waiting in self._waiting if waiting.key == key), None)
+
+    def close(self) -> None:
+        """Store what waits, for LAST_S at most; the log says how much was lost."""
+        self._ending.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _store(self) -> None:
+        until_s = math.inf
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                first = self._waiting[0]
+            if self._ending.is_set():
+                until_s = min(until_s, time.monotonic() + LAST_S)
+            if not first.context.run(self._is_stored, first):
+                if time.monotonic() >= until_s:
+                    log.warning("%d answers and plans were not stored: the database is locked", len(self._waiting))
+                    return
+                self._ending.wait(AGAIN_S)
+                continue
+            with self._lock:
+                self._waiting.popleft()
+
+    def _is_stored(self, waiting: _Waiting) -> bool:
+        """False = it is to be tried again; what cannot be stored at all is left out, which the log says."""
+        try:
+            with deadline.within(math.inf), self._transactions.write(synced=waiting.synced, wait_s=1.0) as connection:
+                waiting.work(connection)
+        except StorageUnavailable:
+            return False
+        except Exception:
+            log.exception("an answer was not stored")
+        return True

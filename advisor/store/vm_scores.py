@@ -12,8 +12,7 @@ from itertools import islice
 import sqlalchemy as sa
 
 from advisor.store.rollups import BUCKET_S
-from advisor.store.schema import ID, metadata
-from advisor.store.statements import insert, parameters, selected
+from advisor.store.schema import ID, insert, metadata, parameters, selected
 
 _DAY_S = 86_400.0
 WINDOWS = int(_DAY_S / BUCKET_S)

@@ -1,5 +1,4 @@
-"""Windows kept for training: demand and delivery of instances side by side; one per host, day, load and set of
-instances.
+"""Windows of instances as measured, bounded by host, and alarms that measurements raised; the only SQL on both.
 
 Beyond MOST_KEPT the oldest go of that level of contention of which there are most: nine windows in ten are calm, and
 would push out those that teach.
@@ -14,8 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from advisor.domain import codec
-from advisor.store.schema import ID, VALUE, metadata
-from advisor.store.statements import upsert
+from advisor.store.schema import ID, VALUE, metadata, upsert
 from models.data.window_dataset import CALM_LEVEL, SharedWindow, contention_level
 from profiler.demand import Demand
 from profiler.observed import Host, Instance
@@ -102,3 +100,44 @@ def _differing(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str,
         if value not in (usual.get(name), None, {}, []):
             differing[name] = value
     return differing
+
+
+# Alarms: the state of each host whose measured shares lie below the predicted ones; the only SQL on it.
+#
+# One row per host, deleted once measurements agree again, so the table is no longer than the list of hosts.
+
+alarms = sa.Table(
+    "alarms",
+    metadata,
+    sa.Column("host", ID, primary_key=True),
+    sa.Column("last_s", sa.Double, nullable=False),  # when the last window ended that was looked at
+    sa.Column("state", VALUE, nullable=False),
+)
+
+
+def get_alarm(connection: sa.Connection, host: str) -> Mapping[str, Any] | None:
+    """The state of a host; None = there is none."""
+    state: Mapping[str, Any] | None = connection.scalar(sa.select(alarms.c.state).where(alarms.c.host == host))
+    return state
+
+
+def put_alarm(connection: sa.Connection, host: str, last_s: float, state: Mapping[str, Any]) -> None:
+    """Insert or replace the state of a host."""
+    upsert(connection, alarms, [{"host": host, "last_s": last_s, "state": dict(state)}])
+
+
+def delete_alarm(connection: sa.Connection, host: str) -> None:
+    """Delete the state of a host."""
+    connection.execute(sa.delete(alarms).where(alarms.c.host == host))
+
+
+def load_alarms(connection: sa.Connection) -> dict[str, Mapping[str, Any]]:
+    """Every state by host, in the order of hosts."""
+    query = sa.select(alarms.c.host, alarms.c.state).order_by(alarms.c.host)
+    return {row.host: row.state for row in connection.execute(query)}
+
+
+def silent_alarms(connection: sa.Connection, before_s: float) -> dict[str, Mapping[str, Any]]:
+    """The states of hosts of which no window was looked at since then."""
+    query = sa.select(alarms.c.host, alarms.c.state).where(alarms.c.last_s < before_s)
+    return {row.host: row.state for row in connection.execute(query)}

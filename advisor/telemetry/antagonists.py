@@ -12,10 +12,9 @@ from sqlalchemy import Connection
 
 from advisor.domain import STOPPED_AT, Instance, MeasuredSlowing, SlowingHere
 from advisor.domain.figures import utc_time
-from advisor.store import histories
-from advisor.store.rollups import BUCKET_S
+from advisor.store import rollups
+from advisor.store.rollups import BUCKET_S, WaitSums
 from advisor.store.sample_store import STORED, SampleStore
-from advisor.store.waits import WaitSums
 from advisor.telemetry.profiles import parse_since
 from models.arrays import Floats
 from models.profiling.antagonists import UsedAndWaited, antagonists
@@ -129,13 +128,13 @@ def _without(both: WaitSums, later: WaitSums | None) -> WaitSums:
 
 
 def measured_of(
-    means: Mapping[histories.Key, histories.Means], instances: Mapping[str, Instance]
+    means: Mapping[rollups.Key, rollups.Means], instances: Mapping[str, Instance]
 ) -> dict[str, UsedAndWaited]:
     """CPU use and waiting of each instance on one axis of windows; NaN where nothing was measured."""
     steps = sorted({at for times, _ in means.values() for at in times})
     at_step = {at: number for number, at in enumerate(steps)}
 
-    def row(key: histories.Key) -> Floats:
+    def row(key: rollups.Key) -> Floats:
         values = np.full(len(steps), np.nan)
         times, measured = means.get(key, ((), ()))
         values[[at_step[at] for at in times]] = measured

@@ -1,23 +1,26 @@
-"""What was measured over time, for drawings: the eight metrics in equal steps, from the database or another store."""
+"""Histories of instances: what they used over time, and what they obtained of what they demanded."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
 from sqlalchemy import Connection
 
-from advisor.domain import Histories, History
+from advisor.domain import Histories, History, InstanceObtained, Obtained
+from advisor.domain.figures import utc_time
 from advisor.errors import NotFound, SeriesUnavailable
 from advisor.settings import Settings
-from advisor.store import histories, instances
+from advisor.store import instances, rollups
+from advisor.store.rollups import BUCKET_S
 from advisor.store.sample_store import STORED, SampleStore
-from advisor.telemetry import promql
+from advisor.telemetry import series_store
 from advisor.telemetry.antagonists import busiest
+from advisor.telemetry.demands import held_back
 from advisor.telemetry.profiles import parse_since
-from profiler.metrics import BY_NAME, EIGHT
+from profiler.metrics import ADDITIONAL, BY_NAME, EIGHT, OUTCOMES
 
 STEPS = 120  # in one drawing: a few hundred pixels wide it shows no more
 MOST_DRAWN = 50  # instances of a host: each has eight series, and a chart has six lines
@@ -62,7 +65,7 @@ def scraped(settings: Settings, instance: str | None, *, since: str, now: dateti
     if instance is None:
         return Histories(begin_s, end_s, step_s, (), elsewhere=True)
     try:
-        readings = promql.read(settings, instance, since=since, now=now).readings
+        readings = series_store.read(settings, instance, since=since, now=now).readings
     except NotFound:
         return Histories(begin_s, end_s, step_s, (), elsewhere=True)
     except SeriesUnavailable as error:
@@ -84,7 +87,7 @@ def _steps(since: str, now: datetime) -> tuple[float, float, float]:
     return end_s - math.ceil(asked_s / step_s) * step_s, end_s, step_s
 
 
-def step_means(times: Sequence[float], values: Sequence[float], begin_s: float, step_s: float) -> histories.Means:
+def step_means(times: Sequence[float], values: Sequence[float], begin_s: float, step_s: float) -> rollups.Means:
     """Ends and means of equal steps from `begin_s` on in which there are values."""
     at = np.floor((np.asarray(times) - begin_s) / step_s)
     steps, which, counts = np.unique(at, return_inverse=True, return_counts=True)
@@ -92,6 +95,120 @@ def step_means(times: Sequence[float], values: Sequence[float], begin_s: float, 
     return (begin_s + (steps + 1) * step_s).tolist(), (sums / counts).tolist()
 
 
-def _history(key: histories.Key, times: Sequence[float], values: Sequence[float]) -> History:
+def _history(key: rollups.Key, times: Sequence[float], values: Sequence[float]) -> History:
     host, instance, metric = key
     return History(host, instance, metric, BY_NAME[metric].unit, times, values)
+
+
+# What an instance obtained as it was measured: its share of CPU time, and its stalls at disks and networks.
+
+SHARE = "cpu_share"
+_SHARE_HELP = "CPU delivered: run / (run + wait), without waiting for its own cap"
+_SHOWN = {metric.name: metric for metric in ADDITIONAL}
+_OF_CPU = ("cpu", "waiting", "throttled")
+_OBTAINED_METRICS = tuple(dict.fromkeys(("cpu", "waiting", *OUTCOMES)))
+_TAIL = 0.95  # of the windows were no worse
+Windows = Mapping[str, Mapping[float, float]]  # metric → end of a window in s → mean
+
+
+def stored_obtained(
+    connection: Connection, instance: str, *, since: str, now: datetime, samples: SampleStore = STORED
+) -> InstanceObtained:
+    """What was stored in windows of five minutes, wherever it was; NotFound when there is no such instance."""
+    if instances.get(connection, instance) is None:
+        raise NotFound(f"there is no instance {instance}")
+    begin_s, end_s = _span(since, now)
+    try:
+        windows = _windows(connection, samples, instance, begin_s, end_s, BUCKET_S, _OBTAINED_METRICS)
+    except SeriesUnavailable:
+        return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), (), elsewhere=True)
+    return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), obtained(windows))
+
+
+def scraped_obtained(settings: Settings, instance: str, *, since: str, now: datetime) -> InstanceObtained:
+    """The same from the store that `prometheus_url` names; empty where it has nothing or does not answer."""
+    begin_s, end_s = _span(since, now)
+    try:
+        readings = series_store.read(settings, instance, since=since, now=now).readings
+    except (NotFound, SeriesUnavailable):
+        return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), (), elsewhere=True)
+    windows: dict[str, dict[float, float]] = {}
+    for (_, owner, scope, metric), (times, values) in readings.items():
+        if (owner, scope) == (instance, "instance") and metric in _OBTAINED_METRICS:
+            ends, means = step_means(times, values, begin_s, BUCKET_S)
+            windows.setdefault(metric, {}).update(zip(ends, means, strict=True))
+    return InstanceObtained(instance, utc_time(begin_s), utc_time(end_s), obtained(windows), elsewhere=True)
+
+
+def obtained(windows: Windows) -> tuple[Obtained, ...]:
+    """Summaries of windows, the share of CPU time first; of that less is worse, and of everything else more."""
+    summaries = [_summary(SHARE, "", _SHARE_HELP, shares_obtained(windows), worse=-1)]
+    for name in OUTCOMES:
+        metric = _SHOWN[name]
+        summaries.append(_summary(name, metric.unit, metric.help, list(windows.get(name, {}).values()), worse=1))
+    return tuple(summary for summary in summaries if summary is not None)
+
+
+def shares_obtained(windows: Windows) -> list[float]:
+    """Run / (run + wait) of each window in which it wanted any, without what its own cap took."""
+    return list(shares_obtained_at(windows).values())
+
+
+def shares_obtained_at(windows: Windows) -> dict[float, float]:
+    """The same by the end of the window, s since the epoch."""
+    ratios = {}
+    for at, run in windows.get("cpu", {}).items():
+        metrics = {name: windows[name][at] for name in ("waiting", "throttled") if at in windows.get(name, {})}
+        demand = run + held_back(metrics)
+        if "waiting" in metrics and demand > 0:
+            ratios[at] = run / demand
+    return ratios
+
+
+def delivered(
+    connection: Connection,
+    instance_ids: Collection[str],
+    begin_s: float,
+    end_s: float,
+    window_s: float,
+    capped: Collection[str] = (),
+    samples: SampleStore = STORED,
+) -> dict[str, dict[float, float]]:
+    """CPU delivered of each instance by the end of its windows of this length, wherever it was; of those that are
+    `capped`, waiting for their own cap counts as well."""
+    found = {}
+    for name in sorted(instance_ids):
+        metrics = _OF_CPU[:2] if name in capped else _OF_CPU
+        found[name] = shares_obtained_at(_windows(connection, samples, name, begin_s, end_s, window_s, metrics))
+    return found
+
+
+def _windows(
+    connection: Connection,
+    samples: SampleStore,
+    instance: str,
+    begin_s: float,
+    end_s: float,
+    window_s: float,
+    metrics: Sequence[str],
+) -> dict[str, dict[float, float]]:
+    keys = samples.of_instance(connection, instance, (), [("instance", metric) for metric in metrics])
+    means = samples.means(connection, keys, begin_s, end_s, window_s)
+    windows: dict[str, dict[float, float]] = {}
+    for (_, _, metric), (times, values) in means.items():  # of a window in which it moved, the last host's counts
+        windows.setdefault(metric, {}).update(zip(times, values, strict=True))
+    return windows
+
+
+def _summary(metric: str, unit: str, text: str, values: Sequence[float], *, worse: int) -> Obtained | None:
+    if not values:
+        return None
+    ordered = worse * np.sort(worse * np.asarray(values))  # the worst comes last
+    tail = float(np.quantile(worse * ordered, _TAIL)) * worse
+    return Obtained(metric, unit, text, float(ordered.mean()), tail, float(ordered[-1]), len(values))
+
+
+def _span(since: str, now: datetime) -> tuple[float, float]:
+    """Begin and end, borders of windows."""
+    end_s = -(-now.timestamp() // BUCKET_S) * BUCKET_S
+    return end_s - max(parse_since(since) // BUCKET_S, 1) * BUCKET_S, end_s

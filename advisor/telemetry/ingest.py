@@ -12,9 +12,9 @@ from sqlalchemy import Connection
 from advisor.domain import STALLED_PERCENT
 from advisor.errors import Conflict, InvalidInput
 from advisor.settings import CLOCK_SKEW
-from advisor.store import colocations, counters, hosts, instances, rollups, stays
+from advisor.store import counters, hosts, instances, models, rollups, stays
 from advisor.store.sample_store import STORED, SampleStore
-from advisor.telemetry import demands, host_memory, own_load
+from advisor.telemetry import demands, host_reports
 from advisor.telemetry.demands import News
 from advisor.validation import check_value
 from profiler.metrics import ADDITIONAL, EIGHT, SCOPES, WAITED_FOR
@@ -176,8 +176,8 @@ def store(
     accepted = samples.add(connection, taken)
     news = demands.learn(connection, taken, samples) if accepted else {}
     _note_sightings(connection, taken, now, timedelta(seconds=fresh_s))
-    moved = bool(accepted) and own_load.learn(connection, taken, samples)
-    if accepted and (host_memory.learn(connection, taken, stall_percent) or moved):
+    moved = bool(accepted) and host_reports.learn_own_load(connection, taken, samples)
+    if accepted and (host_reports.learn_memory(connection, taken, stall_percent) or moved):
         counters.bump(connection, "sightings")
     return Ingested(accepted, len(taken) - accepted, tuple(sorted(checked.dropped.items())), news)
 
@@ -185,9 +185,9 @@ def store(
 def record(connection: Connection, colocation: Colocation, *, now: datetime, sender: str = "") -> bool:
     """Store a colocation; False when it is there, Conflict when its run and repeat are there with other values."""
     check_colocation(colocation)
-    if colocations.add(connection, colocation, now, sender):
+    if models.add_colocation(connection, colocation, now, sender):
         return True
-    if colocations.get(connection, colocation.run, colocation.platform, colocation.repeat) != colocation:
+    if models.get_colocations(connection, colocation.run, colocation.platform, colocation.repeat) != colocation:
         message = f"run {colocation.run}, repeat {colocation.repeat} is stored with other values; give it another name"
         raise Conflict(message, field="run")
     return False

@@ -1,6 +1,6 @@
 """Samples of windows in a Prometheus-compatible store: written by remote write, read by PromQL.
 
-Series have the names, labels and units of the agent's exporter (`profiler.gauges`), without the label `job`, which
+Series have the names, labels and units of the agent's exporter (`profiler.metrics`), without the label `job`, which
 tells them from scraped ones; the time of a sample is the end of its window. What the service learns from is summed in
 the database on its way (`store.open_windows`), so that the other store is asked for answers only.
 """
@@ -22,16 +22,13 @@ from advisor.errors import SeriesUnavailable
 from advisor.settings import Settings
 from advisor.store import open_windows
 from advisor.store.demands import Means
-from advisor.store.rollups import BUCKET_S
+from advisor.store.rollups import BUCKET_S, WaitSums
 from advisor.store.sample_store import HostWindow, Metrics, Series
-from advisor.store.statements import chunks
-from advisor.store.waits import WaitSums
+from advisor.store.schema import chunks
 from advisor.telemetry.demands import METRICS
-from advisor.telemetry.promql import GAUGES, quoted
-from advisor.telemetry.series_store import Scraped, SeriesStore, reason_of
+from advisor.telemetry.series_store import GAUGES, Scraped, SeriesStore, quoted, reason_of
 from models.profiling.windows import Readings, SeriesKey, hosts_of
-from profiler.gauges import ATTRIBUTED, PREFIX
-from profiler.metrics import SCOPES, WAITED_FOR
+from profiler.metrics import ATTRIBUTED, PREFIX, SCOPES, WAITED_FOR
 from profiler.observed import MetricSample
 from profiler.remote_write import HEADERS, OTHER, P95, WAITED, gauge_name, write_request
 

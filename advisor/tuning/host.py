@@ -11,17 +11,16 @@ import numpy as np
 
 from advisor.domain import Allowance, Effect, Host, Instance, IsolationSettings, Objective
 from advisor.domain import Pinning as Pins
-from advisor.prediction.effects import effect
-from advisor.render import driver as driver_domain
+from advisor.prediction.active import effect
+from advisor.render import tools as driver_domain
 from advisor.render.names import target_of
-from advisor.render.unmet import unmet
+from advisor.render.whole import unmet
 from advisor.rounding import SLACK
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
-from advisor.tuning.core_scheduling import core_scheduling_note
 from advisor.tuning.layouts import Layout, Limits, Oracle, felt, trimmed, worth
 from advisor.tuning.moves import Levers, Moves, has_driver_domain
-from advisor.tuning.order import DRIVER, FELT, Passage, passage
+from advisor.tuning.order import DRIVER, FELT, Passage, core_scheduling_note, passage
 from advisor.tuning.search import Found, search
 from models.arrays import Bools
 from models.prediction import InterferencePrediction, Predictor
@@ -169,7 +168,7 @@ def levers_of(
     lifts = others["caps"] & (caps < scene.vcpus[0])
     driven = has_driver_domain(oracle) and host.pcpus > 1
     movable = driven and not unmet(host, residents, {}, first)
-    weighed = list(driver_domain.weigh(host, host.driver_weight + 1, target_of(host, None))) if driven else []
+    weighed = list(driver_domain.weigh_driver(host, host.driver_weight + 1, target_of(host, None))) if driven else []
     return Levers(
         np.array(pins, dtype=bool),
         **others,

@@ -1,16 +1,91 @@
-"""The search for the best layout of a host: exact where it is small, else local search, then as few changes as do."""
+"""The search for the best layout of a host: exact where it is small, else local, then as few changes as suffice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement, product
+from math import comb, prod
 
 import numpy as np
 
 from advisor.scheduling.scoring import EQUAL, PIN_GAIN
-from advisor.tuning import exact
 from advisor.tuning.layouts import PER_SLOT, Layout, Valued
 from advisor.tuning.moves import Moves
+from models.arrays import Bools
+
+# All layouts of pCPUs on a small host, but for what differs only by the names of interchangeable pCPUs.
+
+MOST_LAYOUTS = 20_000  # layouts that are valued one and all
+
+
+def count_layouts(moves: Moves, layout: Layout) -> int:
+    """How many layouts `every` gives, about; more than MOST where they are too many to say."""
+    movers = int(moves.levers.pins.sum()) + moves.levers.driver
+    if not movers or movers > 16:
+        return MOST_LAYOUTS + 1
+    return prod(
+        comb(len(units) + comb(2**movers + size - 1, size) - 1, len(units))
+        for size, units in ((len(units[0]), units) for units in _classes(moves, layout))
+    )
+
+
+def every_layout(moves: Moves, layout: Layout) -> Iterator[Layout]:
+    """Each layout in which all consumers have a pCPU, one of those that differ only by equal cores."""
+    slots = np.flatnonzero(moves.levers.pins)
+    movers = len(slots) + moves.levers.driver
+    classes = _classes(moves, layout)
+    columns = [tuple(bool(bits >> at & 1) for at in range(movers)) for bits in range(2**movers)]
+    choices = [
+        list(combinations_with_replacement(list(combinations_with_replacement(columns, len(units[0]))), len(units)))
+        for units in classes
+    ]
+    for chosen in product(*choices):
+        users = np.zeros((movers, layout.affinity.shape[1]), dtype=bool)
+        for units, kinds in zip(classes, chosen, strict=True):
+            for unit, kind in zip(units, kinds, strict=True):
+                users[:, list(unit)] = np.array(kind, dtype=bool).T
+        if users.any(axis=1).all():
+            yield _as_layout(moves, layout, users)
+
+
+def like_now(moves: Moves, layout: Layout, found: Layout) -> Layout:
+    """A layout with interchangeable cores named so that as many pins as possible stay as they are in `layout`."""
+    from scipy.optimize import linear_sum_assignment  # half a second, which questions do without
+
+    affinity, driver = found.affinity.copy(), found.driver.copy()
+    both = np.concatenate([layout.affinity, layout.driver[None]]), np.concatenate([found.affinity, found.driver[None]])
+    for units in _classes(moves, layout):
+        at = [list(unit) for unit in units]
+        one, other = (np.array([each[:, unit].ravel() for unit in at], dtype=np.float64) for each in both)
+        cost = one.sum(axis=1)[:, None] + other.sum(axis=1) - 2 * one @ other.T  # in how many of its bits each differs
+        for here, there in zip(*linear_sum_assignment(cost), strict=True):
+            affinity[:, at[here]], driver[at[here]] = found.affinity[:, at[there]], found.driver[at[there]]
+    return replace(found, affinity=affinity, driver=driver)
+
+
+def _classes(moves: Moves, layout: Layout) -> list[list[tuple[int, ...]]]:
+    """Cores by class: those of one class, each as its shared pCPUs, may change places without any effect."""
+    scene, core = moves.oracle.scene, moves.oracle.core
+    fixed = ~moves.levers.pins
+    by_class: dict[tuple[object, ...], list[tuple[int, ...]]] = {}
+    for first in np.unique(core):
+        pcpus = np.flatnonzero(core == first)
+        shared = tuple(int(at) for at in pcpus if moves.shared[at])
+        users: Bools = layout.affinity[fixed][:, pcpus]
+        driver = b"" if moves.levers.driver else layout.driver[pcpus].tobytes()
+        own = int(scene.node[0, first]), len(pcpus), moves.shared[pcpus].tobytes(), users.tobytes(), driver
+        if shared:
+            by_class.setdefault(own, []).append(shared)
+    return list(by_class.values())
+
+
+def _as_layout(moves: Moves, layout: Layout, users: Bools) -> Layout:
+    affinity = layout.affinity.copy()
+    slots = np.flatnonzero(moves.levers.pins)
+    affinity[slots] = users[: len(slots)]
+    return replace(layout, affinity=affinity, driver=users[-1] if moves.levers.driver else layout.driver)
+
 
 STARTS = 3  # layouts from which the local search descends
 GIVEN_UP = 0.01  # of the gain that fewer and milder changes may cost
@@ -58,17 +133,17 @@ def search(moves: Moves, *, seed: int = 1, thorough: bool = True) -> Found:
     if thorough:
         best, value, whole = _all(moves, now, best, value)
         best, value = _kicked(moves, best, value, seed)
-    kept, its_value = fewest(moves, now, exact.like_now(moves, now, best), value, before)
+    kept, its_value = fewest(moves, now, like_now(moves, now, best), value, before)
     return Found(kept, its_value, before, value, whole, oracle.timed_out)
 
 
 def _all(moves: Moves, now: Layout, best: Layout, value: float) -> tuple[Layout, float, bool]:
     """The best of all layouts of pCPUs where these are few enough, improved by the other settings."""
     oracle = moves.oracle
-    scenes = exact.count(moves, now)
-    if scenes > exact.MOST or oracle.ended:
+    scenes = count_layouts(moves, now)
+    if scenes > MOST_LAYOUTS or oracle.ended:
         return best, value, False
-    layouts = list(exact.every(moves, now))
+    layouts = list(every_layout(moves, now))
     values = oracle.value(layouts, in_time=True).value
     at = int(np.argmax(np.round(values, 9)))
     if values[at] > value + EQUAL:

@@ -1,8 +1,16 @@
 """Who may ask: where the service listens, who sends a request, and what that caller may do."""
 
-from api.auth.gate import AuthMiddleware, first_step
-from api.auth.listening import bind, is_loopback, parse_listen, require_loopback
-from api.auth.scopes import Guarded, Needs, require
+from api.auth.gate import (
+    AuthMiddleware,
+    Guarded,
+    Needs,
+    bind,
+    first_step,
+    is_loopback,
+    parse_listen,
+    require,
+    require_loopback,
+)
 
 __all__ = [
     "AuthMiddleware",

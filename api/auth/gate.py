@@ -1,31 +1,200 @@
-"""The gate: finds out who sends a request before its path, method or body is looked at."""
+"""The gate: finds out who sends a request, and what that caller may do, before its path or body is looked at."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import binascii
+import ipaddress
 import logging
 import math
 import re
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from ipaddress import IPv6Network, ip_address
-from typing import TypeVar
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit
 
 from anyio import CapacityLimiter, to_thread
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from advisor.domain import Caller
-from advisor.errors import AdvisorError, IdentityUnavailable, StorageUnavailable
+from advisor.domain import TOKEN_SCOPES, Caller, TokenScope
+from advisor.errors import AdvisorError, IdentityUnavailable, InvalidInput, StorageUnavailable
 from advisor.service import AccessService, Keystone, acting, form_key
-from api.auth import cookies
-from api.auth.listening import is_loopback
-from api.auth.origin import is_from_another_site
 from api.html.render import to_sign_in, wants_page
-from api.http.limits import RateLimit
+from api.http.envelope import RateLimit
 from api.problems import OF_ERROR, OF_STATUS, Busy, CrossSite, Kind, kind_of, respond
+
+# Whether a page of this service or of another site made a browser send a request.
+
+_NOT_OURS = "the form was not sent from a page of this service"
+
+
+def require_own_page(request: Request) -> None:
+    """CrossSite unless the browser says that one of our own pages sent this; a request that says nothing is refused.
+
+    The browser itself sets `Sec-Fetch-Site` (Fetch Metadata). It leaves it out on plain HTTP to another machine; then
+    `Origin` must name the host that was asked (RFC 6454). Scripts can set neither.
+    """
+    site = request.headers.get("sec-fetch-site")
+    is_ours = _names_us(request) if site is None else site == "same-origin"
+    if not is_ours:
+        raise CrossSite(_NOT_OURS)
+
+
+def is_from_another_site(request: Request) -> bool:
+    """Whether a browser says that a page of another site sent this; programs send no such header."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in {"same-origin", "none"}
+    return "origin" in request.headers and not _names_us(request)
+
+
+def _names_us(request: Request) -> bool:
+    """Whether `Origin` is the host that was asked."""
+    try:
+        origin = urlsplit(request.headers.get("origin", ""))
+    except ValueError:  # a bracket that nothing closes
+        return False
+    return origin.scheme in {"http", "https"} and origin.netloc.lower() == request.headers.get("host", "").lower()
+
+
+def came_by_tls(request: Request) -> bool:
+    """Whether the browser speaks TLS to this service, or to the proxy before it, by the origin of its own page.
+
+    This needs no word of a proxy, and a client that lies weakens only its own cookie.
+    """
+    return request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
+
+
+# What a caller may do: read includes no other scope, write includes read, admin includes both; act stands apart.
+
+# What a route needs: open = no token; agent = write, or a token for the agent of one host, which counts nowhere else.
+Needs = TokenScope | Literal["open", "agent"]
+
+
+def require(request: Request, needs: TokenScope | Literal["agent"]) -> None:
+    """HTTPException 403 unless the caller has this scope; a request that no gate has passed has none."""
+    caller: Caller | None = getattr(request.state, "caller", None)
+    scope: TokenScope = "write" if needs == "agent" else needs
+    if scope == "act" and (caller is None or caller.scope != "act" or not caller.host):
+        raise HTTPException(403, "this needs a token of scope act, which is for the agent of one host")
+    if scope == "act":
+        return
+    if caller is not None and caller.scope == "act":
+        raise HTTPException(403, f"this token is for orders to the agent of host {caller.host}, and for nothing else")
+    if caller is not None and caller.host and needs != "agent":
+        raise HTTPException(
+            403,
+            f"this token is for the agent of host {caller.host}; it may only send samples, announcements and probes",
+        )
+    if caller is None or TOKEN_SCOPES.index(caller.scope) < TOKEN_SCOPES.index(scope):
+        has = caller.scope if caller else "none"
+        raise HTTPException(403, f"this needs a token of scope {scope}, and yours is of scope {has}")
+
+
+class Guarded:
+    """A route that checks the caller's scope before a byte of the body is read."""
+
+    def __init__(self, app: ASGIApp, scope: TokenScope | Literal["agent"]) -> None:
+        self.app = app
+        self.scope = scope
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI entry."""
+        require(Request(scope), self.scope)
+        await self.app(scope, receive, send)
+
+
+# Where the service listens: how addresses are read, and that a service without a token listens on loopback only.
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a host name or address always means this machine."""
+    name = name.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, section 6.3
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def parse_listen(listen: str) -> tuple[str, int]:
+    """Split `127.0.0.1:8080` or `[::1]:8080` into host and port; InvalidInput says what is wrong with it."""
+    match = re.fullmatch(r"(\[[0-9A-Fa-f:.]+\]|[^:\s]+):(\d{1,5})", listen)
+    if not match or int(match[2]) > 65535:
+        raise InvalidInput(f"{listen!r} is not ADDRESS:PORT, such as 127.0.0.1:8080 or [::1]:8080", field="listen")
+    return match[1].strip("[]"), int(match[2])
+
+
+def require_loopback(host: str) -> None:
+    """InvalidInput for an address where others could reach a service without a token; it says what to do."""
+    if not is_loopback(host):
+        raise InvalidInput(
+            f"refusing to listen on {host}: no token is configured, so any client that reaches it could change "
+            "the inventory; make one with `cotenant token create`, or listen on 127.0.0.1 or [::1]",
+            field="listen",
+        )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A TCP socket bound to that address; OSError when it is taken or not of this machine."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio turns Nagle's delay, 40 ms for every answer, off only for sockets that name TCP as their protocol.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+# The cookie of a session: how it is set, read and deleted. It counts for pages only.
+
+# A browser accepts a name with this prefix only with Secure, from this host itself and for every path (RFC 6265bis,
+# 4.1.3).
+_SECURE = "__Host-cotenant"
+_PLAIN = "cotenant"
+
+
+def read_cookie(request: Request) -> str | None:
+    """The secret that the browser holds; None = none.
+
+    Over TLS only the secure name counts, which a browser accepts from this host alone. The plain one could come from
+    another host of the same domain, or from a party that changes its plain HTTP.
+    """
+    secure = request.cookies.get(_SECURE)
+    return secure or (None if _is_over_tls(request) else request.cookies.get(_PLAIN))
+
+
+def _is_over_tls(request: Request) -> bool:
+    """Whether the browser speaks TLS: by the connection or a trusted proxy, else by headers of the browser.
+
+    Browsers send Sec-Fetch-* over TLS and to their own machine only (https://www.w3.org/TR/fetch-metadata, section 2:
+    to potentially trustworthy URLs).
+    """
+    name = request.url.hostname or ""
+    return request.url.scheme == "https" or ("sec-fetch-site" in request.headers and not is_loopback(name))
+
+
+def give_cookie(response: Response, secret: str, lasts_s: float, *, secure: bool) -> None:
+    """Let the browser hold a secret for `lasts_s` seconds; no script can read it, no other site can have it sent."""
+    name = _SECURE if secure else _PLAIN
+    response.set_cookie(name, secret, max_age=int(lasts_s), path="/", secure=secure, httponly=True, samesite="strict")
+
+
+def take_cookie_back(response: Response) -> None:
+    """Let the browser forget the secret, under either name."""
+    for name, secure in ((_SECURE, True), (_PLAIN, False)):
+        response.delete_cookie(name, path="/", secure=secure, httponly=True, samesite="strict")
+
 
 T = TypeVar("T")
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?\Z")
@@ -135,7 +304,7 @@ class AuthMiddleware:
 
     async def _known(self, request: Request) -> Caller | None:
         headers = request.headers
-        authorization, secret = headers.getlist("authorization"), cookies.read(request)
+        authorization, secret = headers.getlist("authorization"), read_cookie(request)
         if secret and not authorization and "x-auth-token" not in headers and not self._is_for_programs(request):
             caller = await self._signed_in(secret)
             request.state.form_key = form_key(secret) if caller else ""

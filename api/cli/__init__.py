@@ -12,10 +12,8 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
-from advisor.errors import AdvisorError, InvalidInput
-from api.cli.endings import FAILED, WRONG_USAGE
-from api.cli.lazy import LazyGroup, Listed
-from api.messages import own_words
+from advisor.errors import AdvisorError, InvalidInput, own_words
+from api.cli.lazy import FAILED, WRONG_USAGE, LazyGroup, Listed
 
 __all__ = ["Cotenant", "app", "main", "program_of", "run_program"]
 
@@ -28,7 +26,7 @@ COMMANDS = (
     Listed("where", "api.cli.ask:where", "Rank the hosts of an inventory for one instance."),
     Listed("predict", "api.cli.ask:predict", "Predict what co-located instances do to each other."),
     Listed("plan", "api.cli.plan:plan", "Say what should become of a whole cloud."),
-    Listed("tune", "api.cli.tune:tune", "Find better settings for all instances of a host as it stands."),
+    Listed("tune", "api.cli.plan:tune", "Find better settings for all instances of a host as it stands."),
     Listed(
         "report",
         "api.cli.report:report",
@@ -37,7 +35,7 @@ COMMANDS = (
     ),
     Listed(
         "worth",
-        "api.cli.worth:worth",
+        "api.cli.measured:worth",
         "Say what effect the advice had: followed or not, predicted against measured, beside similar instances.",
     ),
     Listed(
@@ -48,22 +46,22 @@ COMMANDS = (
     Listed("replay", "api.cli.replay:replay", "Replay a trace of real demand through placement policies."),
     Listed("profile", "api.cli.measure:profile", "Profile an instance from its samples, phase by phase."),
     Listed(
-        "slowing", "api.cli.slowing:slowing", "Say which instances of a host slow which, predicted beside measured."
+        "slowing", "api.cli.measured:slowing", "Say which instances of a host slow which, predicted beside measured."
     ),
     Listed(
         "score",
-        "api.cli.score:score",
+        "api.cli.measured:score",
         "Say how VMs fare on one scale: 100 = uncontended, 0 = nothing is left.",
     ),
     Listed(
         "obtained",
-        "api.cli.obtained:obtained",
+        "api.cli.measured:obtained",
         "Say what an instance obtained as measured: CPU time, and its stalls at disks and networks.",
     ),
     Listed("train", "api.cli.learn:train", "Fit, calibrate, evaluate and store a model."),
-    Listed("evaluate", "api.cli.evaluate:evaluate", "Errors of the model and of every baseline on unseen data."),
+    Listed("evaluate", "api.cli.learn:evaluate", "Errors of the model and of every baseline on unseen data."),
     Listed("sync", "api.cli.sync:sync", "Bring the inventory in the database to what a file or another system says."),
-    Listed("snapshot", "api.cli.snapshot:snapshot", "Write a cloud as one file that every command on files reads."),
+    Listed("snapshot", "api.cli.report:snapshot", "Write a cloud as one file that every command on files reads."),
     Listed("migrate", "api.cli.migrate:migrate", "Move instances in another system as a rebalancing plan says."),
     Listed(
         "apply",
@@ -72,29 +70,29 @@ COMMANDS = (
     ),
     Listed(
         "changes",
-        "api.cli.changes:changes",
+        "api.cli.apply:changes",
         "Changes that were carried out: the list with verdicts, one with its ledger, approvals.",
     ),
     Listed(
         "freeze",
-        "api.cli.changes:freeze",
+        "api.cli.apply:freeze",
         "Stop all changes: no controller applies any from now on; what was applied can be taken back.",
     ),
     Listed(
         "history",
-        "api.cli.history:history",
+        "api.cli.sync:history",
         "Learn the demand of instances from the weeks that Gnocchi, a system itself, or a Prometheus has stored.",
     ),
     Listed(
         "doctor",
-        "api.cli.doctor:doctor",
+        "api.cli.measured:doctor",
         "Say what is wrong now: hosts without measurements, instances that get little of their CPU time, anomalies.",
     ),
     Listed("schema", "api.cli.schema:schema", "Print the JSON Schema of what a command prints with --json."),
     Listed("audit", "api.cli.tokens:show_audit", "Show changes and refused requests by user, newest first."),
-    Listed("plans", "api.cli.plans:plans", "Plans that the service made: the list, and one of them with its age."),
+    Listed("plans", "api.cli.plan:plans", "Plans that the service made: the list, and one of them with its age."),
     Listed("models", "api.cli.registry:models", "The registry of learned models: which answers, which may, which did."),
-    Listed("db", "api.cli.data:db", "Administration of the database."),
+    Listed("db", "api.cli.tokens:db", "Administration of the database."),
     Listed("token", "api.cli.tokens:tokens", "Tokens of the REST service."),
 )
 

@@ -31,13 +31,23 @@ from advisor.domain import (
 from advisor.domain.figures import score_figure, significant
 from advisor.errors import InvalidInput
 from advisor.validation import the_one
-from api.alike import Alike, joined
 from api.cli.answers import cpu_share, ratio, remark, short, show_answer, shown, times
 from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
-from api.cli.declared import NOTHING, Options, ids_of, names_of, with_options, written
-from api.cli.endings import NO_HOST
-from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, settings
+from api.cli.lazy import NO_HOST
+from api.cli.options import (
+    NOTHING,
+    AsJson,
+    InventoryUnlessServer,
+    ModelDir,
+    Options,
+    ids_of,
+    names_of,
+    settings,
+    with_options,
+    written,
+)
 from api.cli.output import print_json, print_table, say
+from api.rows import Alike, joined
 
 OPTIONS = ("hosts", "objective", "limit", "explain", "commands", "tune")
 STANDARD = {"explain": False, "tune": True}  # reasons fill a terminal: only where asked for

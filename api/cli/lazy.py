@@ -1,13 +1,27 @@
-"""A group of commands whose modules are imported when a command is called, so that the list is printed at once."""
+"""Groups of commands whose modules are imported when called, and how commands end: exit codes and signals."""
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+# How commands end: their exit codes, and what stops those that go on.
+
+FAILED, WRONG_USAGE, NO_HOST = 1, 2, 3  # NO_HOST: an answer that names no host
+
+
+def stop_event() -> threading.Event:
+    """An event that SIGINT and SIGTERM set from now on."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 class Listed(NamedTuple):

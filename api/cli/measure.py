@@ -13,8 +13,7 @@ from advisor.errors import InvalidInput, NotFound
 from advisor.service import Advisor
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.commands import ProfileOut, SavedOut
-from api.schemas.profiles import ProfileAnswer
+from api.schemas.commands import ProfileAnswer, ProfileOut, SavedOut
 from profiler.observed import check_id
 
 FIRST = ("cpu", "waiting", "block", "execution", "pages_exchanged", "pages_per_execution")  # of the table's rows

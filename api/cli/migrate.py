@@ -17,9 +17,8 @@ from advisor.domain import Instance, Inventory, Plan, PlanRequest, PlanStep
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.service import MoveOutcome, Mover
 from api.cli.asking import SERVER, Server, Service, TokenFile
-from api.cli.declared import NOTHING, Options, names_of, with_options
-from api.cli.endings import FAILED, stop_event
-from api.cli.options import AsJson, CloudName
+from api.cli.lazy import FAILED, stop_event
+from api.cli.options import NOTHING, AsJson, CloudName, Options, names_of, with_options
 from api.cli.output import print_json, say
 from api.cli.plan import cloud_of, planned_by
 from api.schemas.commands import MigrationOut, MoveOut

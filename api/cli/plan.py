@@ -1,26 +1,245 @@
-"""Plans on files: what should become of a whole cloud, as steps by stage, figures before and after, commands."""
+"""`cotenant plan`, `plans` and `tune`: what should become of a whole cloud or of one host, and plans that were made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from advisor import offline
-from advisor.domain import Inventory, Plan, PlanKind, PlanRequest, WhatIf, fields_of, found_in, plan_from_json
+from advisor.domain import (
+    Inventory,
+    IsolationSettings,
+    Plan,
+    PlanAge,
+    PlanKind,
+    PlanRequest,
+    PlanStep,
+    WhatIf,
+    duration_in_words,
+    fields_of,
+    found_in,
+    plan_from_json,
+    settings_in_words,
+)
 from advisor.errors import InvalidInput
-from api.cli import plan_words
-from api.cli.answers import sizes_only
-from api.cli.asking import Server, Service, TokenFile, asked_service
-from api.cli.declared import NOTHING, Options, asked_of, by_option, with_options
-from api.cli.endings import NO_HOST
-from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, ReportOut, settings
-from api.cli.output import print_json, progress, say
+from advisor.service import Advisor
+from api.cli.answers import ratio, sizes_only
+from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
+from api.cli.lazy import NO_HOST
+from api.cli.options import (
+    NOTHING,
+    AsJson,
+    Database,
+    InventoryUnlessServer,
+    ModelDir,
+    Options,
+    ReportOut,
+    asked_of,
+    by_option,
+    ids_of,
+    settings,
+    with_options,
+)
+from api.cli.output import print_json, print_table, progress, say
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
-from api.schemas.plan_questions import PlanBody
-from api.schemas.plans import PlanAnswer
+from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
+
+# A plan on a terminal: steps by stage, commands, and the document that every front end shows.
+
+DONE = {
+    "place": "place", "move": "move", "settings": "set", "resize": "resize", "remove": "take away",
+    "driver_domain": "set",
+}  # fmt: skip
+
+
+def show_words(plan: Plan, *, undo: bool) -> None:
+    """Everything that a plan says, with the steps back where they are wanted."""
+    document = offline.plan_document(plan)
+    show_steps(plan.steps)
+    for sentence in (document.headline, *document.sentences):
+        say(sentence)
+    for fact, value in document.facts.items():
+        say(f"{fact}: {value}.")
+    for table in offline.text_tables(*document.sections):
+        print_table(table.headings, table.rows, right=tuple(table.numeric))
+    for note in plan.notes:
+        say(f"Note: {note}")
+    show_commands(plan.steps)
+    if undo and plan.undo:
+        say("")
+        say("The steps back:")
+        show_steps(plan.undo)
+        show_commands(plan.undo)
+    effects = chain.from_iterable(plan.after.values())
+    say(offline.answered_by(plan.model_version, plan.model_origin, degraded=plan.degraded, effects=effects))
+
+
+def show_steps(steps: Sequence[PlanStep]) -> None:
+    """One line for each step, those of one stage together."""
+    if not steps:
+        return
+    ranked = any(step.new_vm for step in steps)  # only who is placed anew stands in a ranking
+    copied = any(step.duration_s for step in steps)
+    rows = [
+        (
+            step.stage + 1 if step.host or step.action == "remove" else "",
+            DONE[step.action],
+            step.subject,
+            step.source or "",
+            step.host or ("" if step.action == "remove" else "none"),
+            *([ratio(step.new_vm) if step.new_vm else ""] if ranked else []),
+            *([duration_in_words(step.duration_s) if step.duration_s else ""] if copied else []),
+            _what(step),
+        )
+        for step in steps
+    ]
+    new_vm = ["new VM (range)"] if ranked else []
+    takes = ["takes"] if copied else []
+    print_table(("stage", "step", "instance", "from", "to", *new_vm, *takes, "why"), rows, right=(0,))
+
+
+def _what(step: PlanStep) -> str:
+    """The reason, or why there is no host; with the new size or settings where these are the step."""
+    if step.rejected and step.host is None:
+        first = step.rejected[0]
+        more = f" (and {len(step.rejected) - 1} more hosts refuse)" if len(step.rejected) > 1 else ""
+        return f"{first.host}: {first.reason}{more}"
+    size = "" if step.vcpus is None else f"to {step.vcpus} vCPU{'s' if step.vcpus > 1 else ''}"
+    settings = "" if step.settings in {None, IsolationSettings()} else settings_in_words(step.settings)
+    return "; ".join(part for part in (size, settings, step.why) if part)
+
+
+def show_commands(steps: Sequence[PlanStep]) -> None:
+    """The commands of each step, with what must be known."""
+    for step in steps:
+        for note in step.notes:
+            say(f"{step.subject}: {note}")
+        for command in step.commands:
+            if not command.argv:
+                continue
+            say(f"# stage {step.stage + 1}, {step.subject}{f': {command.note}' if command.note else ''}")
+            say(shlex.join(command.argv))
+            if command.undo:
+                say(f"#   undo: {shlex.join(command.undo)}")
+
+
+# The commands `cotenant plans`: plans that the service made, listed and shown with their age.
+
+MOST_NAMED = 5
+
+plans = typer.Typer(
+    help="Plans that the service made: the list, and one of them with its age.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@plans.command("list")
+def list_plans(
+    kind: Annotated[PlanKind | None, typer.Option(help="Only plans of this kind.", show_default="all")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of plans at most.")] = 100,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """List plans that were made, newest first."""
+    with Advisor(settings(database=database)) as advisor:
+        generation = advisor.inventory.generation()
+        listed = [PlanItem.of(item, generation) for item in advisor.plans.page(kind=kind, limit=limit).items]
+    if as_json:
+        print_json(listed)
+        return
+    rows = [
+        (item.id, item.kind, f"{item.created_at:%Y-%m-%d %H:%M}", item.model_version, _stale(item.stale))
+        for item in listed
+    ]
+    print_table(("plan", "kind", "made (UTC)", "model", "stale"), rows)
+
+
+@plans.command("show")
+def show_made_plan(
+    plan: Annotated[str, typer.Argument(help="An id from the list.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a plan that was made, and what was written to the inventory since."""
+    with Advisor(settings(database=database)) as advisor:
+        stored = advisor.plans.get(plan)
+        age = advisor.plans.age(stored)
+    if as_json:
+        print_json(PlanAnswer.of(stored, age))
+        return
+    show_words(stored, undo=undo)
+    say(_age(age, stored.generation))
+
+
+def _stale(stale: bool | None) -> str:
+    return "unknown" if stale is None else "yes" if stale else "no"
+
+
+def _age(age: PlanAge, generation: int | None) -> str:
+    """One sentence."""
+    if age.stale is None:
+        return "For which inventory it was made is not known: it may be stale."
+    if not age.stale:
+        return f"The inventory was not written since (generation {age.generation})."
+    start = f"Stale: it was made for generation {generation} of the inventory, which is at {age.generation} now"
+    if age.hosts is None or age.instances is None:
+        return f"{start}; what changed since is no longer known. Ask again."
+    changed = [*(f"host {name}" for name in age.hosts), *(f"instance {name}" for name in age.instances)]
+    named = ", ".join(changed[:MOST_NAMED]) or "workloads only"
+    more = f" and {len(changed) - MOST_NAMED} more" if len(changed) > MOST_NAMED else ""
+    return f"{start}; changed since: {named}{more}. Ask again."
+
+
+# Tuning: better settings for all instances of a host that stands as it is, on files or by a service.
+
+
+@with_options
+def tune(
+    inventory: Annotated[
+        Path | None,
+        typer.Argument(metavar="[INVENTORY.yaml]", help="Hosts, instances and workloads; left out with --server."),
+    ] = None,
+    host: Annotated[str | None, typer.Argument(metavar="[HOST]", help="The host; several as A,B.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="The whole cloud, worst hosts first.")] = False,
+    asked: Annotated[
+        Mapping[str, Any], Options(PlanRequest, ("objective", "allow", "commands", "time_limit_s", "seed"))
+    ] = NOTHING,
+    undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
+    report: ReportOut = None,
+    as_json: AsJson = False,
+    model: ModelDir = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Find better settings for all instances of a host as it stands.
+
+    Pins or their removal, the CPUs and the weight of the driver domain, weights, caps, traffic classes and disk limits:
+    the fewest and mildest changes, one after the other, so that no instance is worse off on the way than before or
+    after where there is such an order. Nothing moves, and nothing is carried out. The same as `plan --kind tune`.
+    """
+    asks_service = server is not None or (SERVER in os.environ and inventory is not None and not inventory.is_file())
+    if asks_service and inventory is not None and host is None:
+        inventory, host = None, str(inventory)
+    if (host is None) != every:
+        raise InvalidInput("name a host, or give --all for the whole cloud", field="host")
+    service = asked_service(server, token_file, inventory, model=model, patience_s=asked["time_limit_s"])
+    if service is not None:
+        cloud = cloud_of(service)
+    elif inventory is not None:
+        cloud = offline.load_inventory(inventory)
+    named = ids_of("HOST", host, cloud.hosts)
+    if missing := sorted(set(named or ()) - {one.id for one in cloud.hosts}):
+        raise InvalidInput(f"HOST: there is no host {missing[0]}")
+    request = PlanRequest(kind="tune", hosts=named, **asked)
+    show_plan(service, cloud, request, undo=undo, report=report, as_json=as_json, model=model)
 
 
 @with_options
@@ -106,7 +325,7 @@ def show_plan(
 
 
 def _show(cloud: Inventory, answer: Plan, *, undo: bool, report: Path | None) -> None:
-    plan_words.show(answer, undo=undo)
+    show_words(answer, undo=undo)
     is_noted = answer.search is not None and answer.search.ended == "already fine"
     if not is_noted and (unknown := sizes_only(cloud)):
         say(

@@ -1,21 +1,180 @@
-"""The commands `cotenant models`: list, show, gate, activate, rollback, shadow, history."""
+"""`cotenant models`: the registry of learned models, their cards and the quality of their predictions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from advisor.domain import ModelCard
+from advisor.domain import Activation, ModelCard
 from advisor.errors import NotFound, RefusedByGate
 from advisor.service import Advisor
-from api.cli.cards import print_history, print_model, print_verdict
-from api.cli.endings import FAILED
+from api.cli.lazy import FAILED
 from api.cli.options import AsJson, Database, settings
-from api.cli.output import print_json, print_table, say
-from api.cli.quality import quality
-from api.schemas.registry import ModelOut
+from api.cli.output import clean, figure, print_json, print_table, say
+from api.rows import figures, is_section, origins
+from api.schemas.quality import GroupOut, ModelOut, QualityOut, WindowGroupOut
+
+# How a model's card and the gate's verdict are printed: training data, figures, sentences, libraries, history.
+
+ABOVE = ("version", "origin")  # of a card, that stand above it already
+DIGEST = 12  # characters of a fingerprint that are shown; --json has all
+
+
+def print_model(model: ModelOut) -> None:
+    """Everything that is known of a model, in sections."""
+    plain = [("version", model.version), ("status", model.status), ("origin", model.origin)]
+    mix = origins(model.card.get("datasets"))
+    if mix:
+        plain.append(("rows by origin", mix))
+    rest = {name: value for name, value in model.card.items() if name not in ABOVE and not is_section(name, value)}
+    print_table(("", ""), [*plain, *_flat(rest)])
+    if is_section("datasets", model.card.get("datasets")):
+        _print_rows("trained on", [_dataset(card) for card in model.card["datasets"]])
+    if is_section("figures", model.card.get("figures")):
+        _print_rows("held out, as judged at the training", figures(model.card["figures"]))
+    if model.verdict is not None:
+        say()
+        print_verdict(model.verdict)
+    if is_section("libraries", model.card.get("libraries")):
+        say()
+        say("libraries: " + ", ".join(f"{name} {number}" for name, number in model.card["libraries"].items()))
+    if model.history:
+        say()
+        print_history(model.history)
+
+
+def print_verdict(verdict: Mapping[str, Any]) -> None:
+    """What the gate said, a sentence a line."""
+    beside = f"the analytic model and {verdict['against']}" if verdict.get("against") else "the analytic model"
+    say(f"The gate {'passes' if verdict['passed'] else 'refuses'} it, compared with {beside}:")
+    for sentence in verdict["reasons"]:
+        say(f"  {sentence}")
+
+
+def print_history(history: Sequence[Activation]) -> None:
+    """Who answered when."""
+    rows = [(f"{change.at:%Y-%m-%d %H:%M:%S}", change.before, change.after, change.cause) for change in history]
+    print_table(("at (UTC)", "before", "after", "by"), rows)
+
+
+def _dataset(card: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: str(value)[:DIGEST] if name == "sha256" else value for name, value in card.items()}
+
+
+def _print_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A table whose columns are whatever the rows bring, but for what is deeper than a cell."""
+    columns = list(dict.fromkeys(name for row in rows for name, value in row.items() if not isinstance(value, Mapping)))
+    numbers = [at for at, name in enumerate(columns) if all(isinstance(row.get(name, 0), int | float) for row in rows)]
+    say()
+    say(f"{title}:")
+    print_table(columns, [[figure(row.get(name)) for name in columns] for row in rows], right=numbers)
+
+
+def _flat(card: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows: list[tuple[str, str]] = []
+    for name, value in card.items():
+        if isinstance(value, Mapping):
+            rows += _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and not any(isinstance(item, Mapping | list) for item in value):
+            rows.append((f"{prefix}{name}", ", ".join(clean(item) for item in value)))
+        else:
+            rows.append((f"{prefix}{name}", figure(value)))
+    return rows
+
+
+# `cotenant models quality`: how a model's predictions held against what was observed.
+
+QUALITY_COLUMNS = (
+    "role",
+    "target",
+    "of",
+    "rows",
+    "scenes",
+    "in 90 % interval",
+    "error",
+    "bias",
+    "outside",
+    "widen",
+    "drift",
+)
+OF_WINDOWS = (
+    "windows", "asked", "of", "known as", "rows", "number", "in 90 % interval", "error", "bias", "90 % at", "widen",
+)  # fmt: skip
+
+
+def quality(
+    version: Annotated[
+        str | None, typer.Argument(help="A version from the list.", show_default="the one that answers")
+    ] = None,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            min=20, max=10_000, metavar="N", help="Number of observed rows per group at most.", show_default="200"
+        ),
+    ] = None,
+    database: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Predicted against observed: coverage, error and drift of a model.
+
+    Per platform and workload, of what was reported to POST /v1/colocations and POST /v1/placements/{placement}/outcome;
+    and of windows that agents measured, by kind of host and by what was known of the instances.
+    """
+    with Advisor(settings(database=database)) as advisor:
+        shown = QualityOut.of(advisor.outcomes.quality(version, window=last))
+    if as_json:
+        print_json(shown)
+        return
+    say(f"Model {shown.version}, the last {shown.last} observations of each group:")
+    for sentence in shown.verdict:
+        say(f"  {sentence}")
+    if shown.groups:
+        say()
+        print_table(QUALITY_COLUMNS, [_quality_cells(group) for group in shown.groups], right=range(3, 10))
+    if shown.windows:
+        say()
+        say("How well answers held here, in windows that agents measured:")
+        print_table(OF_WINDOWS, [_of_windows(group) for group in shown.windows], right=range(4, 11))
+    for other in shown.beside:
+        say(f"{other.text}")
+
+
+def _quality_cells(group: GroupOut) -> list[str]:
+    figures = group.figures
+    share = f"{figures.coverage:.0%} ({figures.coverage_low:.0%}-{figures.coverage_high:.0%})"
+    return [
+        group.role,
+        group.target,
+        "all" if group.scope == "all" else f"{group.scope} {group.name or 'unknown'}",
+        str(figures.rows),
+        str(figures.scenes),
+        share,
+        f"{figures.error:.3f}",
+        f"{figures.bias:+.3f}",
+        f"{figures.outside:.0%}",
+        "" if group.widening is None else f"x {group.widening:.2f}",
+        ", ".join(f"{alarm.kind} since {alarm.since:%Y-%m-%d %H:%M}" for alarm in group.alarms),
+    ]
+
+
+def _of_windows(group: WindowGroupOut) -> list[str]:
+    return [
+        "contended" if group.contended else "calm",
+        "before" if group.question == "forecast" else "with its demand",
+        group.platform,
+        group.level or "all",
+        str(group.rows),
+        str(group.scenes),
+        f"{group.coverage:.0%} ({group.coverage_low:.0%}-{group.coverage_high:.0%})",
+        f"{group.error:.3f}",
+        f"{group.bias:+.3f}",
+        f"x {group.scaled:.2f}",
+        "" if group.widening is None else f"x {group.widening:.2f}",
+    ]
+
 
 Version = Annotated[str, typer.Argument(help="A version from the list.")]
 

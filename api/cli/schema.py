@@ -25,14 +25,7 @@ def shapes() -> dict[str, Any]:
         Replay,
         SceneEffects,
     )
-    from api.schemas import (
-        changes,
-        commands,
-        plans,
-        quality,
-        registry,
-        scores,
-    )
+    from api.schemas import changes, commands, plans, quality
 
     return {
         "demo": commands.DemoOut,
@@ -46,7 +39,7 @@ def shapes() -> dict[str, Any]:
         "probe-plan": commands.ProbePlanOut,
         "replay": Replay,
         "profile": commands.ProfileOut,
-        "score": scores.ScoresOut | scores.HostScoresOut | scores.VmScoresOut,
+        "score": quality.ScoresOut | quality.HostScoresOut | quality.VmScoresOut,
         "slowing": HostSlowing,
         "obtained": InstanceObtained,
         "train": commands.TrainingOut,
@@ -63,12 +56,12 @@ def shapes() -> dict[str, Any]:
         "audit": list[AuditEntry],
         "plans list": list[plans.PlanItem],
         "plans show": plans.PlanAnswer,
-        "models list": list[registry.ModelOut],
-        "models show": registry.ModelOut,
-        "models gate": registry.ModelOut,
-        "models activate": registry.ModelOut,
-        "models rollback": registry.ModelOut,
-        "models shadow": registry.ModelOut,
+        "models list": list[quality.ModelOut],
+        "models show": quality.ModelOut,
+        "models gate": quality.ModelOut,
+        "models activate": quality.ModelOut,
+        "models rollback": quality.ModelOut,
+        "models shadow": quality.ModelOut,
         "models history": list[Activation],
         "models quality": quality.QualityOut,
         "db upgrade": commands.RevisionOut,

@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from advisor.domain import duration_in_words, settings_named, time_part
 from api.demonstration import REFRESH_S
 from api.html import picture
-from api.schemas.pages import Problem
+from api.schemas.base import Problem
 from profiler.names import visible
 
 _HERE = Path(__file__).parent

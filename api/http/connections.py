@@ -12,7 +12,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from api.problems import MEDIA_TYPE, OF_STATUS, Kind
-from api.schemas.pages import Problem
+from api.schemas.base import Problem
 
 HEAD_S = 10.0  # for a whole head: from its first byte, on a new connection from its start
 READER_S = 30.0  # for a client to read what it was sent

@@ -8,8 +8,7 @@ from fastapi import Query
 
 from advisor.domain import AuditEntry
 from api.routes.common import AccessDep, Cursor, Limit, QueryId
-from api.schemas.base import TEXT_PATTERN
-from api.schemas.pages import PageOut
+from api.schemas.base import TEXT_PATTERN, PageOut
 
 QueryName = Annotated[
     str | None, Query(alias="object", pattern=TEXT_PATTERN, min_length=1, max_length=255, description="an id in it")

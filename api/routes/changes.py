@@ -11,9 +11,8 @@ from starlette.exceptions import HTTPException
 from advisor.domain import RolloutState
 from advisor.errors import NotFound
 from api.routes.common import CallerDep, ChangeDep, Cursor, Limit, OrderDep, PathId, PlacementDep, PlanDep
-from api.schemas.base import Id, Schema, examples
+from api.schemas.base import Id, PageOut, Schema, examples
 from api.schemas.changes import FreezeBody, FreezeOut, OrderOut, OrdersBody, OrdersOut, RolloutOut
-from api.schemas.pages import PageOut
 
 OnlyState = Annotated[RolloutState | None, Query(description="only rollouts in this state")]
 

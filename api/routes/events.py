@@ -14,9 +14,9 @@ from pydantic_core import to_json
 from advisor import deadline
 from advisor.domain import EventKind, ServiceEvent
 from advisor.errors import AdvisorError
-from api.http import listeners as listening
-from api.http.deadlines import HEADER
-from api.http.listeners import EventStream, Listeners, Seen
+from api.http import lanes as listening
+from api.http.envelope import HEADER
+from api.http.lanes import EventStream, Listeners, Seen
 from api.problems import Stopping
 from api.routes.common import CallerDep
 

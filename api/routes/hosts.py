@@ -13,8 +13,8 @@ from advisor.errors import InvalidInput
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import CloudDep, Cursor, InventoryDep, Limit, PathId, TelemetryDep
 from api.routes.instances import Since
+from api.schemas.base import PageOut
 from api.schemas.inventory import HostBody, HostItem, HostStored
-from api.schemas.pages import PageOut
 from profiler.host_kinds import HostKind
 
 # Names of labels have no quotes and backslashes, which the database's query for a label cannot hold.

@@ -9,10 +9,9 @@ from fastapi import Query, Response
 from advisor.domain import InstanceObtained
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, QueryId, QueryName, TelemetryDep
-from api.schemas.base import TEXT_PATTERN
+from api.schemas.base import TEXT_PATTERN, PageOut
+from api.schemas.commands import ProfileAnswer
 from api.schemas.inventory import InstanceBody, InstanceItem
-from api.schemas.pages import PageOut
-from api.schemas.profiles import ProfileAnswer
 
 Since = Annotated[
     str, Query(pattern=r"^[1-9][0-9]{0,5}[smhd]$", description="how far back: 90m, 24h, 7d; `s`, `m`, `h` or `d`")

@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from advisor.errors import StorageUnavailable
 from api.problems import Stopping
 from api.routes.common import AccessDep, CloudDep, CountersDep
-from api.schemas.pages import Health, Readiness
+from api.schemas.base import Health, Readiness
 
 log = logging.getLogger("cotenant.errors")
 

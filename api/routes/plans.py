@@ -7,11 +7,10 @@ from typing import Annotated
 from fastapi import Query, Response
 
 from advisor.domain import Plan, PlanAge, PlanKind, codec
-from api.http.idempotency import OnceDep
+from api.http.bodies import OnceDep
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, PlanDep, SettingsDep, check_batch
-from api.schemas.pages import PageOut
-from api.schemas.plan_questions import PlanBody
-from api.schemas.plans import PlanAnswer, PlanItem
+from api.schemas.base import PageOut
+from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
 
 OnlyKind = Annotated[PlanKind | None, Query(description="only plans of this kind")]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from api.routes.common import CallerDep, Cursor, Limit, QueryId, TelemetryDep
-from api.schemas.observations import Dropped
-from api.schemas.pages import PageOut
-from api.schemas.probes import ProbeOut, ProbesAnswer, ProbesBody
+from api.schemas.base import PageOut
+from api.schemas.observations import Dropped, ProbeOut, ProbesAnswer, ProbesBody
 
 
 def take(body: ProbesBody, telemetry: TelemetryDep, caller: CallerDep) -> ProbesAnswer:

@@ -8,10 +8,9 @@ from fastapi import Query, Request, Response
 
 from advisor.domain import BatchAnswer, BatchSummary, RecommendationSummary, codec
 from api.auth import require
-from api.http.idempotency import OnceDep
+from api.http.bodies import OnceDep
 from api.routes.common import CountersDep, InventoryDep, OutcomeDep, PathId, PlacementDep
-from api.schemas.placements import BatchBody, OutcomeBody, PlacementBody
-from api.schemas.scenes import SceneBody
+from api.schemas.placements import BatchBody, OutcomeBody, PlacementBody, SceneBody
 
 Summary = Annotated[
     bool,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from advisor.errors import InvalidInput, NotFound
 from api.routes.common import Cursor, Limit, ModelDep, PathId, SettingsDep
-from api.schemas.pages import PageOut
-from api.schemas.registry import ActivateBody, ModelBody, ModelOut
+from api.schemas.base import PageOut
+from api.schemas.quality import ActivateBody, ModelBody, ModelOut
 
 
 def listing(models: ModelDep, cursor: Cursor = None, limit: Limit = 100) -> PageOut[ModelOut]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from api.routes.common import CloudDep, InventoryDep, PathId
 from api.routes.instances import Since
-from api.schemas.scores import HostScoresOut, ScoresOut, VmScoresOut
+from api.schemas.quality import HostScoresOut, ScoresOut, VmScoresOut
 
 
 def cloud(cloud: CloudDep, since: Since = "24h") -> ScoresOut:

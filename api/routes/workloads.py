@@ -6,8 +6,8 @@ from fastapi import Response
 
 from api.http.conditional import Condition, IfMatch, IfNew, IfNoneMatch, tag, unless_known
 from api.routes.common import Cursor, InventoryDep, Limit, PathName, QueryPlatform
+from api.schemas.base import PageOut
 from api.schemas.inventory import WorkloadBody, WorkloadItem
-from api.schemas.pages import PageOut
 
 
 def put(

@@ -15,7 +15,7 @@ from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.routing import Route
 from api.schedulers import opinion
 from api.schemas.base import as_input
-from api.schemas.schedulers.kubernetes import (
+from api.schemas.schedulers import (
     AdviceAnswer,
     AdviceArgs,
     ExtenderArgs,

@@ -10,23 +10,25 @@ from pydantic import Field, PrivateAttr, ValidationError, ValidatorFunctionWrapH
 from pydantic_core import ErrorDetails
 
 from advisor.domain import MOST_ANNOUNCED, UUID, Announced, Announcement, Malformed
-from api.messages import own_words
+from advisor.errors import own_words
 from api.schemas.base import (
     WHOLE,
     Amount,
     AnswerBody,
     Cpus,
     Id,
+    Isolation,
     Labels,
+    PinningMap,
     Positive,
     Schema,
     Text,
     Time,
     as_input,
     examples,
+    to_settings,
 )
 from api.schemas.inventory import CPU_GROUPS, SIBLINGS, CpuList
-from api.schemas.settings import Isolation, PinningMap, to_settings
 from profiler.host_kinds import HostKind
 from profiler.observed import MAX_CPUS, NO_CAP_PERCENT, DiskKind, real_limit
 

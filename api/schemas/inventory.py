@@ -17,10 +17,12 @@ from api.schemas.base import (
     Cpus,
     Flag,
     Id,
+    Isolation,
     Labels,
     Metrics,
     Name,
     PartOfTime,
+    PinningMap,
     Platform,
     Positive,
     Ratio,
@@ -32,9 +34,10 @@ from api.schemas.base import (
     WorkloadName,
     as_input,
     examples,
+    pinning_map,
     same_name,
+    to_settings,
 )
-from api.schemas.settings import Isolation, PinningMap, pinning_map, to_settings
 from profiler.demand import RESOURCES, Demand, DemandOrigin, Resource
 from profiler.host_kinds import HostKind
 from profiler.observed import DEFAULT_WEIGHT, MAX_CPUS, MAX_WEIGHT, DiskKind

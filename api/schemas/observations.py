@@ -1,14 +1,16 @@
-"""Schemas of what was measured: metric samples and co-located outcomes."""
+"""Schemas of what is measured: samples, outcomes, co-locations, probes."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from advisor.domain import ProbeReport
 from api.schemas.base import Amount, AnswerBody, Id, Name, Number, Positive, Schema, Text, Time, as_input, examples
 from api.schemas.inventory import CpuList, InstanceItem
-from profiler.observed import Colocation, MetricSample, Outcome
+from profiler.observed import Colocation, MetricSample, Outcome, ProbeResult, Quantity
 
 Scope = Literal["instance", "driver_domain", "host"]
 OutcomeName = Literal["throughput", "latency_mean_ms", "latency_p95_ms", "jitter_ms", "timeouts_percent", "runtime_s"]
@@ -134,3 +136,123 @@ class Recorded(AnswerBody):
     run: str = Field(description="name of the measurement")
     repeat: str = Field(description="which repeat of it")
     new: bool = Field(description="false = it was known already")
+
+
+# Schemas of results of probes on hosts, instances and pairs.
+
+MOST_VALUES = 100  # of one result; the longest of ours has about sixty
+
+
+class QuantityBody(Schema):
+    """A number with its unit."""
+
+    value: Number = Field(description="the number")
+    unit: Text = Field(default="", description="its unit; 1 = a count")
+
+    def to_domain(self) -> Quantity:
+        """The domain's quantity."""
+        return Quantity(self.value, self.unit)
+
+
+class ProbeBody(Schema):
+    """What `cotenant-profiler probe NAME --json` prints, and where it was measured."""
+
+    host: Id = Field(description="the host that was measured, or that the instance is on")
+    instance: Id | None = Field(default=None, description="the instance that the probe ran in; null = the host itself")
+    peer: Id | None = Field(
+        default=None,
+        description="the host or instance at its far end; of a probe without one (cpu-share, cpu-work, disk) the "
+        "instance on the same host beside which it ran inside of `instance`; null = none, or one in no inventory",
+    )
+    probe: Id = Field(description="its name, of `cotenant-profiler probe list`")
+    values: Annotated[dict[Name, QuantityBody], Field(min_length=1, max_length=MOST_VALUES)] = Field(
+        description="what it found, by name"
+    )
+    main: Name = Field(description="which of the values stands for the probe")
+    circumstances: Annotated[dict[Text, Text], Field(max_length=100)] = Field(
+        default={}, description="under which it was measured; results of others do not compare"
+    )
+    marks: Annotated[list[Text], Field(max_length=50)] = Field(default=[], description="reasons to distrust the values")
+    time: Time = Field(description="when it was measured")
+
+    @as_input
+    def to_domain(self) -> ProbeReport:
+        """The domain's report."""
+        values = {name: quantity.to_domain() for name, quantity in self.values.items()}
+        result = ProbeResult(self.probe, values, self.main, self.circumstances, tuple(self.marks))
+        return ProbeReport(self.host, result, self.time, self.instance or "", self.peer or "")
+
+
+class ProbesBody(Schema):
+    """Results of probes; sending the same one twice does no harm."""
+
+    model_config = examples(
+        {
+            "probes": [
+                {
+                    "host": "h3",
+                    "probe": "cpu-share",
+                    "values": {"share": {"value": 76.3, "unit": "%"}, "gaps": {"value": 34, "unit": "1"}},
+                    "main": "share",
+                    "circumstances": {"kernel": "Linux 6.18"},
+                    "marks": [],
+                    "time": "2026-01-31T12:00:00Z",
+                }
+            ]
+        }
+    )
+
+    probes: Annotated[list[ProbeBody], Field(min_length=1, max_length=1000)] = Field(description="the results")
+
+
+class ProbesAnswer(AnswerBody):
+    """What became of the results; `reasons` has one entry for each that was dropped."""
+
+    accepted: int = Field(description="results that are kept")
+    older: int = Field(description="results of which one as new is stored, of the same host, instance, peer and probe")
+    dropped: int = Field(description="results that were not taken")
+    reasons: list[Dropped] = Field(description="one entry for each dropped result")
+
+
+class QuantityOut(AnswerBody):
+    """A number with its unit."""
+
+    value: float = Field(description="the number")
+    unit: str = Field(description="its unit; 1 = a count")
+
+
+class ProbeOut(AnswerBody):
+    """The newest result of a probe of a host, an instance or a pair."""
+
+    host: str = Field(description="the host")
+    instance: str | None = Field(description="the instance that the probe ran in; null = the host itself")
+    peer: str | None = Field(
+        description="the host or instance at its far end, or the instance beside which it ran inside of `instance`"
+    )
+    probe: str = Field(description="its name")
+    values: dict[str, QuantityOut] = Field(description="what it found, by name")
+    main: str = Field(description="which of the values stands for the probe")
+    circumstances: dict[str, str] = Field(description="under which it was measured")
+    marks: list[str] = Field(description="reasons to distrust the values")
+    time: datetime = Field(description="when it was measured")
+    not_counted: str | None = Field(
+        description="why no answer counts with it; null = those of models that learned from such results do, and those "
+        "about `instance` beside `peer`"
+    )
+
+    @classmethod
+    def of(cls, report: ProbeReport) -> ProbeOut:
+        """The report as the answer shows it."""
+        result = report.result
+        return cls(
+            host=report.host,
+            instance=report.instance or None,
+            peer=report.peer or None,
+            probe=result.probe,
+            values={name: QuantityOut.like(quantity) for name, quantity in result.values.items()},
+            main=result.main,
+            circumstances=dict(result.circumstances),
+            marks=list(result.marks),
+            time=report.taken_at,
+            not_counted=report.why_not_counted or None,
+        )

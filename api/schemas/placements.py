@@ -1,4 +1,4 @@
-"""Schemas of the main question: where should this instance go, and what came of it."""
+"""Schemas of placements and of predicted scenes: questions and answers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,14 @@ from advisor.domain import (
     Find,
     Instance,
     PlacementRequest,
+    Scene,
     WorkloadProfile,
     found_in,
 )
 from advisor.errors import InvalidInput
-from api.schemas.asked import Asked
-from api.schemas.base import (
-    Id,
-    Labels,
-    Metrics,
-    Positive,
-    Schema,
-    as_input,
-    examples,
-)
-from api.schemas.declared import QuestionBody, asks
+from api.schemas.base import Id, Labels, Metrics, Positive, Schema, as_input, examples
+from api.schemas.declared import Asked, AskedInstance, QuestionBody, all_asked, asks
+from api.schemas.inventory import HostItem, WorkloadItem, each_to_domain
 from profiler.host_kinds import HostKind
 
 MOST_SEARCHED_S = 60  # seconds for a joint search: it uses a CPU, and no request lasts longer
@@ -169,3 +162,37 @@ class OutcomeBody(Schema):
     throughput_ratios: Annotated[dict[Id, Positive], Field(min_length=1, max_length=10_000)] = Field(
         description="measured T/B by instance"
     )
+
+
+# Schema of the scene that a prediction is about.
+
+
+class SceneBody(Schema):
+    """A host and the instances that share it; workloads that are not given here are looked up by name."""
+
+    model_config = examples(
+        {
+            "host": {"id": "h3", "kind": "kvm", "pcpus": 4, "memory_mb": 65536},
+            "instances": [
+                {"id": "shop-3", "vcpus": 2, "workload": "web-1k"},
+                {"id": "batch-1", "vcpus": 2, "workload": "batch"},
+            ],
+            "workloads": [{"name": "web-1k", "metrics": {"cpu": 62.0}}, {"name": "batch", "metrics": {"cpu": 100.0}}],
+        }
+    )
+
+    host: HostItem = Field(description="the host")
+    instances: Annotated[list[AskedInstance], Field(min_length=1, max_length=1000)] = Field(
+        description="the instances that share it"
+    )
+    workloads: Annotated[list[WorkloadItem], Field(max_length=1000)] = Field(
+        default=[], description="profiles that are not stored, or replace stored ones"
+    )
+
+    def to_domain(self, find: Find = found_in(())) -> Scene:
+        """The domain's Scene; `find` looks up an instance of the inventory. InvalidInput names what is wrong."""
+        return Scene(
+            host=self.host.as_domain(),
+            instances=all_asked(self.instances, find, on=self.host.id),
+            workloads=each_to_domain("workloads", self.workloads, WorkloadItem.as_domain),
+        )

@@ -7,7 +7,7 @@ import os
 from fastapi.telemetry import TelemetryConfig
 from opentelemetry import trace
 
-from advisor.extras import require
+from advisor.plug_ins import require
 
 COLLECTORS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 

@@ -30,8 +30,8 @@ from advisor.domain import (
 from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep
-from api.web import affected, bars, scores
-from api.web.bars import Bar
+from api.web import chart, sorting, worth
+from api.web.chart import Bar
 from api.web.sorting import PARAMETER, Order, PageSlice, SortColumn
 from profiler.host_kinds import HOST_KINDS
 
@@ -45,7 +45,7 @@ COLUMNS: Mapping[str, SortColumn] = {
     "host": SortColumn("Host", figure=False, largest_first=False),
     "affected": SortColumn("Most affected", figure=False, largest_first=False),
     "score": SortColumn("Score", largest_first=False, help="Mean score of the VMs, 100 = uncontended"),
-    **{key: SortColumn(name, figure=False) for key, name in bars.NAMES.items()},
+    **{key: SortColumn(name, figure=False) for key, name in chart.NAMES.items()},
     "memory_mb": SortColumn("Memory", figure=False, help="Memory of the instances, over that of the host"),
     "crowded": SortColumn("Contended", help="PageSlice of the time with more vCPUs ready to run than CPUs"),
     "instances": SortColumn("Instances"),
@@ -62,7 +62,7 @@ class InstanceLine:
     host: str
     figure: str
     kept: Bar  # the same as a bar
-    level: str  # good or bad, see api.web.affected
+    level: str  # good or bad, see api.web.sorting
     behind: str  # picture.FALLS_BEHIND where it does, else empty
     limit: str
     short: str  # part of the time in which it is short of CPU; empty = not known
@@ -160,8 +160,8 @@ def cloud(request: Request, cloud: CloudDep, number: PageNumber = 1) -> HTMLResp
         newest=_newest(now, time),
         worst=worst_off(matching),
         known_demand=known_demand(matching),
-        scores=scores.pane(scored.cloud, cloud.score_history()),
-        resources=[key for key, name in bars.NAMES.items() if name in known],
+        scores=worth.score_pane(scored.cloud, cloud.score_history()),
+        resources=[key for key, name in chart.NAMES.items() if name in known],
         shown_names=known,
     )
 
@@ -175,12 +175,12 @@ def known_demand(hosts: Sequence[HostNow]) -> str:
 def instance_line(resident: ResidentNow, host: str) -> InstanceLine:
     """One instance where it is, ready to be shown."""
     limit = resident.instance.min_throughput_ratio
-    level = "bad" if affected.level(resident) == "bad" else "good"
+    level = "bad" if sorting.affected_level(resident) == "bad" else "good"
     return InstanceLine(
         name=resident.instance.id,
         host=host,
         figure=f"{resident.expected:.2f}",
-        kept=bars.kept(resident.expected, level),
+        kept=chart.kept_bar(resident.expected, level),
         level=level,
         behind=picture.FALLS_BEHIND if resident.falls_behind else "",
         limit="" if limit is None else f"{limit:.2f}",
@@ -209,10 +209,10 @@ def _line(host: HostNow, now: CloudNow, time: datetime, scored: CloudScores, mem
         enabled=host.host.enabled,
         instances=len(host.residents),
         worst=instance_line(host.worst, host.host.id) if host.worst else None,
-        score=scores.figure(score),
-        score_level=scores.level(score),
-        bars=bars.bars(host.pressure, host.cpu_peak),
-        memory=bars.memory(_memory_mb(host), host.host.ordinary_memory_mb, memory),
+        score=worth.score_in_figure(score),
+        score_level=worth.score_level(score),
+        bars=chart.bars(host.pressure, host.cpu_peak),
+        memory=chart.memory_bar(_memory_mb(host), host.host.ordinary_memory_mb, memory),
         crowded="" if host.crowded is None else time_part(host.crowded),
         age=age(host, time),
         stale=_is_stale(host, now, time),
@@ -236,7 +236,7 @@ def _score(host: HostNow, scored: CloudScores) -> float | None:
 
 def _value(key: str, host: HostNow, scored: CloudScores) -> float | str | None:
     """What a host is sorted by."""
-    if key in bars.NAMES:
+    if key in chart.NAMES:
         return host.pressure.get(key)
     if key == "memory_mb":
         return _memory_mb(host) / max(host.host.ordinary_memory_mb, 1.0)
@@ -260,10 +260,10 @@ def worst_off(hosts: Sequence[HostNow]) -> list[InstanceLine]:
     """The most affected instances of these hosts: those beyond a limit or that fall behind, then by relative
     throughput."""
     candidates = (
-        (not affected.breaks(resident), resident.expected, resident.instance.id, host.host.id, resident)
+        (not sorting.breaks(resident), resident.expected, resident.instance.id, host.host.id, resident)
         for host in hosts
         for resident in host.residents
-        if affected.is_affected(resident)
+        if sorting.is_affected(resident)
     )
     worst = heapq.nsmallest(WORST, candidates, key=lambda candidate: candidate[:4])
     return [instance_line(resident, host) for _, _, _, host, resident in worst]

@@ -1,10 +1,16 @@
-"""The OpenAPI document → what the page on `/docs` lists: groups of operations with parameters, fields and answers."""
+"""The OpenAPI document → the page on `/docs`: groups of operations with parameters, bodies and answers."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
 from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+
+from api.html.render import page
+from api.problems import KINDS
 
 Document = dict[str, Any]
 
@@ -155,3 +161,13 @@ def _resolve(document: Document, schema: Document) -> Document:
     while "$ref" in schema:
         schema = document["components"]["schemas"][str(schema["$ref"]).rpartition("/")[2]]
     return schema
+
+
+# The page that describes the API, on `/docs`.
+
+
+def docs(request: Request) -> HTMLResponse:
+    """Every operation, its fields and its problems, from the OpenAPI document."""
+    document: dict[str, Any] = request.app.openapi()
+    groups = describe(document)
+    return page(request, "docs.html", document=document, groups=groups, shapes=shapes(document), kinds=KINDS)

@@ -1,13 +1,144 @@
-"""The question on the first page: the query of an address → a placement request, or what is wrong with it."""
+"""The question on the first page, typed in fields or in one line → a placement request, or what is wrong with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from advisor.domain import OBJECTIVES, Instance, Objective, PlacementRequest, fields_of
 from advisor.errors import InvalidInput
-from api.web import one_line, typed
+from api.schemas.base import TEXT_PATTERN
+from profiler.observed import check_id
+
+# What people type into a field of a form → a value, or a ValueError that says what is wrong with it.
+
+
+def typed_number(text: str, low: float, high: float, *, whole: bool = False) -> float:
+    """A number from `low` to `high`; a comma is a decimal point, too."""
+    text = text.replace(",", ".")
+    try:
+        value = float(int(text)) if whole else float(text)
+    except (ValueError, OverflowError):
+        value = math.nan
+    if not low <= value <= high:
+        raise ValueError(f"is not a {'whole ' if whole else ''}number from {low:g} to {high:.15g}")
+    return value
+
+
+def typed_name(text: str) -> str:
+    """An id, such as a host's."""
+    try:
+        check_id(text, "name")
+    except ValueError:
+        raise ValueError("is not 1–255 letters, digits or . _ : -") from None
+    return text
+
+
+def typed_title(text: str) -> str:
+    """A name that may have blanks and letters of any language, such as a workload's."""
+    if not 1 <= len(text) <= 255 or not re.fullmatch(TEXT_PATTERN, text):
+        raise ValueError("is not 1–255 characters without control characters")
+    return text
+
+
+# A question typed in one line: the name of an instance, or a new one such as "8 vCPUs, 16 GB, like db-142".
+
+_NUMBER = r"(?P<number>\d{1,9}(?:[.]\d{1,6})?)"
+_MB = {"m": 1, "g": 1024, "t": 1024 * 1024}
+_BETWEEN = re.compile(r"(?:[\s,;]+|and\b)+")
+_PARTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("vcpus", re.compile(rf"{_NUMBER}\s*(?:v?cpus?|cores?)\b", re.IGNORECASE)),
+    ("memory_mb", re.compile(rf"{_NUMBER}\s*(?P<unit>[mgt])(?:i?b)?\b", re.IGNORECASE)),
+    ("like", re.compile(r"(?:like|as)\s+(?:\"(?P<quoted>[^\"]{1,255})\"|(?P<name>[^\s,;]{1,255}))", re.IGNORECASE)),
+    ("id", re.compile(r"(?:named?|called)\s+(?P<name>[^\s,;]{1,255})", re.IGNORECASE)),
+    (
+        "min_throughput_ratio",
+        re.compile(rf"(?:keeps?(?:\s+at least)?|at least)\s+{_NUMBER}(?P<percent>\s*%)?", re.IGNORECASE),
+    ),
+    ("max_time_short", re.compile(rf"short\s+(?:at most\s+)?{_NUMBER}(?P<percent>\s*%)?", re.IGNORECASE)),
+    ("service", re.compile(r"(?P<name>latency|throughput)\b", re.IGNORECASE)),
+    ("exclusive", re.compile(r"(?P<name>alone|exclusive)\b", re.IGNORECASE)),
+)
+_LONG_NAME = re.compile(r"(?:like|as)\s+(?P<name>[^\s,;\"][^,;\"]{0,253}[^\s,;\"])\s*(?=[,;]|\Z)", re.IGNORECASE)
+LINE_EXAMPLE = "8 vCPUs, 16 GB, like db-142"
+
+
+def read_line(text: str, known: Callable[[str], str | None]) -> dict[str, str]:
+    """Fields of the form that the line fills; `known` gives the id of an instance by a name, None = there is none.
+
+    A name with blanks stands in double quotes, or ends at a comma. ValueError says which part is not understood.
+    """
+    text = text.strip()
+    instance = known(text)
+    if instance is not None:
+        return {"instance": instance}
+    fields: dict[str, str] = {}
+    at = _skip(text, 0)
+    for name, match in _parts(text, known):
+        fields[name], at = _value(name, match), _skip(text, match.end())
+        if name == "like":
+            other = known(fields[name])
+            if other is None:
+                raise ValueError(f"there is no instance {fields[name]!r} to be like")
+            fields[name] = other
+    if at < len(text):
+        raise ValueError(_complaint(text, text[at:].split(",")[0][:60]))
+    return fields
+
+
+def unfinished_line(text: str) -> tuple[set[str], int]:
+    """Of the line up to the cursor: the fields that are complete, and where the part at the cursor begins."""
+    parts = list(_parts(text))
+    if parts and parts[-1][1].end() == len(text):
+        start = parts.pop()[1].start()
+        return {name for name, _ in parts}, start
+    at = _skip(text, parts[-1][1].end() if parts else 0)
+    mark = max(text.rfind(",", at), text.rfind(";", at)) + 1  # a part that is not understood ends there, too
+    return {name for name, _ in parts}, _skip(text, max(at, mark))
+
+
+def _parts(text: str, known: Callable[[str], object] = lambda _: None) -> Iterator[tuple[str, re.Match[str]]]:
+    """Each part with the field that it fills, up to the first that is not understood; a name with blanks counts where
+    it is `known`."""
+    at = _skip(text, 0)
+    while at < len(text):
+        long = _LONG_NAME.match(text, at)
+        if long and known(long["name"]) is not None:
+            part: tuple[str, re.Match[str]] | None = ("like", long)
+        else:
+            part = next(((name, match) for name, pattern in _PARTS if (match := pattern.match(text, at))), None)
+        if part is None:
+            return
+        yield part
+        at = _skip(text, part[1].end())
+
+
+def _skip(text: str, at: int) -> int:
+    """Where the next part begins."""
+    between = _BETWEEN.match(text, at)
+    return between.end() if between else at
+
+
+def _value(name: str, match: re.Match[str]) -> str:
+    parts = match.groupdict()
+    if name == "memory_mb":
+        return f"{float(parts['number']) * _MB[parts['unit'].lower()]:.12g}"
+    if name in {"min_throughput_ratio", "max_time_short"} and parts["percent"]:
+        return f"{float(parts['number']) / 100:g}"
+    if name == "exclusive":
+        return "yes"
+    if name == "service":
+        return parts["name"].lower()
+    return parts.get("number") or parts.get("quoted") or parts["name"]
+
+
+def _complaint(text: str, rest: str) -> str:
+    if rest == text and " " not in text:
+        return f"there is no instance {rest!r}: for a new one say its size, as in {LINE_EXAMPLE!r}"
+    return f"cannot read {rest!r}: say it as in {LINE_EXAMPLE!r}"
+
 
 _OBJECTIVE = fields_of(PlacementRequest)["objective"]
 OBJECTIVE_WORDS: Mapping[str, str] = dict(_OBJECTIVE.declared.words)
@@ -65,7 +196,7 @@ class Form:
         if not self.values["ask"]:
             return
         try:
-            fields = one_line.read(self.values["ask"], known)
+            fields = read_line(self.values["ask"], known)
         except ValueError as error:
             self.errors["ask"] = str(error)
             return
@@ -83,9 +214,9 @@ class Form:
         vcpus = self._number("vcpus", whole=True)
         memory = self._number("memory_mb")
         limits = {name: self._number(name) if self.values[name] else None for name in _LIMITS}
-        self._check("id", typed.name)
+        self._check("id", typed_name)
         if self.values["workload"]:
-            self._check("workload", typed.title)
+            self._check("workload", typed_title)
         if self.values["service"] not in {"latency", "throughput"}:
             self.errors["service"] = "is neither latency nor throughput"
         if self.values["exclusive"] not in {"yes", "no"}:
@@ -133,7 +264,7 @@ class Form:
 
     def _number(self, name: str, *, whole: bool = False) -> float | None:
         try:
-            return typed.number(self.values[name], *_RANGES[name], whole=whole)
+            return typed_number(self.values[name], *_RANGES[name], whole=whole)
         except ValueError as error:
             self.errors[name] = str(error)
             return None

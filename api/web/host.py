@@ -26,13 +26,13 @@ from advisor.domain import (
     time_part,
 )
 from advisor.domain.rules import has_of, needed, violations
-from api.alike import joined
 from api.html import picture
 from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
-from api.web import bars, chart, scores
+from api.rows import joined
+from api.web import chart, worth
 from api.web.cloud import age, known_demand, labels_in_words
-from api.web.probes import MOST, probe_rows
+from api.web.instance import MOST, probe_rows
 from profiler.host_kinds import TRAITS
 from profiler.huge_pages import PAGES_MB, pages_in_words
 from profiler.observed import format_cpus
@@ -71,7 +71,7 @@ class SlowedPair:
     """What one instance would gain without one other, as a bar; the largest loss on the host fills it."""
 
     slowing: Slowing
-    bar: bars.Bar
+    bar: chart.Bar
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +118,18 @@ def host(
         unlisted=max(len(detail.now.residents) - MOST_LISTED, 0),
         learned=now.model_version != "analytic",
         listed=LISTED,
-        bars=bars.bars(detail.now.pressure, detail.now.cpu_peak),
+        bars=chart.bars(detail.now.pressure, detail.now.cpu_peak),
         facts=[*_facts(detail.now), *_memory_facts(memory)],
         memory_words=memory.words if memory else "",
         square=_square(detail) if pairs else [],
-        pairs=[SlowedPair(pair, bars.kept(pair.loss / pairs[0].loss, "fair")) for pair in pairs[:MOST_PAIRS]],
+        pairs=[SlowedPair(pair, chart.kept_bar(pair.loss / pairs[0].loss, "fair")) for pair in pairs[:MOST_PAIRS]],
         more=max(len(pairs) - MOST_PAIRS, 0),
         age=age(detail.now, cloud.clock()),
         alarms=[alarm for alarm in cloud.alarms() if alarm.host == host],
         probes=probe_rows(probed.items, cloud.clock(), models.get(now.model_version)),
         elsewhere=histories.elsewhere,
         charts=_charts(histories, detail),
-        scores=scores.pane(cloud.scores().hosts.get(host, NO_SCORES), cloud.score_history(host)),
+        scores=worth.score_pane(cloud.scores().hosts.get(host, NO_SCORES), cloud.score_history(host)),
         spans=SPANS,
         since=since,
     )

@@ -1,14 +1,17 @@
-"""One instance on a page: where it is, its settings, what is predicted of it there, and what was measured."""
+"""One instance on a page: where it is, its settings, demand over time, probes, and what is predicted of it there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from advisor.domain import (
+    PAIR_VALUES,
     CloudNow,
     Effect,
     Histories,
@@ -16,6 +19,8 @@ from advisor.domain import (
     HostNow,
     Instance,
     InstanceObtained,
+    ModelCard,
+    ProbeReport,
     SlowingHere,
     VmScorePoint,
     WorkloadProfile,
@@ -27,10 +32,141 @@ from advisor.service import InventoryService, TelemetryService
 from api.html import picture
 from api.html.render import page, to_page_of
 from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
-from api.web import chart, scores
+from api.web import chart, worth
 from api.web.cloud import age, known_demand
-from api.web.demand import demand_rows
-from api.web.probes import MOST, probe_rows
+from profiler.demand import RESOURCES, Demand, Resource
+from profiler.observed import INCIDENTAL
+
+# The newest results of probes on a host or an instance, as rows of a table.
+
+MOST = 100  # results on one page
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRow:
+    """One result: the probe with its far end or neighbour, its main value, its age, its circumstances."""
+
+    probe: str
+    far_end: str
+    main: str
+    value: str
+    unit: str
+    age: str
+    time: str
+    circumstances: str
+    marks: tuple[str, ...]
+    counts: str
+
+
+def probe_rows(reports: Sequence[ProbeReport], now: datetime, model: ModelCard) -> list[ProbeRow]:
+    """The results in the order of the probes' names; `model` is the one that answers."""
+    needed = {str(name).partition(".")[0] for name in model.card.get("probes", ())}
+    ordered = sorted(reports, key=lambda report: (report.result.probe, report.peer))
+    return [_probe_row(report, now, needed) for report in ordered]
+
+
+def _probe_row(report: ProbeReport, now: datetime, needed: Collection[str]) -> ProbeRow:
+    result = report.result
+    value = result.values[result.main]
+    shown = {name: text for name, text in result.circumstances.items() if name not in INCIDENTAL - {"load"}}
+    return ProbeRow(
+        probe=result.probe,
+        far_end=report.peer and f"{'beside' if result.probe in PAIR_VALUES else 'to'} {report.peer}",
+        main=result.main.replace("_", " "),
+        value=f"{value.value:.4g}",
+        unit="" if value.unit == "1" else value.unit,
+        age=picture.age_since(report.taken_at, now),
+        time=report.taken_at.isoformat(timespec="seconds"),
+        circumstances=", ".join(f"{name.replace('_', ' ')} {text}" for name, text in shown.items()),
+        marks=result.marks,
+        counts=f"No: {report.why_not_counted}"
+        if report.why_not_counted
+        else "Yes"
+        if report.instance or result.probe in needed
+        else "No: the model that answers was trained without it",
+    )
+
+
+# Demand over time → what a page shows of it: figures with units, and where they are known from; no HTML here.
+
+_NAMES: dict[Resource, tuple[str, str]] = {
+    "cpu": ("CPU", "CPUs"),
+    "net_mbit": ("Network", "Mbit/s"),
+    "disk_mb_s": ("Disk", "MB/s"),
+    "mem_bw_mb_s": ("Memory bandwidth", "MB/s"),
+}
+_UNKNOWN = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class DemandRow:
+    """One resource: texts ready to be shown."""
+
+    name: str
+    mean: str
+    doubt: str
+    p95: str
+    p99: str
+    common: str
+    source: str
+    counted: str = ""  # what answers count with, where that is not what was measured
+
+
+def demand_rows(stored: Instance, expected: Instance, *, anomalous: bool = False) -> list[DemandRow]:
+    """What is known of an instance's demand, in order of the resources: as stored, else as expected of its class.
+
+    `expected` is the instance as answers count with it; `anomalous` = there is an alarm on its host.
+    """
+    known = {**expected.demand, **stored.demand}
+    return [
+        _demand_row(known[resource], expected.demand.get(resource), anomalous=anomalous)
+        for resource in RESOURCES
+        if resource in known
+    ]
+
+
+def _demand_row(demand: Demand, expected: Demand | None, *, anomalous: bool) -> DemandRow:
+    name, unit = _NAMES[demand.resource]
+    p95, p99 = (_UNKNOWN if level is None else f"{level:.3g} {unit}" for level in (demand.p95, demand.p99))
+    return DemandRow(
+        name=name,
+        mean=f"{demand.mean:.3g} {unit}",
+        doubt=f"± {demand.doubt:.2g}" if demand.doubt else _UNKNOWN,
+        p95=p95,
+        p99=p99,
+        common=_UNKNOWN if demand.common is None else f"{100 * demand.common:.0f} %",
+        source=_source(demand),
+        counted="" if expected is None else _counted(demand, expected, anomalous=anomalous),
+    )
+
+
+def _counted(demand: Demand, expected: Demand, *, anomalous: bool) -> str:
+    """Which other figure answers count with, and why; empty where it is the same."""
+    _, unit = _NAMES[demand.resource]
+    mean, other = f"{demand.mean:.3g}", f"{expected.mean:.3g}"
+    if mean == other:
+        return ""
+    if anomalous and demand.resource == "cpu":
+        return f"Answers count with {other} {unit}, as measured during the anomaly on its host."
+    doubt = f" ± {expected.doubt:.2g}" if expected.doubt else ""
+    hours = sum(count > 0 for count in demand.seen_hours)
+    if hours == 24:  # of a day: each was seen, but not long enough
+        seen = "no whole day was seen"
+    elif hours:
+        seen = f"only {hours} of the 24 hours of a day were seen"
+    else:
+        seen = "too few windows were seen"
+    return f"Answers count with {other}{doubt} {unit}: {seen}, so instances like it count, too."
+
+
+def _source(demand: Demand) -> str:
+    if demand.origin in {"measured", "history"}:
+        windows = "1 window" if demand.windows == 1 else f"{demand.windows:,.0f} windows"
+        who = "measured" if demand.origin == "measured" else "from another system"
+        return f"{windows} of {demand.window_s / 60:g} min, {who}"
+    words = {"given": "given", "trace": "a trace", "class": "instances like it", "assumed": "assumed"}
+    return words[demand.origin]
+
 
 ALARMING = 0.1  # a share that is this far below the predicted one is reported
 MOST_PAIRS = 10  # of neighbours that slow it, and of neighbours that it slows
@@ -72,8 +208,8 @@ def instance(
         it=it,
         pending=pending,
         score=score,
-        score_level=scores.level(score.score) if score else "",
-        score_words=scores.in_words(score) if score else "",
+        score_level=worth.score_level(score.score) if score else "",
+        score_words=worth.score_in_words(score) if score else "",
         known_demand=known_demand([detail.now]) if detail else "",
         learned=now.model_version != "analytic",
         row=_row(detail, it),

@@ -13,7 +13,7 @@ from advisor.domain import CloudNow, Instance, Inventory, ResidentNow, time_part
 from api.html import picture
 from api.html.render import page
 from api.routes.common import CloudDep
-from api.web import affected, bars
+from api.web import chart, sorting
 from api.web.cloud import PageNumber
 from api.web.sorting import PARAMETER, Order, PageSlice, SortColumn, Value
 
@@ -96,7 +96,7 @@ class InstanceFilter:
             and (self.host == listed.host if self.exact else self.host.lower() in listed.host.lower())
             and (not self.workload or self.workload.lower() in (it.workload or "").lower())
             and (not self.label or "label" in self.wrong or it.labels.get(key.strip()) == value.strip())
-            and (self.only != "affected" or (listed.now is not None and affected.is_affected(listed.now)))
+            and (self.only != "affected" or (listed.now is not None and sorting.is_affected(listed.now)))
             and (self.only != "unplaced" or not listed.host)
         )
 
@@ -114,7 +114,7 @@ class InstanceEntry:
     delivered: str
     contended: str
     throughput: str
-    kept: bars.Bar | None
+    kept: chart.Bar | None
     level: str
     behind: str
     workload: str
@@ -170,8 +170,8 @@ def _line(listed: ListedInstance) -> InstanceEntry:
         delivered="" if now is None or now.delivered is None else _percent(now.delivered),
         contended="" if now is None or now.short is None else time_part(now.short),
         throughput="" if now is None else f"{now.expected:.2f}",
-        kept=None if now is None else bars.kept(now.expected, affected.level(now)),
-        level="" if now is None else affected.level(now),
+        kept=None if now is None else chart.kept_bar(now.expected, sorting.affected_level(now)),
+        level="" if now is None else sorting.affected_level(now),
         behind=picture.FALLS_BEHIND if now is not None and now.falls_behind else "",
         workload=it.workload or "",
         pending=now is not None and now.pending,

@@ -11,10 +11,10 @@ from fastapi.responses import HTMLResponse
 from advisor.domain import ModelCard
 from advisor.errors import AdvisorError, BrokenArtifact, Conflict, RefusedByGate
 from advisor.service import ModelRegistry, OutcomeService
-from api.cards import figures, is_section, origins
 from api.html.render import page, see_other
 from api.routes.common import ModelDep, OutcomeDep, PathId
-from api.web.forms import Posted
+from api.rows import figures, is_section, origins
+from api.web.signing import Posted
 
 Change = Literal["activate", "shadow", "rollback"]
 _SHOWN = ("figures", "datasets", "libraries", "version", "origin", "created_at")  # of a card, in places of their own

@@ -1,16 +1,153 @@
-"""The question for a plan as typed → a PlanRequest, or what is wrong with each field."""
+"""The forms for plans: fields of each kind of question, and what was typed → a PlanRequest, or what is wrong."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from advisor.domain import PLACING_KINDS, PLAN_KINDS, Growth, Host, Instance, PlanKind, PlanRequest, WhatIf
+from advisor.domain import (
+    PLACING_KINDS,
+    PLAN_KINDS,
+    DeclaredField,
+    Growth,
+    Host,
+    Instance,
+    PlanKind,
+    PlanRequest,
+    WhatIf,
+    fields_of,
+)
 from advisor.errors import InvalidInput, NotFound
-from api.web import typed
-from api.web.plan_fields import DECLARED, FIELDS, KINDS, MIX_ROWS, PATHS, FormField
+from api.web.form import typed_name, typed_number, typed_title
+
+# The fields of the forms for plans: which each kind of question has, with their defaults and limits.
+
+Shape = Literal["number", "whole", "names", "choice", "text", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field: its label, what may be typed and its default; `must` = it may not be empty.
+
+    Numbers lie from `low` to `high`; `names` are ids, separated by blanks or commas; `choices` are values with texts.
+    """
+
+    label: str
+    shape: Shape
+    default: str = ""
+    low: float = 0
+    high: float = 1e9
+    choices: tuple[tuple[str, str], ...] = ()
+    help: str = ""
+    must: bool = False
+    listed: str = ""  # the kind of names that the browser offers a list of
+
+
+_SHAPES: Mapping[type, Shape] = {int: "whole", float: "number", str: "text"}
+MIX_ROWS = 3
+_MIX: Mapping[str, FormField] = {
+    f"{name}_{row}": field
+    for row in range(1, MIX_ROWS + 1)
+    for name, field in {
+        "count": FormField("How many", "whole", "1" if row == 1 else "", 0, 1000),
+        "workload": FormField("Workload", "text", listed="workloads"),
+        "vcpus": FormField("vCPUs", "whole", "2", 1, 4096),
+        "memory_mb": FormField("Memory, MB", "number", "2048", 0, 1e9),
+        "ratio": FormField("Must keep at least", "number", "", 0.01, 1),
+    }.items()
+}
+
+
+def _declared(field: DeclaredField) -> FormField:
+    """The form's field for one that the question declares."""
+    declared = field.declared
+    text = f"{declared.text[:1].lower()}{declared.text[1:]}" + (f"; empty = {declared.unset}" if declared.unset else "")
+    if field.choices:
+        shape: Shape = "choice"
+        text = declared.text
+    elif field.kind is bool:
+        return FormField(declared.label, "check", "yes" if field.default else "")
+    else:
+        shape = "names" if field.lists else _SHAPES[field.kind]
+    default = field.default
+    return FormField(
+        declared.label,
+        shape,
+        f"{default:.15g}" if shape in {"number", "whole"} and default is not None else default or "",
+        0 if declared.low is None else declared.low,
+        1e9 if declared.high is None else declared.high,
+        choices=((("", declared.unset),) if field.optional and declared.words else ()) + declared.words,
+        help=text,
+        must=declared.needed is True,
+        listed=declared.names,
+    )
+
+
+_APART: Mapping[str, FormField] = {
+    **_MIX,
+    "prefix": FormField("Their names begin with", "text", "new"),
+    "like": FormField("Add hosts like", "text", listed="hosts"),
+    "add": FormField("How many hosts", "whole", "1", 0, 1000),
+    "change": FormField("Hosts that change", "names", listed="hosts"),
+    "pcpus": FormField("Their pCPUs then", "whole", "", 1, 4096),
+    "host_memory_mb": FormField("Their memory then, MB", "number", "", 1, 1e9),
+}
+
+
+def _all(question: type, *, path: str = "", kinds: tuple[str, ...] = ()) -> Iterator[tuple[str, DeclaredField]]:
+    """The declared fields that are on the form by their paths, those of questions within the question in its place."""
+    for name, one in fields_of(question).items():
+        if one.parts:
+            yield from _all(one.kind, path=f"{name}.", kinds=one.declared.kinds)
+        elif one.declared.label:
+            yield path + name, replace(one, declared=replace(one.declared, kinds=kinds or one.declared.kinds))
+
+
+# The form calls a field as the question does, without the question that it is part of.
+PATHS: Mapping[str, str] = {field.name: path for path, field in _all(PlanRequest)}
+DECLARED: Mapping[str, DeclaredField] = {field.name: field for _, field in _all(PlanRequest)}
+FIELDS: Mapping[str, FormField] = {**_APART, **{name: _declared(field) for name, field in DECLARED.items()}}
+
+# Of each kind its title, its question, and its fields under their headings.
+Sections = tuple[tuple[str, tuple[str, ...]], ...]
+_TITLES: Mapping[PlanKind, tuple[str, str]] = {
+    "admit": ("Admit", "Can these instances be placed, and where?"),
+    "rebalance": ("Rebalance", "Which few moves bring every instance within its limits?"),
+    "evacuate": ("Evacuate", "How are these hosts emptied without harm?"),
+    "repair": ("Repair", "Which moves make all rules hold again?"),
+    "consolidate": ("Consolidate", "How few hosts would do, with every ratio kept?"),
+    "capacity": ("Capacity", "How many more of this mix fit, and when is the cloud full?"),
+    "what_if": ("What if", "What would another cloud do to every instance?"),
+    "right_size": ("Right-size", "Which instances have more or less CPU than they use?"),
+    "tune": ("Tune", "Which settings suit all instances of a host as it stands?"),
+}
+# The headings in their order, with the fields that only the form has and the kinds that have these.
+_SECTIONS: Mapping[str, tuple[tuple[PlanKind, ...], tuple[str, ...]]] = {
+    "Instances": (("admit", "capacity", "what_if"), tuple(_MIX)),
+    "What is otherwise": (("what_if",), ("like", "add", "change", "pcpus", "host_memory_mb")),
+    "Hosts": ((), ()),
+    "Limits": ((), ()),
+    "Growth": ((), ()),
+    "Failover reserve": ((), ()),
+    "Moves": ((), ()),
+    "The search": ((), ()),
+}
+
+
+def _sections(kind: PlanKind) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for heading, (kinds, apart) in _SECTIONS.items():
+        names = [*apart, *(("prefix",) if heading == "Instances" and kind == "admit" else ())] if kind in kinds else []
+        names += [n for n, each in DECLARED.items() if each.declared.section == heading and each.matters_for(kind)]
+        if names:
+            yield heading, tuple(names)
+
+
+KINDS: Mapping[PlanKind, tuple[str, str, Sections]] = {
+    kind: (*_TITLES[kind], tuple(_sections(kind))) for kind in PLAN_KINDS
+}
+
 
 Choice = TypeVar("Choice", bound=str)
 _OF_SINGLE_CPUS = ("numa", "siblings", "cpu_ids", "isolated_cpus")  # of a host; unknown where it gets another number
@@ -104,7 +241,7 @@ class PlanForm:
                 id=f"{begin}{count}",  # the longest of their names
                 vcpus=int(numbers[f"vcpus_{row}"] or 1),
                 memory_mb=numbers[f"memory_mb_{row}"] or 0.0,
-                workload=self._id(f"workload_{row}", typed.title),
+                workload=self._id(f"workload_{row}", typed_title),
                 min_throughput_ratio=numbers[f"ratio_{row}"],
             )
         except ValueError as error:
@@ -151,7 +288,7 @@ class PlanForm:
             return self.values[name] == "yes"
         return self._id(name) if field.declared.names else self.values[name] or None
 
-    def _id(self, name: str, check: Callable[[str], str] = typed.name) -> str | None:
+    def _id(self, name: str, check: Callable[[str], str] = typed_name) -> str | None:
         value = self.values.get(name, "")
         if not value:
             return None
@@ -167,7 +304,7 @@ class PlanForm:
             self.errors[name] = "names nothing"
         for listed_id in ids:
             try:
-                typed.name(listed_id)
+                typed_name(listed_id)
             except ValueError as error:
                 self.errors[name] = f"{listed_id[:60]!r} {error}"
         return ids
@@ -178,7 +315,7 @@ class PlanForm:
         if not text:
             return None
         try:
-            return typed.number(text, field.low, field.high, whole=field.shape == "whole")
+            return typed_number(text, field.low, field.high, whole=field.shape == "whole")
         except ValueError as error:
             self.errors[name] = str(error)
             return None

@@ -13,7 +13,7 @@ from lab.errors import RunError
 from lab.fields import Fields
 from lab.workloads.base import PROGRAMS, Listens, Site, Workload, WorkloadResult, report_of
 from profiler.probes import PROBES, load
-from profiler.probes.framing import DEFAULT_PORT
+from profiler.probes.sessions import DEFAULT_PORT
 
 _MS = {"s": 1e3, "ms": 1.0, "us": 1e-3, "ns": 1e-6}
 # Names of a probe's values that are outcomes of the dataset format where they are times.

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.arrays import Bools, Floats, Ints, axis_fields, over
+from models.arrays import Bools, Floats, Ints, Once, axis_fields, over
 from models.data.demand_classes import completed
 from models.data.profile import WorkloadProfile
-from models.once import Once
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.host_kinds import HOST_KINDS
 from profiler.metrics import join_key, split_key

@@ -17,8 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from models.arrays import Floats, Ints
 from models.data.dataset import DatasetError
-from models.features.examples import Examples
-from models.features.folds import pair_folds
+from models.features.examples import Examples, pair_folds
 from models.learning.fitted_target import TargetEstimate, fit_target
 from models.physics.prior import band, prior_spread
 

@@ -38,7 +38,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from models.evaluation.paired_errors import FEWEST_PAIRS, ResampledMeans, beside, errors_of, means_of
+from models.evaluation.matched_outcomes import FEWEST_PAIRS, ResampledMeans, beside, errors_of, means_of
 from models.evaluation.prediction_checks import CONTENDED
 from models.learning.held_out import HeldOutPredictions
 

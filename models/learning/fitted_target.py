@@ -11,18 +11,23 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.executor import Here, each
-from models.features.examples import STATED, Examples, GroupedExamples, contended, group_repeats, machines_of
-from models.features.feature_matrix import KINDS
-from models.features.folds import (
+from models.features.examples import (
+    STATED,
+    Examples,
     Fold,
+    GroupedExamples,
+    contended,
     elsewhere_folds,
     elsewhere_of,
     family,
+    group_repeats,
     host_folds,
+    machines_of,
     newest_fold,
     pair_folds,
     workload_folds,
 )
+from models.features.feature_matrix import KINDS
 from models.learning.held_out import HeldOutPredictions
 from models.learning.memory import Memory, Recalled, Stated, fit_memory
 from models.learning.residual_learner import (

@@ -11,8 +11,7 @@ from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.topology import given_own_cpus
-from models.features.feature_matrix import FeatureMatrix, build_matrix
-from models.features.sensitivity_curves import REPORTER
+from models.features.feature_matrix import REPORTER, FeatureMatrix, build_matrix
 from models.learning.fitted_target import FittedTarget, TargetEstimate
 from models.learning.memory import Recalled
 from models.physics.demands import guessed

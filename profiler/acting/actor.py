@@ -10,7 +10,7 @@ from profiler.acting.memory import Memory
 from profiler.acting.orders import MOST_BYTES, NotGenuine, Order, Report, read_order, signed
 from profiler.acting.settings import SettingGone, SettingNotSet, SettingRefused, SettingsOf
 from profiler.agent.http_client import HttpAnswer, HttpError, ServerConnection
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 
 ORDERS = "/v1/orders"
 EVERY_S = 5.0  # between two questions

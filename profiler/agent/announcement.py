@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 from profiler.backends import Backend
 from profiler.backends.host_description import HostDescription
 from profiler.observed import Instance, IsolationSettings

@@ -19,8 +19,7 @@ from prometheus_client.metrics_core import Metric
 from profiler.agent.loop import BUCKETS_S, AgentView, StartError
 from profiler.collectors import unit_of
 from profiler.collectors.windows import Key
-from profiler.gauges import ATTRIBUTED, PREFIX, gauge_of
-from profiler.metrics import ADDITIONAL, BY_NAME, WAITED_FOR
+from profiler.metrics import ADDITIONAL, ATTRIBUTED, BY_NAME, PREFIX, WAITED_FOR, gauge_of
 
 # What Prometheus sees: the series of all instances in base units, and the agent itself, as its text format.
 

@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 from profiler.backends import Backend, GroupedBackend, ThreadedBackend
 from profiler.backends.commands import StreamChild
 from profiler.backends.hardware_counters import CYCLES, HARDWARE, INSTRUCTIONS, PerfCounters, ResctrlReader
 from profiler.backends.sources import HostSource
-from profiler.collectors.run_queue import OTHERS, InstanceWaits, RunQueueWindow
-from profiler.collectors.windows import Key, Statistic
-from profiler.parse.run_queue import RunQueueCounts, parse_run_queue
+from profiler.collectors.windows import OTHERS, InstanceWaits, Key, RunQueueWindow, Statistic
+from profiler.parse.proc import RunQueueCounts, parse_run_queue
 from profiler.parse.text import ParseError
 
 # Reads hardware counters of instances at the end of each window: by resctrl where mounted, perf events on request.

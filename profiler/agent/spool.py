@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from profiler.agent.log import Log
-from profiler.agent.loop import StartError
+from profiler.agent.loop import Log, StartError
 from profiler.collectors.samples import SampleRow
 from profiler.collectors.windows import MetricWindow
 from profiler.files import TEMPORARY, write_whole

@@ -11,8 +11,7 @@ from profiler.backends.commands import run_tool
 from profiler.backends.linux import or_none, read_interfaces
 from profiler.backends.lxc.control_groups import cgroup_version
 from profiler.backends.sources import HostSource
-from profiler.cores import Groups
-from profiler.host_kinds import TRAITS, HostKind
+from profiler.host_kinds import TRAITS, Groups, HostKind
 from profiler.names import name_label
 from profiler.observed import DiskKind, parse_cpus
 from profiler.parse.text import ParseError

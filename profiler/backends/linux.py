@@ -1,4 +1,4 @@
-"""Readings that all Linux hypervisors share: scheduler counts of tasks, the kernel as driver domain, host times."""
+"""What every Linux host gives, whatever its hypervisor."""
 
 from __future__ import annotations
 
@@ -13,6 +13,13 @@ from profiler.backends.base import DomainCounters, HostCounters, TaskCounters
 from profiler.backends.sources import HostSource
 from profiler.parse.proc import InterfaceBytes, parse_net_dev, parse_stat, parse_task_io, schedstat_counts
 from profiler.parse.text import ParseError
+
+# cotenant-run-queue: a BPF program that watches the CPU scheduler, and the program in C that loads it and prints JSON.
+#
+# `make run-queue` builds both into one file that needs nothing on the host but a kernel with BTF.
+
+PROGRAM = "cotenant-run-queue"
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

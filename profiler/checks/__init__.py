@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from profiler.backends.sources import HostSource, LiveSource
-from profiler.checks import counters, cpus, hypervisors, memory
+from profiler.checks import counters, cpus, hypervisors
 from profiler.checks.base import Check, CheckRule, HostView, State
 
 __all__ = [
@@ -29,7 +29,7 @@ RULES: tuple[CheckRule, ...] = (
     *counters.OF_KERNEL,
     *counters.OF_RUN_QUEUE,
     *counters.OF_HARDWARE,
-    *memory.RULES,
+    *cpus.RULES,
     *cpus.CLOCKS,
     *hypervisors.KVM,
     *hypervisors.XEN,
@@ -45,7 +45,7 @@ def check_host(source: HostSource | None = None, sleep: Callable[[float], None] 
     Takes about a second, in which steal, swapping and the clocks are watched. Needs no root; the state of what only
     root may see is `unknown`, and its `fix` says so.
     """
-    view = HostView(source or LiveSource(), ("/proc/stat", *memory.WATCHED))
+    view = HostView(source or LiveSource(), ("/proc/stat", *cpus.WATCHED))
     sleep(_WATCH_S)
     view.look_again()
     return [check for rule in RULES if (check := rule.check(view)) is not None]

@@ -12,8 +12,8 @@ import zlib
 from pathlib import Path
 
 from profiler.backends.hardware_counters import CYCLES, HARDWARE, INSTRUCTIONS, RESCTRL, PerfCounters
+from profiler.backends.linux import PROGRAM
 from profiler.backends.lxc.control_groups import GroupsMissingError, find_groups, find_mounts
-from profiler.backends.run_queue import PROGRAM
 from profiler.backends.stalls import DELAYS_OFF, DELAYS_SWITCH
 from profiler.checks.base import CheckFinding, CheckRule, HostView, UnseenError
 from profiler.parse.cgroup import parse_service_bytes

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from profiler.cli import act, check, once, probe, run
-from profiler.cli.output import run_command
+from profiler.cli.shared_options import run_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -9,8 +9,16 @@ import time
 from pathlib import Path
 
 from profiler.backends import Backend, BackendError
-from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail
-from profiler.cli.shared_options import add_choice, add_push, chosen_backend, profiler_version
+from profiler.cli.shared_options import (
+    DONE,
+    FAILED,
+    WRONG_USAGE,
+    add_choice,
+    add_push,
+    chosen_backend,
+    fail,
+    profiler_version,
+)
 
 _ALLOWED = Path("/etc/cotenant-profiler/changes.toml")
 _KEY = Path("/etc/cotenant-profiler/orders.key")
@@ -47,9 +55,9 @@ def _act(options: argparse.Namespace) -> int:
     from profiler.acting.group_files import GroupFiles
     from profiler.acting.memory import Memory
     from profiler.acting.orders import check_key
-    from profiler.agent.delivery import PushToken
     from profiler.agent.http_client import HttpClient
-    from profiler.agent.log import Log
+    from profiler.agent.loop import Log
+    from profiler.agent.push import PushToken
     from profiler.files import read_secret
 
     if options.push is None:

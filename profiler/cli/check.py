@@ -13,9 +13,8 @@ from profiler.backends.detection import find_backend, passed_over
 from profiler.backends.sources import LiveSource
 from profiler.checks import Check, check_host, worst_first
 from profiler.checks.hypervisors import traced_already
-from profiler.cli.output import DONE, FAILED, console, print_json, print_table
-from profiler.cli.shared_options import add_backend
-from profiler.metric_availability import Availability, availability, unavailable
+from profiler.cli.shared_options import DONE, FAILED, add_backend, console, print_json, print_table
+from profiler.definitions import Availability, availability, unavailable
 
 if TYPE_CHECKING:
     from rich.console import Console

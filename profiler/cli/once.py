@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from profiler.backends import Backend, BackendError, RecordedBackend
 from profiler.backends.sources import LiveSource, RecordingSource
-from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, fail, print_json
-from profiler.cli.shared_options import add_choice, between, chosen_backend
+from profiler.cli.shared_options import (
+    DONE,
+    FAILED,
+    WRONG_USAGE,
+    add_choice,
+    between,
+    chosen_backend,
+    console,
+    fail,
+    print_json,
+)
 from profiler.collectors import Collected, collect, unit_of
 from profiler.metrics import EIGHT
 from profiler.observed import IsolationSettings

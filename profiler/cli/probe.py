@@ -14,8 +14,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.cli.output import DONE, FAILED, WRONG_USAGE, console, fail, print_json, print_table
-from profiler.cli.shared_options import add_push, an_id, profiler_version
+from profiler.cli.shared_options import (
+    DONE,
+    FAILED,
+    WRONG_USAGE,
+    add_push,
+    an_id,
+    console,
+    fail,
+    print_json,
+    print_table,
+    profiler_version,
+)
 from profiler.observed import check_id
 from profiler.probes import PROBES
 
@@ -135,7 +145,7 @@ def _unsendable(options: argparse.Namespace) -> str:
     if options.push is None:
         named = [name for name in ("host", "inside", "peer_id", "token_file") if getattr(options, name, "")]
         return f"--{named[0].removesuffix('_id').replace('_', '-')} goes with --push" if named else ""
-    from profiler.agent.delivery import PushToken
+    from profiler.agent.push import PushToken
 
     try:
         options.token = PushToken(options.token_file, options.push)
@@ -203,8 +213,8 @@ def _list(options: argparse.Namespace) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     from profiler.probes.base import ProbeError
-    from profiler.probes.framing import DEFAULT_PORT
     from profiler.probes.responder import Responder
+    from profiler.probes.sessions import DEFAULT_PORT
 
     address, port = options.listen
     try:

@@ -13,21 +13,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.agent.further_counters import EVENTS, HardwareWatch, RunQueueWatch
-from profiler.agent.log import Log
-from profiler.agent.loop import Agent, AgentView, Pace, StartError
+from profiler.agent.loop import Agent, AgentView, Log, Pace, StartError
 from profiler.backends import Backend, GroupedBackend, ThreadedBackend
 from profiler.backends.detection import passed_over
 from profiler.backends.hardware_counters import PerfCounters
-from profiler.backends.run_queue import PROGRAM
+from profiler.backends.linux import PROGRAM
 from profiler.backends.sources import LiveSource
-from profiler.cli.output import DONE, FAILED, WRONG_USAGE, fail, print_json
-from profiler.cli.shared_options import add_choice, add_push, between, chosen_backend, profiler_version
+from profiler.cli.shared_options import (
+    DONE,
+    FAILED,
+    WRONG_USAGE,
+    add_choice,
+    add_push,
+    between,
+    chosen_backend,
+    fail,
+    print_json,
+    profiler_version,
+)
 from profiler.collectors.windows import Key, Statistic
 
 # Exporter and push are imported when they are asked for: their libraries are half of the agent's memory.
 if TYPE_CHECKING:
     from profiler.agent.announcement import Announcer
-    from profiler.agent.delivery import Delivery
+    from profiler.agent.push import Delivery
 
 _GRACE_S = 0.4  # for each part, when the agent ends
 _SPOOL = Path("/var/lib/cotenant-profiler/spool")
@@ -151,8 +160,8 @@ def _shipping(
 ) -> Delivery | None:
     if options.push is None:
         return None
-    from profiler.agent.delivery import Delivery, PushToken
     from profiler.agent.http_client import HttpClient
+    from profiler.agent.push import Delivery, PushToken
     from profiler.agent.spool import Spool
 
     try:

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 
-from profiler.cores import Groups
+from profiler.host_kinds import Groups
 from profiler.observed import MAX_CPUS, parse_cpus
 from profiler.parse.libvirt import xml_count, xml_root
 from profiler.parse.text import ParseError, count

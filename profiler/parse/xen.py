@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from profiler.cores import Groups
+from profiler.host_kinds import Groups
 from profiler.observed import MAX_CPUS, parse_cpus
 from profiler.parse.text import ParseError, count, decimal, lines
 

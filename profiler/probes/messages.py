@@ -18,8 +18,7 @@ from typing import Any
 from profiler.observed import Quantity
 from profiler.pictures import ACCENT, Figure, label, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count
-from profiler.probes.framing import fill
-from profiler.probes.sessions import Peer, ProbeSession
+from profiler.probes.sessions import Peer, ProbeSession, fill
 
 # NetPIPE's schedule of message sizes, points of a curve over them, and reading of NetPIPE's output.
 

@@ -16,9 +16,8 @@ from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
 from profiler.pictures import ACCENT, SERIES, Figure, label, legend, new_figure
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count
-from profiler.probes.framing import FramingError, number
 from profiler.probes.services import MOST_RESPONSE_BYTES
-from profiler.probes.sessions import ProbeSession
+from profiler.probes.sessions import FramingError, ProbeSession, number
 
 # The client of probe requests: many connections, each with one request on its way, in one process by epoll.
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiler.probes.base import ProbeError
-from profiler.probes.framing import SESSION_S, TOKEN_BYTES, VERSION, ControlChannel, FramingError
 from profiler.probes.services import ServedSession, find
+from profiler.probes.sessions import SESSION_S, TOKEN_BYTES, VERSION, ControlChannel, FramingError
 
 MOST_SESSIONS = 8
 _HELLO_S = 5.0

@@ -15,9 +15,8 @@ from typing import Protocol
 from profiler.observed import Quantity
 from profiler.pictures import Figure, cumulative, distribution, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count, described
-from profiler.probes.framing import SESSION_S
 from profiler.probes.icmp import SO_TIMESTAMPNS, Icmp, kernel_time
-from profiler.probes.sessions import Peer, ProbeSession
+from profiler.probes.sessions import SESSION_S, Peer, ProbeSession
 
 # Sends echo probes at fixed intervals and matches the answers, over any transport; used by rtt.
 

@@ -26,10 +26,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from profiler.probes import framing
+from profiler.probes import sessions
 from profiler.probes.datagrams import GapWatch, Inbox, prepare_receiver, set_buffer
-from profiler.probes.framing import TOKEN_BYTES, ControlChannel, FramingError, fill
 from profiler.probes.messages import LARGEST, MOST_MESSAGE_BYTES, PERTURBATION, PORT, arguments
+from profiler.probes.sessions import TOKEN_BYTES, ControlChannel, FramingError, fill
 from profiler.probes.throughput import BUCKET_BYTES, QUIET_FLOOR_NS, EndpointCpu, Recorder, pack
 
 _MEET_S = 10.0
@@ -115,7 +115,7 @@ _BLOCK_SILENCE_S = 600.0  # the client may wait long between blocks
 
 def serve_echo_stream(served: ServedSession) -> None:
     """Parameter `block_bytes`: length of a block, 1 to 16 MB."""
-    length = framing.whole(served.parameters, "block_bytes", 32 << 10, 1, _LARGEST_BLOCK)
+    length = sessions.whole(served.parameters, "block_bytes", 32 << 10, 1, _LARGEST_BLOCK)
     with served.listener() as listener:
         served.ready(listener.getsockname()[1])
         connection = served.accept(listener)
@@ -123,7 +123,7 @@ def serve_echo_stream(served: ServedSession) -> None:
     with connection:
         connection.settimeout(_BLOCK_SILENCE_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while framing.fill(connection, block):
+        while sessions.fill(connection, block):
             connection.sendall(block)
 
 
@@ -164,8 +164,8 @@ def serve_loss_sink(served: ServedSession) -> None:
 
     With `drop_one_in` it ignores one packet in so many, by chance: a known loss, by which estimates can be judged.
     """
-    packet = framing.whole(served.parameters, "packet_bytes", 600, LEAST_BYTES, 65_507)
-    rare = framing.whole(served.parameters, "drop_one_in", 0, 0, MOST_PACKETS)
+    packet = sessions.whole(served.parameters, "packet_bytes", 600, LEAST_BYTES, 65_507)
+    rare = sessions.whole(served.parameters, "drop_one_in", 0, 0, MOST_PACKETS)
     chance = random.Random()  # noqa: S311 - which packets, not a secret
     numbers, read, arrived = array("q"), array("q"), array("q")
     with served.datagrams(partial(prepare_receiver, buffer_bytes=_BUFFER)) as end:
@@ -199,13 +199,13 @@ _START_S = 5.0
 
 def serve_netpipe(served: ServedSession) -> None:
     """Parameters `largest`, `perturbation` and `port` must be the sender's; ends with NetPIPE, or ends it."""
-    largest = framing.whole(served.parameters, "largest", LARGEST, 1, 1 << 30)
-    perturbation = framing.whole(served.parameters, "perturbation", PERTURBATION, 0, 64)
-    port = framing.whole(served.parameters, "port", PORT, 1024, 65_535)
+    largest = sessions.whole(served.parameters, "largest", LARGEST, 1, 1 << 30)
+    perturbation = sessions.whole(served.parameters, "perturbation", PERTURBATION, 0, 64)
+    port = sessions.whole(served.parameters, "port", PORT, 1024, 65_535)
     if shutil.which("NPtcp") is None:
-        raise framing.FramingError("NetPIPE (NPtcp) is not installed there")
+        raise sessions.FramingError("NetPIPE (NPtcp) is not installed there")
     if listens(port):
-        raise framing.FramingError(f"port {port}, which NetPIPE needs there, is in use")
+        raise sessions.FramingError(f"port {port}, which NetPIPE needs there, is in use")
     with subprocess.Popen(
         arguments(largest, perturbation, port),
         stdin=subprocess.DEVNULL,
@@ -217,7 +217,7 @@ def serve_netpipe(served: ServedSession) -> None:
         while not listens(port):
             if receiver.poll() is not None or time.monotonic() > deadline:
                 receiver.kill()
-                raise framing.FramingError("NetPIPE's receiver did not start there")
+                raise sessions.FramingError("NetPIPE's receiver did not start there")
             time.sleep(0.02)
         served.ready(port)
         while receiver.poll() is None and not served.left(_LOOK_S):
@@ -259,14 +259,14 @@ def _answer(served: ServedSession, stream: socket.socket) -> None:
     space = memoryview(bytearray(1))
     while True:
         command = served.channel.receive(_SILENCE_S)
-        size = framing.whole(command, "size", 1, 1, MOST_MESSAGE_BYTES)
-        count = framing.whole(command, "count", 1, 1, _MOST_MESSAGES)
+        size = sessions.whole(command, "size", 1, 1, MOST_MESSAGE_BYTES)
+        count = sessions.whole(command, "count", 1, 1, _MOST_MESSAGES)
         if len(space) < size:
             space = memoryview(bytearray(size))
         view = space[:size]
         served.channel.send({"ok": True})
         for _ in range(count):
-            if not framing.fill(stream, view):
+            if not sessions.fill(stream, view):
                 return
             stream.sendall(view)
 
@@ -286,7 +286,7 @@ class _Client:
 
 def serve_responses(served: ServedSession) -> None:
     """Parameter `size`: bytes of a request and of its answer. A command is answered by the CPU time used so far."""
-    size = framing.whole(served.parameters, "size", 64, 1, MOST_RESPONSE_BYTES)
+    size = sessions.whole(served.parameters, "size", 64, 1, MOST_RESPONSE_BYTES)
     with served.listener(backlog=MOST_CONNECTIONS) as listener:
         served.ready(listener.getsockname()[1])
         _ResponseServer(served, listener, size).run()
@@ -316,7 +316,7 @@ class _ResponseServer:
                     self._serve(descriptor)
 
     def _welcome(self) -> None:
-        with suppress(framing.FramingError):
+        with suppress(sessions.FramingError):
             stream = self._served.accept(self._listener, 1.0)
             if len(self._clients) >= MOST_CONNECTIONS:
                 stream.close()
@@ -360,7 +360,7 @@ def _send_whole(stream: socket.socket, answer: bytes) -> None:
 
 def serve_tcp_sink(served: ServedSession) -> None:
     """Parameter `window_bytes`. A command after the end of the stream asks for the report."""
-    window = framing.whole(served.parameters, "window_bytes", 256 << 10, 4096, 256 << 20)
+    window = sessions.whole(served.parameters, "window_bytes", 256 << 10, 4096, 256 << 20)
     granted = 0
 
     def prepare(listener: socket.socket) -> None:  # before listening, or the window would not be scaled for it
@@ -395,9 +395,9 @@ _LEAST, _MOST = 64, 65_507  # bytes of a packet; tokens are shorter
 
 def serve_udp_sink(served: ServedSession) -> None:
     """Parameters `packet_bytes`, `buffer_bytes`, `gap_floor_ns`. Any command ends it once 0.2 s were quiet."""
-    packet = framing.whole(served.parameters, "packet_bytes", 1472, _LEAST, _MOST)
-    buffer = framing.whole(served.parameters, "buffer_bytes", 128 << 10, 4096, 256 << 20)
-    floor = framing.whole(served.parameters, "gap_floor_ns", QUIET_FLOOR_NS, 1_000_000, 60_000_000_000)
+    packet = sessions.whole(served.parameters, "packet_bytes", 1472, _LEAST, _MOST)
+    buffer = sessions.whole(served.parameters, "buffer_bytes", 128 << 10, 4096, 256 << 20)
+    floor = sessions.whole(served.parameters, "gap_floor_ns", QUIET_FLOOR_NS, 1_000_000, 60_000_000_000)
     with served.datagrams(partial(prepare_receiver, buffer_bytes=buffer)) as end:
         served.ready(end.getsockname()[1])
         served.meet(end)

@@ -15,7 +15,7 @@ from profiler.collectors.windows import percentile
 from profiler.observed import Quantity
 from profiler.pictures import Figure, cumulative, distribution, line_at, new_figure, over_time
 from profiler.probes.base import ProbeError, RawSeries
-from profiler.probes.framing import FramingError, number
+from profiler.probes.sessions import FramingError, number
 
 # CPU use of an endpoint of a transfer, and the time it waited for a CPU although it was runnable.
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from profiler.observed import Quantity
 from profiler.pictures import Figure, cumulative, distribution, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count, described
-from profiler.probes.framing import SESSION_S, fill
-from profiler.probes.sessions import Peer
+from profiler.probes.sessions import SESSION_S, Peer, fill
 
 _BLOCK = 32 << 10  # LATENCY section 3
 _SAMPLES, _EVERY_S = 100, 0.1

@@ -15,8 +15,8 @@ from profiler.pictures import Figure
 from profiler.probes import throughput
 from profiler.probes.base import ProbeError, ProbeRun, Progress, above, count
 from profiler.probes.datagrams import next_start, path_mtu, set_buffer, wait_until
-from profiler.probes.framing import FramingError, whole
 from profiler.probes.services import HEADER
+from profiler.probes.sessions import FramingError, whole
 from profiler.probes.throughput import BUCKET_BYTES, QUIET_FLOOR_NS, Arrivals, BufferBurst, EndpointCpu, buffer_burst
 
 RATE_MBIT = 1000.0  # the paper's, the rate of its network cards

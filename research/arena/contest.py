@@ -17,8 +17,7 @@ import numpy as np
 
 from advisor.domain import Instance, Objective, PlacementRequest
 from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
+from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.scheduling.rules import Rule, choose, known_by
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats

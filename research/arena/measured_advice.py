@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from advisor.domain import Inventory, Objective, PlacementRequest, Recommendation
-from advisor.placement import look_ahead
+from advisor.placement import screen
 from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor
+from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.prediction.cache import PredictionCache
-from advisor.prediction.context import QuestionContext
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
@@ -94,13 +93,13 @@ class CotenantPolicy:
         parts = np.array([1 / (seats - len(one)) for one in situations])
         places = np.array([float(offer.count[one]) for one in situations])
         few = self.objective != "pack" and len(instances) > 1 and sum(places) > 1
-        if not few or not look_ahead.look_ahead_from(taken, np.repeat(parts, places.astype(int))):
+        if not few or not screen.look_ahead_from(taken, np.repeat(parts, places.astype(int))):
             return np.zeros(len(situations))
-        unmeasured = _Said(look_ahead.REFUSED, 0.0, False, 0.0, 0.0, 0.0)  # where the two were never measured together
-        names = sorted(instances, key=lambda one: (-instances[one], one))[: look_ahead.MOST_CLASSES]
+        unmeasured = _Said(screen.REFUSED, 0.0, False, 0.0, 0.0, 0.0)  # where the two were never measured together
+        names = sorted(instances, key=lambda one: (-instances[one], one))[: screen.MOST_CLASSES]
         scores = np.array([[self._about(name).get(one, unmeasured).score for name in names] for one in situations])
         number = np.array([float(instances[name]) for name in names])
-        return look_ahead.kept_for_others(np.maximum(scores, look_ahead.REFUSED), places, number, taken, parts)
+        return screen.kept_for_others(np.maximum(scores, screen.REFUSED), places, number, taken, parts)
 
     def _asked(self, workload: str) -> Mapping[Situation, _Said]:
         world = self.world

@@ -12,7 +12,7 @@ import numpy as np
 
 from advisor.domain import Inventory
 from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.goal import Assignment, Goal
+from advisor.planning.assignment.packing_problem import Assignment, Goal
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import SceneBatch

@@ -32,7 +32,7 @@ import numpy as np
 from models.arrays import Floats
 from models.data.dataset import Dataset, load_dataset, status_of
 from models.evaluation.error_metrics import codes, interval, resampled_means
-from models.evaluation.paired_errors import FEWEST_PAIRS
+from models.evaluation.matched_outcomes import FEWEST_PAIRS
 from models.features.examples import build_examples, further_metrics
 from models.features.feature_matrix import with_probe_features
 from models.learning.fitted_target import LEAST_ROWS

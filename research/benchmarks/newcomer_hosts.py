@@ -23,7 +23,7 @@ from lab.errors import RunError
 from lab.signals import deaf
 from models.arrays import Floats
 from profiler.agent.announcement import Announcer
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 from profiler.agent.spool import SampleBatch
 from profiler.backends.base import Counters, DomainCounters, HostCounters
 from profiler.backends.host_description import HostDescription

@@ -17,8 +17,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models.arrays import Floats, Ints
-from models.features.examples import Examples, group_repeats
-from models.features.folds import elsewhere_folds, elsewhere_of
+from models.features.examples import Examples, elsewhere_folds, elsewhere_of, group_repeats
 from models.learning.fitted_target import with_base
 from models.learning.residual_learner import boosting_params
 from models.learning.support import balanced

@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 
 from advisor.domain import Inventory
-from advisor.planning.assignment.advised_start import place_in_turn
-from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.goal import Aim, Goal
+from advisor.planning.assignment.assign import assign, place_in_turn
 from advisor.planning.assignment.local_search import SearchClock
+from advisor.planning.assignment.packing_problem import Aim, Goal
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot

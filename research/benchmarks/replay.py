@@ -22,9 +22,8 @@ from advisor.domain import Replay, ReplayRequest
 from advisor.errors import AdvisorError
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
-from advisor.replay.commands import HOST_TYPE, replay_as_json
-from advisor.replay.coordinator import replay
-from advisor.replay.traces import load_trace
+from advisor.replay.coordinator import HOST_TYPE, replay, replay_as_json
+from advisor.replay.trace_formats import load_trace
 from models.physics.prior import PriorPredictor
 
 TRACES = Path("../shared/data/traces")

@@ -40,9 +40,8 @@ import numpy as np
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Objective, PlacementRequest, Recommendation
 from advisor.placement import decision, host_classes
-from advisor.prediction.active import ActivePredictor
+from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.prediction.cache import PredictionCache
-from advisor.prediction.context import QuestionContext
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.learning.artifact import load

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from advisor import offline
-from advisor.changes.effects import Span, measure
+from advisor.changes.guard import Span, measure
 from advisor.domain import (
     Host,
     Instance,

@@ -28,11 +28,11 @@ from advisor.domain import Host, Instance, Inventory, IsolationSettings
 from advisor.lifecycle.window_checks import LEAST_DEMAND
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import held
+from advisor.store import predictions
 from models.arrays import Bools, Floats
 from models.data.dataset import load_dataset
 from models.evaluation.gate import gate
-from models.evaluation.paired_errors import ResampledMeans, beside, errors_of, means_of
+from models.evaluation.matched_outcomes import ResampledMeans, beside, errors_of, means_of
 from models.evaluation.prediction_checks import CONTENDED, WindowFigures, WindowKey, widen
 from models.features.examples import Examples, build_examples
 from models.learning.fitted_target import fit_target
@@ -213,8 +213,8 @@ class DaysReplay:
     def _predictions(self, ends_s: float) -> tuple[Mapping[str, Mapping[str, Any]], Mapping[WindowKey, WindowFigures]]:
         """What was predicted of each host before the window that ends then, and how all before it held."""
         with self.advisor._transactions.read() as connection:
-            due = held.due(connection, ends_s, 10_000)
-            return {one.host: one.predicted for one in due if one.ends_s == ends_s}, held.load(connection)
+            due = predictions.due(connection, ends_s, 10_000)
+            return {one.host: one.predicted for one in due if one.ends_s == ends_s}, predictions.load(connection)
 
 
 def without_bursts(examples: Examples) -> Examples:

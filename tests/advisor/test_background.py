@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from advisor.domain import Band, Effect, Host, Instance, Inventory, Plan, PlanFor, PlanRequest, WhatIf
-from advisor.reports.plan_background import of_plan
+from advisor.reports.plan_view import of_plan
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
 from tests.advisor.planning.planning_asked import plan as made

@@ -27,7 +27,7 @@ from advisor.domain import Host, Instance, Inventory, PlacementRequest, Workload
 from advisor.errors import Conflict, InvalidInput, OutOfSpace, SchemaMismatch
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import archive, backup, migrate, samples
+from advisor.store import backup, migrate, samples
 from advisor.store.engine import Database
 from profiler.observed import MetricSample
 from tests.servers.fixtures import postgres_server
@@ -107,8 +107,8 @@ def content(database: Database) -> dict[str, list[str]]:
     """Every row of every table, but for counters, which go on."""
     with database.read() as connection:
         found = {
-            name: sorted(json.dumps(list(row)) for row in archive.read(connection, table))
-            for name, table in archive.tables_of(connection).items()
+            name: sorted(json.dumps(list(row)) for row in backup.read(connection, table))
+            for name, table in backup.tables_of(connection).items()
         }
     return {name: rows for name, rows in found.items() if name not in {"counters", "changes"}}
 
@@ -123,7 +123,7 @@ def dump(database: Database) -> list[str]:
 def test_everything_comes_back_in_a_database_of_either_kind(
     new: New, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out_of: str
 ) -> None:
-    monkeypatch.setattr(archive, "AT_ONCE", 2 * SAMPLES // 3)  # what is left after the first rows is fewer
+    monkeypatch.setattr(backup, "AT_ONCE", 2 * SAMPLES // 3)  # what is left after the first rows is fewer
     source, path = new(out_of), tmp_path / "all.backup"
     put_everything(source, tmp_path)
     made = backup.make(source, path)
@@ -166,7 +166,7 @@ def test_samples_may_be_left_out(new: New, tmp_path: Path) -> None:
     source, target, path = new("sqlite"), new("sqlite"), tmp_path / "small.backup"
     fill(source)
     made = backup.make(source, path, samples=False)
-    assert not archive.MEASURED & set(made.rows)
+    assert not backup.MEASURED & set(made.rows)
     backup.restore(target, path)
     there = content(target)
     assert there["samples"] == there["series"] == []
@@ -262,15 +262,15 @@ def test_a_backup_is_of_one_moment_while_others_write(
 ) -> None:
     database, path = new("sqlite"), tmp_path / "all.backup"
     fill(database)
-    read = archive.read
+    read = backup.read
 
-    def and_meanwhile(connection: sa.Connection, table: sa.Table) -> Iterator[archive.Row]:
+    def and_meanwhile(connection: sa.Connection, table: sa.Table) -> Iterator[backup.Row]:
         with database.write() as writing:
             samples.add(writing, [MetricSample("h1", None, "host", table.name, 1.0, 5.0)])
         return read(connection, table)
 
     before = content(database)
-    monkeypatch.setattr(archive, "read", and_meanwhile)
+    monkeypatch.setattr(backup, "read", and_meanwhile)
     backup.make(database, path)
     monkeypatch.undo()
     restored = new("sqlite")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from advisor.errors import InvalidInput, StorageUnavailable
-from advisor.reports import folders
+from advisor.reports import files
 from advisor.reports.cloud import MOST_WORST
 from tests.api import cli_runs
 
@@ -158,20 +158,20 @@ def test_a_folder_that_is_a_file_is_refused_before_anything_is_computed(tmp_path
 
 
 def test_two_reports_of_one_second_do_not_meet(tmp_path: Path) -> None:
-    first = folders.dated(tmp_path, NOW)
+    first = files.dated(tmp_path, NOW)
     first.mkdir()
-    second = folders.dated(tmp_path, NOW)
+    second = files.dated(tmp_path, NOW)
     assert (first.name, second.name) == ("2026-03-01T120000Z", "2026-03-01T120000Z-2")
 
 
 def test_the_newest_reports_stay_also_within_one_second(tmp_path: Path) -> None:
     for number in range(11):
-        path = folders.dated(tmp_path, NOW)
+        path = files.dated(tmp_path, NOW)
         path.mkdir()
         for name in ("index.html", "report.json"):
             (path / name).write_text(str(number))
     (tmp_path / "2026-03-01T120000Z" / "notes.txt").write_text("mine")  # whose folder is left alone
-    assert len(folders.prune(tmp_path, 2)) == 8
+    assert len(files.prune_folders(tmp_path, 2)) == 8
     assert {one.name for one in tmp_path.iterdir()} == {
         "2026-03-01T120000Z", "2026-03-01T120000Z-10", "2026-03-01T120000Z-11",
     }  # fmt: skip
@@ -199,7 +199,7 @@ def test_a_report_that_cannot_be_deleted_is_not_reported_as_gone(
         raise OSError(errno.EBUSY, "Device or resource busy")
 
     monkeypatch.setattr(shutil, "rmtree", busy)
-    assert folders.prune(tmp_path, 1) == []
+    assert files.prune_folders(tmp_path, 1) == []
     assert "2026-03-01T120000Z cannot be deleted: Device or resource busy" in caplog.text
 
 
@@ -215,8 +215,8 @@ def test_a_schedule_goes_on_after_errors_and_stops_on_request(caplog: pytest.Log
             raise ZeroDivisionError
         stop.set()
 
-    with caplog.at_level(logging.ERROR, logger="advisor.reports.folders"):
-        folders.repeat(work, 0.01, stop, "report")
+    with caplog.at_level(logging.ERROR, logger="advisor.reports.files"):
+        files.repeat(work, 0.01, stop, "report")
     assert turns == [0, 1, 2]
     assert [record.getMessage() for record in caplog.records] == [
         "no report this time: the database is not there",
@@ -225,6 +225,6 @@ def test_a_schedule_goes_on_after_errors_and_stops_on_request(caplog: pytest.Log
 
 
 def test_a_time_is_read_with_its_unit() -> None:
-    assert folders.every_s("24h") == 86_400
+    assert files.every_s("24h") == 86_400
     with pytest.raises(InvalidInput, match="30s"):
-        folders.every_s("0h")
+        files.every_s("0h")

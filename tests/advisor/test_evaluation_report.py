@@ -13,10 +13,10 @@ import pytest
 
 from advisor import reports
 from advisor.errors import InvalidInput
-from advisor.reports import evaluation_sentences as words
+from advisor.reports import evaluation as words
 from advisor.reports.evaluation import evaluation_report
-from advisor.reports.number_format import NBSP
-from advisor.reports.page import page as page_of
+from advisor.reports.files import page as page_of
+from advisor.reports.parts import NBSP
 from models.evaluation.run import Evaluation, ScatterPoints
 from tests.api import cli_runs
 

@@ -11,9 +11,8 @@ import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.placement import decision, metric_names
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
+from advisor.placement import decision, requests
+from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import OUTCOMES
 from models.physics.prior import PriorPredictor
@@ -92,4 +91,4 @@ def test_what_agent_and_lab_write_is_no_typing_error() -> None:
     written = {*of_lab, *ADDITIONAL_UNITS, *alone, "bubble_32mb"}
     for key in (*written, *(f"driver_domain.{name}" for name in BY_NAME)):
         assert answer(profile={"cpu": 1.0, key: 1.0}).notes == (), key
-    assert {split_key(key)[1] for key in metric_names.WRITTEN} <= written
+    assert {split_key(key)[1] for key in requests.WRITTEN} <= written

@@ -18,10 +18,8 @@ from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.inventories.systems import GuestHistory
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.telemetry.guest_history import demands_of
-from advisor.telemetry.monitoring_history import load_preset, preset_names, read, teach
-from advisor.telemetry.openstack.endpoint import CloudEndpoint
-from advisor.telemetry.openstack.metric_storage import MetricStorage
+from advisor.telemetry.monitoring_history import demands_of, load_preset, preset_names, read, teach
+from advisor.telemetry.openstack import CloudEndpoint, MetricStorage
 from advisor.telemetry.series_store import Scraped, SeriesStore
 from models.profiling.demand_estimation import Tally
 from profiler.demand import Demand, Resource

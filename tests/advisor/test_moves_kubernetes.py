@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from advisor.domain import Host, Instance
-from advisor.inventories.kubernetes.account import ClusterAccount
-from advisor.moves import kubernetes
-from advisor.moves.kubernetes import KubernetesMover
-from advisor.moves.kubernetes_rules import budget_forbids, guest_stays, pod_stays, selects
-from advisor.moves.outcome import MoveOutcome, SystemFailed
+from advisor.inventories.kubernetes.calls import ClusterAccount
+from advisor.moves import MoveOutcome, SystemFailed, kubernetes
+from advisor.moves.kubernetes import KubernetesMover, budget_forbids, guest_stays, pod_stays, selects
 from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer, Row, guest, launcher, node, pod, serving
 
 N1, N2 = (Host(name, "kvm", 64, 1e6, labels={"node.kubernetes.io/hostname": f"{name}.lan"}) for name in ("n1", "n2"))

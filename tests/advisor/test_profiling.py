@@ -19,7 +19,7 @@ from advisor.errors import AdvisorError, InvalidInput, NotFound
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.telemetry import profiles
-from advisor.telemetry.sample_files import read_samples
+from advisor.telemetry.profiles import read_samples
 from profiler.observed import MetricSample, NetworkSettings
 from tests.examples import examples
 from tests.servers.fixtures import sqlite_with_tables

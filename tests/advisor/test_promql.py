@@ -21,7 +21,7 @@ from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
 from advisor.offline import profile_series
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.telemetry import promql, series_store
+from advisor.telemetry import series_store
 from advisor.telemetry.profiles import Seen
 from advisor.telemetry.series_store import SeriesStore
 from models.profiling.windows import align
@@ -129,7 +129,7 @@ def settings(url: str, **others: Any) -> Settings:
 
 
 def seen(url: str, instance: str, since: str = "1h") -> Seen:
-    return promql.read(settings(url), instance, since=since, now=datetime.now(UTC))
+    return series_store.read(settings(url), instance, since=since, now=datetime.now(UTC))
 
 
 def read(url: str, since: str = "1h") -> Any:
@@ -210,17 +210,19 @@ def test_what_is_older_is_not_read(store: Prometheus) -> None:
 
 def test_an_instance_that_is_not_there_is_reported_with_what_to_look_at(store: Prometheus) -> None:
     with pytest.raises(NotFound, match=r"has no series of instance i9 in the last 1h; .* honor_labels: true\?"):
-        promql.read(settings(store.url), "i9", since="1h", now=datetime.now(UTC))
+        series_store.read(settings(store.url), "i9", since="1h", now=datetime.now(UTC))
 
 
 def test_a_store_understands_any_name_that_it_said_itself(store: Prometheus) -> None:
     for name in ("h\u00e4", "\U0001f600", 'a"b\\c\n\x7f'):
-        assert list(SeriesStore(store.url).select(f"up{{host={promql.quoted(name)}}}", 60, datetime.now(UTC))) == []
+        assert (
+            list(SeriesStore(store.url).select(f"up{{host={series_store.quoted(name)}}}", 60, datetime.now(UTC))) == []
+        )
 
 
 def test_a_name_cannot_become_part_of_the_query() -> None:
     with pytest.raises(InvalidInput, match="is not 1-255"):
-        promql.read(settings("http://127.0.0.1:1"), 'x"} or up{a="', since="1h", now=datetime.now(UTC))
+        series_store.read(settings("http://127.0.0.1:1"), 'x"} or up{a="', since="1h", now=datetime.now(UTC))
 
 
 def test_a_real_scrape_of_the_real_exporter_is_understood(tmp_path: Path) -> None:
@@ -366,7 +368,7 @@ def test_the_secret_comes_from_a_file_and_is_never_shown(tmp_path: Path) -> None
     file.touch(0o600)
     file.write_text("Bearer very-secret\n")
     with answering(403, b"") as (url, secrets), pytest.raises(SeriesUnavailable) as reported:
-        promql.read(settings(url, prometheus_authorization_file=file), "i1", since="1h", now=datetime.now(UTC))
+        series_store.read(settings(url, prometheus_authorization_file=file), "i1", since="1h", now=datetime.now(UTC))
     assert secrets == ["Bearer very-secret"]
     assert "very-secret" not in str(reported.value)
 
@@ -391,7 +393,7 @@ def test_settings_that_cannot_work_are_refused(tmp_path: Path, url: str, secret:
     file.write_text(secret or "", encoding="utf-8")
     chosen = settings(url, prometheus_authorization_file=file if secret else None)
     with pytest.raises(InvalidInput, match=words) as reported:
-        promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))
+        series_store.read(chosen, "i1", since="1h", now=datetime.now(UTC))
     assert "pass@" not in str(reported.value)
 
 
@@ -407,5 +409,5 @@ def test_a_secret_file_that_cannot_be_used_is_named(tmp_path: Path, mode: int | 
         file.chmod(mode)
     chosen = settings("http://127.0.0.1:1", prometheus_authorization_file=file)
     with pytest.raises(InvalidInput, match=words) as reported:
-        promql.read(chosen, "i1", since="1h", now=datetime.now(UTC))
+        series_store.read(chosen, "i1", since="1h", now=datetime.now(UTC))
     assert "very-secret" not in str(reported.value)

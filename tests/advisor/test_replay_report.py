@@ -14,10 +14,9 @@ import pytest
 
 from advisor import reports
 from advisor.domain.replays import RatioSpread, Replay, Replayed
-from advisor.reports.number_format import cell
-from advisor.reports.page import page as page_of
-from advisor.reports.replay import replay_report
-from advisor.reports.replay_pictures import MOST_MOMENTS
+from advisor.reports.files import page as page_of
+from advisor.reports.parts import cell
+from advisor.reports.replay import _MOST_DRAWN, replay_report
 
 SPREAD = RatioSpread((0.0, 0.01, 0.5, 1.0), (0.5, 0.7, 0.99, 1.0), (0.4, 0.6, 0.9, 1.0))
 
@@ -131,7 +130,7 @@ def test_a_number_has_no_exponent_and_is_nothing_only_where_it_is(value: float, 
 
 @pytest.mark.usefixtures("undrawn")
 def test_every_moment_stands_in_the_data_and_the_page_says_what_it_leaves_out(tmp_path: Path) -> None:
-    moments = 2 * MOST_MOMENTS + 1
+    moments = 2 * _MOST_DRAWN + 1
     reports.write_replay_report(replay(moments), tmp_path / "out")
     reported = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))["tables"]["over_time"]
     assert [row["hosts_in_use_cotenant"] for row in reported] == [3] * moments

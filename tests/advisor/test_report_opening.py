@@ -11,10 +11,10 @@ from advisor.domain import ClassSizing, PlanRequest, PlanStep
 from advisor.explanation.interference_attribution import AttributedLoss
 from advisor.reports import host_sections
 from advisor.reports.cloud import cloud_report
-from advisor.reports.page import page
+from advisor.reports.files import page
 from advisor.reports.parts import Picture, ReportDocument, Section
 from advisor.reports.plan import plan_report
-from advisor.reports.plan_background import Background
+from advisor.reports.plan_view import Background
 from tests.advisor.planning.planning_cases import effect, plan_by_hand
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import alarms, counters
+from advisor.store import counters, windows
 from advisor.store.engine import Database
 from api.app import create_app
 from tests.api import cli_runs
@@ -45,7 +45,7 @@ def alarmed(advisor: Advisor, settings: Settings) -> Client:
     database = Database(settings.database)
     with database.write() as connection:
         counters.bump(connection, "demand")
-        alarms.put(connection, "h3", SINCE + 1200, ALARM)
+        windows.put_alarm(connection, "h3", SINCE + 1200, ALARM)
     database.close()
     return Client(create_app(advisor, settings))
 

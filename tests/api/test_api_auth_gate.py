@@ -17,7 +17,7 @@ from advisor.errors import StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import ROUTES, create_app
-from api.http.limits import MOST_CALLERS, RateLimit
+from api.http.envelope import MOST_CALLERS, RateLimit
 from tests.api import cli_runs
 from tests.api.api_client import Client
 

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.errors import InvalidInput
 from api.schemas.inventory import InstanceItem
-from api.web.demand import demand_rows
+from api.web.instance import demand_rows
 from profiler.demand import Demand
 from profiler.observed import Instance
 from tests.api.api_client import Client

@@ -17,7 +17,7 @@ from advisor.access import audit, tokens
 from advisor.errors import StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.http import listeners
+from api.http import lanes
 from api.routes import events
 from tests.faults.http_server import Served, served
 
@@ -29,7 +29,7 @@ Lines = Iterator[str]
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An event is told once its second is over."""
     monkeypatch.setattr(audit, "HELD_BACK", timedelta(0))
-    monkeypatch.setattr(listeners, "POLL_S", 0.05)
+    monkeypatch.setattr(lanes, "POLL_S", 0.05)
     monkeypatch.setattr(tokens, "CACHE_S", 0.0)
 
 
@@ -129,8 +129,8 @@ def state(service: Served) -> Any:
 def test_there_is_room_for_so_many_and_for_another_when_one_leaves(
     service: Served, monkeypatch: pytest.MonkeyPatch, limit: str, said: str
 ) -> None:
-    monkeypatch.setattr(listeners, limit, 1)
-    monkeypatch.setattr(listeners, "MANY", frozenset())
+    monkeypatch.setattr(lanes, limit, 1)
+    monkeypatch.setattr(lanes, "MANY", frozenset())
     with listening(service):
         refused = service.get("/v1/events")
         assert (refused.status_code, refused.json()["code"]) == (503, "service.busy")
@@ -149,7 +149,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 
 def test_all_who_listen_cost_one_look_at_the_database(service: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners, "POLL_S", 1.0)
+    monkeypatch.setattr(lanes, "POLL_S", 1.0)
     access, looks = state(service).listeners._access, []
 
     class Counted:

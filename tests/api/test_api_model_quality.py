@@ -16,7 +16,7 @@ from advisor.errors import StorageUnavailable
 from advisor.offline import load_inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import held
+from advisor.store import predictions
 from advisor.store.engine import Database
 from api.app import create_app
 from models.evaluation.prediction_checks import WindowFigures, WindowKey
@@ -79,7 +79,7 @@ def test_measured_windows_stand_in_the_table_in_json_and_on_the_page() -> None:
     with Advisor(settings) as advisor:
         database = Database(settings.database)
         with database.write() as connection:
-            held.put(connection, {WindowKey("analytic", "kvm", "measured", "forecast", contended=True): known})
+            predictions.put(connection, {WindowKey("analytic", "kvm", "measured", "forecast", contended=True): known})
         database.close()
         client = Client(create_app(advisor, settings))
         (reported,) = client.get("/v1/models/analytic/quality").json()["windows"]

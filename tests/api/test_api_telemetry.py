@@ -183,16 +183,16 @@ from advisor.domain import Host
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from api.telemetry import workers
+from api.telemetry import counting
 from tests.api.api_client import Client
 shared, state = map(Path, sys.argv[1:3])
-workers.share(shared)
+counting.share(shared)
 settings = Settings(database=f"sqlite:///{state}/db.sqlite3", state_dir=state)
 with Advisor(settings) as advisor:
     client = Client(create_app(advisor, settings))
     for name in sys.argv[3:]:
         if name.isdecimal():
-            workers.worker_gone(int(name))
+            counting.worker_gone(int(name))
         elif name == "die":
             sys.stdout.flush()
             os._exit(1)

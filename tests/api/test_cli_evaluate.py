@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         found.update(given, datasets=datasets)
         return EVALUATION if len(datasets) == 1 else {"datasets": [EVALUATION] * 2, "average_rank": {"cotenant": 1.5}}
 
-    monkeypatch.setattr("api.cli.evaluate.offline.evaluate", answer)
+    monkeypatch.setattr("api.cli.learn.offline.evaluate", answer)
     return found
 
 

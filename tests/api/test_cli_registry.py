@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from api.cli.cards import print_model
-from api.schemas.registry import ModelOut
+from api.cli.registry import print_model
+from api.schemas.quality import ModelOut
 from tests.api import cli_runs
 from tests.models import made_models
 

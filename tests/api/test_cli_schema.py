@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from api.cli.endings import WRONG_USAGE
+from api.cli.lazy import WRONG_USAGE
 from api.cli.schema import shapes
 from docs.site.commands import Parameter, commands
 from tests.api.cli_runs import run, strict_schema

@@ -12,7 +12,7 @@ import pytest
 from advisor.domain import ModelCard
 from advisor.errors import BrokenArtifact
 from advisor.lifecycle.registry import ModelRegistry
-from advisor.lifecycle.window_training import TurnedOut
+from advisor.lifecycle.training import TurnedOut
 from advisor.service import Advisor
 from advisor.settings import Settings
 from tests.api.cli_runs import run

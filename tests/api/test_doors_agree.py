@@ -28,13 +28,12 @@ from advisor.errors import InvalidInput
 from advisor.validation import check_declared, check_kinds
 from api.cli import app
 from api.cli.ask import OPTIONS, STANDARD
-from api.cli.declared import asked_of, option_of
+from api.cli.options import asked_of, option_of
 from api.schemas.inventory import InstanceItem
 from api.schemas.placements import BatchBody, PlacementBody
-from api.schemas.plan_questions import GrowthBody, PlanBody, WhatIfBody
-from api.web.plan_fields import FIELDS as FORM
-from api.web.plan_fields import KINDS
-from api.web.plan_form import PlanForm
+from api.schemas.plans import GrowthBody, PlanBody, WhatIfBody
+from api.web.plan_form import FIELDS as FORM
+from api.web.plan_form import KINDS, PlanForm
 from profiler.observed import Pinning
 from tests.api.cli_runs import run
 from tests.servers.fixtures import sqlite_with_cloud

@@ -10,7 +10,7 @@ import pytest
 from advisor.errors import NotFound, StorageLocked
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import later_writes
+from advisor.store import transactions
 from api.app import ROUTES, create_app
 from tests.api.api_client import Client
 from tests.servers.locking import locked
@@ -94,8 +94,8 @@ def test_a_service_starts_and_commands_read(settings: Settings) -> None:
 
 
 def test_what_waits_is_bounded(advisor: Advisor, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(later_writes, "MOST", 2)
-    later = later_writes.LaterWrites(advisor._transactions)
+    monkeypatch.setattr(transactions, "MOST", 2)
+    later = transactions.LaterWrites(advisor._transactions)
     with locked(settings):
         for number in range(2):
             later.write(lambda _: None, key=f"k{number}", value=number, synced=False)

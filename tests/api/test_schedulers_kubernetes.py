@@ -19,8 +19,8 @@ from advisor.errors import DeadlinePassed, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.problems import Busy
-from api.schedulers import patience
-from api.schemas.schedulers.kubernetes import ExtenderArgs
+from api.schedulers import opinion
+from api.schemas.schedulers import ExtenderArgs
 from tests.api.any_json import FEW, check_that_no_json_breaks
 from tests.api.api_client import Client, bent_client, failing
 
@@ -379,14 +379,14 @@ def test_after_a_late_answer_no_request_waits_for_a_while() -> None:
         asked[0] += 1
         return "answer"
 
-    waits = patience.Patience(0.25, clock=lambda: now[0])
+    waits = opinion.Patience(0.25, clock=lambda: now[0])
     about = ExtenderArgs.model_validate({"Pod": {"metadata": {"uid": "u"}}, "NodeNames": []})
     with pytest.raises(DeadlinePassed):
         asyncio.run(waits.wrap(late)(body=about))
     with pytest.raises(Busy):
         asyncio.run(waits.wrap(soon)(body=about))
     assert asked == [1]
-    now[0] += patience.REST_S + 0.01
+    now[0] += opinion.REST_S + 0.01
     assert asyncio.run(waits.wrap(soon)(body=about)) == "answer"
     assert asyncio.run(waits.wrap(soon)(body=about)) == "answer"
 
@@ -401,7 +401,7 @@ def test_the_questions_of_one_attempt_to_schedule_a_pod_have_one_time_together()
     async def prioritize(*, body: ExtenderArgs) -> None:
         left.append(round(deadline.left_s(), 1))
 
-    waits = patience.Patience(10.0, clock=lambda: now[0])
+    waits = opinion.Patience(10.0, clock=lambda: now[0])
     steps = [(0.0, filter, "a"), (6.0, prioritize, "a"), (6.0, prioritize, "b"), (7.0, filter, "a")]
     steps += [(8.0, prioritize, "a"), (20.0, filter, "a"), (0.0, filter, ""), (6.0, prioritize, "")]
     for at, verb, uid in steps:
@@ -417,7 +417,7 @@ def test_a_short_deadline_takes_the_answer_from_no_other_caller() -> None:
     async def soon(*, body: ExtenderArgs) -> str:
         return "answer"
 
-    waits = patience.Patience(60.0)
+    waits = opinion.Patience(60.0)
     about = ExtenderArgs.model_validate({"Pod": {"metadata": {"uid": "u"}}})
     with deadline.within(-1.0), pytest.raises(DeadlinePassed):
         asyncio.run(waits.wrap(late)(body=about))

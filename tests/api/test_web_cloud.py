@@ -29,7 +29,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.telemetry import antagonists
 from api.app import create_app
-from api.web import bars, chart
+from api.web import chart
 from api.web.cloud import AT_ONCE
 from profiler.demand import Demand
 from profiler.metrics import EIGHT
@@ -162,7 +162,7 @@ def test_a_host_shows_bands_limits_pressure_and_antagonists(pages: Client, measu
     worst = found.slowing[0]
     assert worst.loss > 0.05
     assert f"{worst.loss:.2f}" in page.text
-    asked = bars.bars(found.now.pressure, found.now.cpu_peak)
+    asked = chart.bars(found.now.pressure, found.now.cpu_peak)
     assert {one.name for one in asked if one.figure} == {"CPU", "Driver domain", "NIC"}
     assert "Not known of this host: Disk, Memory bandwidth." in page.text
     assert "Driver domain 109 %" in page.text

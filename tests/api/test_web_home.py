@@ -13,7 +13,7 @@ from advisor.domain import Headroom, Host, HostNow, Instance, Inventory, Placeme
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from api.web import bars, one_line, strip
+from api.web import chart, form
 from api.web.form import DEFAULTS
 from profiler.demand import Demand
 from tests.api.api_client import Client
@@ -42,7 +42,7 @@ known = NAMES.get
     ],
 )  # fmt: skip
 def test_a_line_is_read_as_people_say_it(text: str, fields: dict[str, str]) -> None:
-    assert one_line.read(text, known) == fields
+    assert form.read_line(text, known) == fields
     assert fields.keys() <= DEFAULTS.keys()
 
 
@@ -57,13 +57,13 @@ def test_a_line_is_read_as_people_say_it(text: str, fields: dict[str, str]) -> N
 )
 def test_what_is_not_understood_is_named(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        one_line.read(text, known)
+        form.read_line(text, known)
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        found = one_line.read(text, known)
+        found = form.read_line(text, known)
     except ValueError as error:
         assert str(error)
     else:
@@ -78,7 +78,7 @@ def host_now(name: str, kept: float | None, peak: float, **known: Instance) -> H
 
 def test_a_column_is_as_high_as_busy_times_and_as_red_as_the_worst_off() -> None:
     reported = Instance("b", demand={"cpu": Demand(0.1)})
-    found = strip.cells(
+    found = chart.strip_cells(
         [
             host_now("h2", 0.99, 0.5, b=reported),
             host_now("h1", 0.92, 1.2),
@@ -87,8 +87,8 @@ def test_a_column_is_as_high_as_busy_times_and_as_red_as_the_worst_off() -> None
         ]
     )
     assert [(one.name, one.level, one.height, one.over) for one in found] == [
-        ("h1", "fair", strip.HEIGHT, True), ("h2", "good", strip.HEIGHT / 2, False), ("h3", "", 0.0, False),
-        ("h4", "bad", strip.HEIGHT, False),
+        ("h1", "fair", chart.HEIGHT, True), ("h2", "good", chart.HEIGHT / 2, False), ("h3", "", 0.0, False),
+        ("h4", "bad", chart.HEIGHT, False),
     ]  # fmt: skip
     assert [(one.known, one.badge) for one in found] == [
         ("0/1", "none"),
@@ -103,13 +103,13 @@ def test_a_column_is_as_high_as_busy_times_and_as_red_as_the_worst_off() -> None
 
 
 def test_rooms_show_what_was_used_and_what_is_added() -> None:
-    cpu, memory, nic = bars.rooms(Headroom(0.4, -0.2, 1.0, True, 0.5, 0.1, None))
+    cpu, memory, nic = chart.rooms(Headroom(0.4, -0.2, 1.0, True, 0.5, 0.1, None))
     assert (cpu.before, cpu.added, cpu.figure) == (50.0, 10.0, "60 %")
     assert (memory.before, memory.added, memory.level) == (90.0, 10.0, "bad")
     assert memory.words == "Memory promised: 90 % before, 120 % with it"
     assert (nic.before, nic.added, nic.figure) == (0.0, 0.0, "–")
     assert nic.words == "Network at busy times: not known"
-    assert bars.rooms(None) == ()
+    assert chart.rooms(None) == ()
 
 
 @pytest.fixture

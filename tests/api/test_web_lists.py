@@ -21,8 +21,8 @@ from advisor.domain import (
 )
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.alike import joined
-from api.web import affected
+from api.rows import joined
+from api.web import sorting
 from api.web.cloud import worst_off
 from api.web.instances import AT_ONCE
 from api.web.sorting import Order, SortColumn
@@ -170,7 +170,7 @@ def test_an_instance_that_falls_behind_is_among_the_most_affected_however_many_a
     listed = [line.name for line in worst_off([host])]
     assert listed[:2] == ["behind", "late"]
     assert "fine" not in listed
-    assert [affected.level(it) for it in (slow[0], behind, late, fine)] == ["bad", "bad", "bad", "good"]
+    assert [sorting.affected_level(it) for it in (slow[0], behind, late, fine)] == ["bad", "bad", "bad", "good"]
     assert worst_off([host])[0].behind == "falls behind"
 
 

@@ -10,9 +10,8 @@ import pytest
 
 from advisor.domain import Growth, Host, Instance, Plan, PlanRequest, PlanStep, WhatIf
 from advisor.errors import InvalidInput, NotFound
-from api.web import plan_view
-from api.web.plan_fields import FIELDS, KINDS
-from api.web.plan_form import PlanForm
+from api.web import plans
+from api.web.plan_form import FIELDS, KINDS, PlanForm
 
 H1 = Host("h1", "xen", 4, 8192, numa=((0, 1), (2, 3)))
 NEW = Instance("new-1", vcpus=2, memory_mb=2048)
@@ -135,9 +134,9 @@ def test_every_field_of_every_kind_is_known_and_its_default_is_right() -> None:
 
 def test_two_plans_differ_where_an_instance_goes_elsewhere() -> None:
     a, b = (_plan([step]) for step in (_move("x", "h2"), _move("x", "h3")))
-    assert plan_view.differences(a, b) == [("x", "to h2", "to h3")]
-    assert plan_view.differences(a, a) == []
-    assert plan_view.differences(a, _plan([])) == [("x", "to h2", "stays")]
+    assert plans.plan_differences(a, b) == [("x", "to h2", "to h3")]
+    assert plans.plan_differences(a, a) == []
+    assert plans.plan_differences(a, _plan([])) == [("x", "to h2", "stays")]
 
 
 def _move(name: str, target: str) -> PlanStep:

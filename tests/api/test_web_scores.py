@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from advisor.domain import NO_SCORES, HostMemory, ScorePoint, ScoreSummary, VmScore
-from api.web import bars, scores
+from api.web import chart, worth
 
 OF = ScoreSummary((0, 1, 0, 3, 12), 84.6, 31.2, 10)
 
 
 def test_a_histogram_has_a_bar_for_each_fifth_and_the_largest_fills_its_bar() -> None:
-    pane = scores.pane(OF)
+    pane = worth.score_pane(OF)
     assert pane is not None
     assert [(bar.name, bar.figure, bar.level, bar.length) for bar in pane.buckets] == [
         ("0-20", "0", "bad", 0.0),
@@ -27,18 +27,18 @@ def test_a_histogram_has_a_bar_for_each_fifth_and_the_largest_fills_its_bar() ->
 
 
 def test_a_host_without_vms_has_no_pane() -> None:
-    assert scores.pane(NO_SCORES) is None
+    assert worth.score_pane(NO_SCORES) is None
 
 
 @pytest.mark.parametrize(("score", "level"), [(100.0, "good"), (80.0, "good"), (79.9, "fair"), (59.9, "bad")])
 def test_the_level_of_a_score_goes_by_its_bucket(score: float, level: str) -> None:
-    assert scores.level(score) == level
+    assert worth.score_level(score) == level
 
 
 def test_the_history_is_drawn_from_0_to_100_with_mean_and_lowest() -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     history = [ScorePoint(begin + timedelta(minutes=5 * at), OF) for at in range(4)]
-    pane = scores.pane(OF, history)
+    pane = worth.score_pane(OF, history)
     assert pane is not None
     (chart,) = pane.charts
     assert [line.name for line in chart.lines] == ["mean", "lowest"]
@@ -47,16 +47,16 @@ def test_the_history_is_drawn_from_0_to_100_with_mean_and_lowest() -> None:
 
 
 def test_the_factors_of_one_vm_say_what_was_measured() -> None:
-    found = scores.in_words(VmScore("a", "h1", 57.0, "measured", 0.8, 0.95, 0.75))
+    found = worth.score_in_words(VmScore("a", "h1", 57.0, "measured", 0.8, 0.95, 0.75))
     assert "CPU delivered 80 % (measured)" in found
     assert "stalls for memory 25 % of the time (measured)" in found
-    assert "not measured" in scores.in_words(VmScore("a", "h1", 76.0, "predicted", 0.8, 0.95, None))
+    assert "not measured" in worth.score_in_words(VmScore("a", "h1", 76.0, "predicted", 0.8, 0.95, None))
 
 
 def test_a_host_that_swaps_is_not_shown_by_what_was_promised() -> None:
-    assert bars.memory(6200, 10_000).figure == "62 %"
-    swapping = bars.memory(6200, 10_000, HostMemory(stalled=22.0, swap_mb=900.0, swap_in_mb_s=4.0))
+    assert chart.memory_bar(6200, 10_000).figure == "62 %"
+    swapping = chart.memory_bar(6200, 10_000, HostMemory(stalled=22.0, swap_mb=900.0, swap_in_mb_s=4.0))
     assert (swapping.figure, swapping.level) == ("swaps", "bad")
-    stalling = bars.memory(6200, 10_000, HostMemory(stalled=4.0))
+    stalling = chart.memory_bar(6200, 10_000, HostMemory(stalled=4.0))
     assert (stalling.figure, stalling.level) == ("stalls 4 %", "fair")
-    assert bars.memory(6200, 10_000, HostMemory(stalled=0.2, swap_mb=900.0)).figure == "62 %"
+    assert chart.memory_bar(6200, 10_000, HostMemory(stalled=0.2, swap_mb=900.0)).figure == "62 %"

@@ -19,7 +19,7 @@ from advisor.settings import Settings
 from api import serving
 from api.app import create_app
 from api.auth import gate
-from api.http.limits import RateLimit
+from api.http.envelope import RateLimit
 from tests.advisor.service.service_clock import Clock
 from tests.api.api_client import Client
 

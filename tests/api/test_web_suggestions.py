@@ -11,8 +11,8 @@ from advisor.domain import Host, Instance, Inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from api.web import one_line
-from api.web.suggestions import MOST
+from api.web import form
+from api.web.where import MOST
 from tests.api.api_client import Client
 from tests.examples import examples
 
@@ -61,7 +61,7 @@ def test_a_line_goes_on_as_it_is_read(client: Client, typed: str, lines: list[st
     assert sorted(suggested(client, typed)) == sorted(lines)
     for line in lines:
         if "parsecs" not in line and not line.endswith(" "):
-            assert one_line.read(line, {name: name for name in NAMES}.get)
+            assert form.read_line(line, {name: name for name in NAMES}.get)
 
 
 def test_names_that_begin_so_come_first_and_what_they_are_stands_beside(client: Client) -> None:

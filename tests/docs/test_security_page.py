@@ -258,7 +258,7 @@ def test_only_these_modules_start_programs() -> None:
     of_the_service = {file for file in found if not file.startswith("profiler/")}
     assert of_the_service == {
         "advisor/changes/libvirt.py",
-        "advisor/inventories/libvirt/virsh.py",
+        "advisor/inventories/libvirt.py",
         "api/cli/living_demo.py",
         "models/learning/smoke_test.py",
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.render.driver import commands
+from advisor.render.tools import driver_commands
 from lab.dom0_cpus import Dom0Cpus, move_commands
 from lab.errors import PreparationError
 from lab.resource_registry import ResourceRegistry
@@ -35,7 +35,7 @@ def test_a_driver_of_more_cpus_than_dom0_was_booted_with_says_how_to_boot_it() -
 @pytest.mark.parametrize(("now", "then"), [((0,), (0, 1)), ((0, 1, 2), (0,)), ((0, 1), (2, 3)), ((0,), (0, 1, 2, 3))])
 def test_the_lab_moves_dom0_by_the_advisors_own_commands(now: tuple[int, ...], then: tuple[int, ...]) -> None:
     host = Host("xen01", kind="xen", pcpus=4, memory_mb=4096, driver_cpus=now)
-    rendered = [list(command.argv) for command in commands(host, then, (), "native")]
+    rendered = [list(command.argv) for command in driver_commands(host, then, (), "native")]
     everywhere = then == (0, 1, 2, 3)
     assert move_commands(len(now), len(then), None if everywhere else then) == rendered
 

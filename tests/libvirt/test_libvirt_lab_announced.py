@@ -15,7 +15,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.schemas.announcements import AnnouncementBody
 from profiler.agent.announcement import Announcer
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 from profiler.backends.host_description import describe_host
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import LibvirtConnection

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.changes.controller import Controller
-from advisor.changes.executors import ChangeFailed, Executors, Reach
+from advisor.changes.controller import ChangeFailed, Controller, Executors, Reach
 from advisor.changes.from_plans import changes_of
 from advisor.changes.libvirt import EXECUTOR, Libvirt, run_virsh
 from advisor.changes.migrations import Waiting

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.inventories.libvirt import Libvirt
-from advisor.inventories.libvirt.virsh import ask
+from advisor.inventories.libvirt import Libvirt, ask
 from advisor.service import Advisor
 from advisor.settings import Settings
 from tests.libvirt.daemon import Daemon

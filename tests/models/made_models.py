@@ -71,5 +71,5 @@ def limit_trees(
     if boosters is not None:
         patch.setattr("models.learning.residual_learner.MEMBERS", max(boosters, 2))
     if folds is not None:
-        patch.setattr("models.features.folds.FOLDS", folds)
-        patch.setattr("models.features.folds.MOST_FOLDS", folds)
+        patch.setattr("models.features.examples.FOLDS", folds)
+        patch.setattr("models.features.examples.MOST_FOLDS", folds)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.features.folds import elsewhere_folds, family, pair_folds, workload_folds
+from models.features.examples import elsewhere_folds, family, pair_folds, workload_folds
 from tests.examples import examples
 from tests.models.made_examples import PAIRS, Group, made_up
 

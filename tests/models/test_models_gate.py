@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.evaluation import paired_errors
+from models.evaluation import matched_outcomes
 from models.evaluation.gate import NEGLIGIBLE, gate
 from models.learning.held_out import HeldOutPredictions
 from tests.examples import examples
@@ -286,7 +286,7 @@ def test_the_more_is_checked_the_farther_a_bound_lies() -> None:
 def test_a_bound_from_few_pairs_is_as_far_away_as_it_says() -> None:
     """One in a hundred on either side; the bootstrap of five pairs as it comes misses 11 of these 200."""
     random = np.random.default_rng(0)
-    found = [paired_errors.means_of(random.normal(0, 1, (5, 1)), tuple("abcde")).bounds(0, 0.01) for _ in range(100)]
+    found = [matched_outcomes.means_of(random.normal(0, 1, (5, 1)), tuple("abcde")).bounds(0, 0.01) for _ in range(100)]
     assert sum((bounds[0] > 0) + (bounds[1] < 0) for bounds in found if bounds) <= 6
     assert all(found)
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable
-from models.features.feature_matrix import build_matrix
-from models.features.sensitivity_curves import REPORTER, curve_columns, families, read_sweep
+from models.features.feature_matrix import REPORTER, build_matrix, curve_columns, families, read_sweep
 from tests.examples import examples
 from tests.models.synthetic import batch, host, instance
 

@@ -14,8 +14,7 @@ from models.data.dataset import Dataset, load_dataset
 from models.data.scene import ProfileTable, build_batch
 from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, sampled, write_windows
 from models.evaluation.gate import gate
-from models.features.examples import Examples, build_examples, contended, weighted
-from models.features.folds import host_folds, newest_fold
+from models.features.examples import Examples, build_examples, contended, host_folds, newest_fold, weighted
 from models.learning import artifact
 from models.learning.fitted_target import fit_target
 from models.learning.learned_predictor import LearnedPredictor

@@ -17,8 +17,8 @@ import yaml
 from typer.testing import CliRunner
 
 from api.cli import app
-from profiler.agent.delivery import PushToken
 from profiler.agent.http_client import parse_url
+from profiler.agent.push import PushToken
 from profiler.cli import _parser
 
 ROOT = Path(__file__).resolve().parents[2]

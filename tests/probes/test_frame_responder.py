@@ -20,9 +20,18 @@ from hypothesis import strategies as st
 
 from lab.processes import wait_until
 from profiler.probes.base import ProbeError
-from profiler.probes.framing import MAX_LINE, TOKEN_BYTES, ControlChannel, FramingError, number, whole
 from profiler.probes.responder import MOST_SESSIONS, Responder
-from profiler.probes.sessions import Peer, ProbeSession, far_end
+from profiler.probes.sessions import (
+    MAX_LINE,
+    TOKEN_BYTES,
+    ControlChannel,
+    FramingError,
+    Peer,
+    ProbeSession,
+    far_end,
+    number,
+    whole,
+)
 from tests.examples import examples
 from tests.probes.two_ends import children, gone
 from tests.probes.two_ends import responder as another_responder

@@ -15,7 +15,7 @@ from profiler.acting.group_files import GroupFiles
 from profiler.acting.memory import Memory
 from profiler.acting.orders import Order, Report, read_report, signed
 from profiler.agent.http_client import HttpAnswer
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 NOW = 1_800_000_000.0

@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 
 from lab.processes import wait_until
-from profiler.agent.log import Log
-from profiler.agent.loop import Agent, Pace
+from profiler.agent.loop import Agent, Log, Pace
 from profiler.backends import BackendError, Counters
 from profiler.collectors.windows import Key, MetricWindow
 from tests.profiler.steady_backend import SteadyBackend

@@ -17,11 +17,9 @@ import uvicorn
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
-from profiler.agent.delivery import Delivery
 from profiler.agent.http_client import HttpClient, parse_url
-from profiler.agent.log import Log
-from profiler.agent.loop import Agent, Pace
-from profiler.agent.push import Pusher
+from profiler.agent.loop import Agent, Log, Pace
+from profiler.agent.push import Delivery, Pusher
 from profiler.agent.spool import Spool
 from profiler.collectors.windows import MetricWindow
 from profiler.metrics import EIGHT

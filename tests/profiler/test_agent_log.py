@@ -9,7 +9,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 
 
 class Clock:

@@ -14,7 +14,7 @@ import pytest
 from lab.processes import wait_until
 from profiler.agent.announcement import EVERY_S, Announcer, _settings, machine_digest
 from profiler.agent.http_client import HttpClient, parse_url
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 from profiler.agent.push import Pusher
 from profiler.agent.spool import Spool
 from profiler.backends.host_description import HostDescription, describe_host

@@ -16,7 +16,7 @@ import pytest
 
 from lab.processes import wait_until
 from profiler.agent.further_counters import HardwareWatch
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 from profiler.backends import LxcBackend, ThreadedBackend
 from profiler.backends.hardware_counters import HARDWARE, SOFTWARE, CacheCounters, PerfCounters, ResctrlReader
 from profiler.backends.libvirt.backend import LibvirtBackend

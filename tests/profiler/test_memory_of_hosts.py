@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from profiler.backends import Counters, HostCounters, LxcBackend
-from profiler.backends.memory import GroupMemory, HostMemory
 from profiler.backends.sources import RecordedReading, RecordedSource
+from profiler.backends.stalls import GroupMemory, HostMemory
 from profiler.collectors import collect
 from profiler.collectors.counter_deltas import difference
 from profiler.collectors.samples import of_host
 from profiler.observed import Instance
-from profiler.parse.cgroup import parse_flat
-from profiler.parse.memory import (
+from profiler.parse.cgroup import (
     Balloon,
     parse_balloon,
+    parse_flat,
     parse_major_faults,
     parse_meminfo,
     parse_vm_swap,

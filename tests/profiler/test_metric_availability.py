@@ -15,8 +15,7 @@ from profiler.checks import Check
 from profiler.cli import check as command
 from profiler.cli import main
 from profiler.collectors import collect
-from profiler.definitions import DEFINITIONS
-from profiler.metric_availability import NO_INSTANCE, Availability, availability, unavailable
+from profiler.definitions import DEFINITIONS, NO_INSTANCE, Availability, availability, unavailable
 from profiler.metrics import EIGHT
 from tests.profiler.contract import MAKERS, Case
 from tests.profiler.fake_host import FakeHost

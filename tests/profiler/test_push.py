@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 
 from lab.processes import wait_until
 from profiler.agent import http_client, push
-from profiler.agent.delivery import PushToken
 from profiler.agent.http_client import HttpClient, check_token, may_carry_token, parse_url
-from profiler.agent.log import Log
-from profiler.agent.push import Pusher
+from profiler.agent.loop import Log
+from profiler.agent.push import Pusher, PushToken
 from profiler.agent.spool import SampleBatch, Spool
 from profiler.collectors.samples import SampleRow
 from tests.profiler.api_double import Double, Reply, serving

@@ -19,13 +19,22 @@ import pytest
 from lab.processes import wait_until
 from profiler.agent import further_counters
 from profiler.agent.further_counters import RunQueueWatch
-from profiler.agent.log import Log
-from profiler.agent.loop import Agent, Pace
+from profiler.agent.loop import Agent, Log, Pace
 from profiler.backends import GroupedBackend, LxcBackend
-from profiler.collectors.run_queue import CAP, HOST, OTHERS, UNKNOWN, InstanceWaits, RunQueueWindow, percentiles_of
-from profiler.collectors.windows import Key, MetricWindow, Statistic
+from profiler.collectors.windows import (
+    CAP,
+    HOST,
+    OTHERS,
+    UNKNOWN,
+    InstanceWaits,
+    Key,
+    MetricWindow,
+    RunQueueWindow,
+    Statistic,
+    percentiles_of,
+)
 from profiler.parse.cgroup import parse_group_of_task
-from profiler.parse.run_queue import bucket_bounds, parse_run_queue
+from profiler.parse.proc import bucket_bounds, parse_run_queue
 from profiler.parse.text import ParseError
 from tests.profiler.fake_host import FakeHost
 from tests.profiler.libvirt_host import LibvirtHost, open_backend

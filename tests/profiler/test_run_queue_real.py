@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from profiler.backends import LxcBackend
-from profiler.backends.run_queue import PROGRAM
+from profiler.backends.linux import PROGRAM
 from profiler.collectors import collect
 from profiler.collectors.counter_deltas import difference
-from profiler.collectors.run_queue import CAP, UNKNOWN, InstanceWaits, RunQueueWindow
+from profiler.collectors.windows import CAP, UNKNOWN, InstanceWaits, RunQueueWindow
 from profiler.observed import IsolationSettings
-from profiler.parse.run_queue import parse_run_queue
+from profiler.parse.proc import parse_run_queue
 from tests.packaging import units
 from tests.profiler.real_container import RealContainers
 

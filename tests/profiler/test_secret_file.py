@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from profiler.agent.delivery import PushToken
 from profiler.agent.http_client import parse_url
+from profiler.agent.push import PushToken
 from profiler.files import read_secret
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 from profiler.agent.spool import SampleBatch, Spool, SpoolError, decode, encode
 from profiler.collectors.samples import SampleRow
 

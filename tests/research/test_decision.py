@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from advisor.domain import Instance, PlacementRequest, WorkloadProfile
 from advisor.placement import decision
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
+from advisor.prediction.active import ActivePredictor, QuestionContext
 from models.physics.prior import PriorPredictor
 from research.benchmarks import decision as benchmark
 

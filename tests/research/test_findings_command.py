@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from api.cli.endings import WRONG_USAGE
+from api.cli.lazy import WRONG_USAGE
 from research.cli import app
 from research.findings.command import FindingOut
 from research.findings.paper_statements import row

@@ -5,7 +5,7 @@ import pytest
 
 from advisor.domain import PlacementRequest, Recommendation
 from advisor.placement.decision import recommend
-from advisor.prediction.context import QuestionContext
+from advisor.prediction.active import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from research.arena import contest

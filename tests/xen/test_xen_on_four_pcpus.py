@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.render.driver import commands
+from advisor.render.tools import driver_commands
 from lab.campaign import EmulatedXen
 from lab.dom0_cpus import DOM0, Dom0Cpus
 from lab.processes import wait_until
@@ -22,7 +22,7 @@ def dom0_cpus(lab: Lab) -> Dom0Cpus:
 def test_the_advisors_commands_move_dom0_and_their_undo_brings_it_back(lab: Lab) -> None:
     assert dom0_cpus(lab) == Dom0Cpus(4, 4, None)
     host = Host("xen01", kind="xen", pcpus=4, memory_mb=2048)
-    rendered = list(commands(host, (0, 1), (), "native"))
+    rendered = list(driver_commands(host, (0, 1), (), "native"))
     for command in rendered:
         lab.dom0.run(command.argv).checked()
     wait_until(lambda: dom0_cpus(lab).online == 2, 30)  # Dom0's kernel takes its vCPUs off line by itself

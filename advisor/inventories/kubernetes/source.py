@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from advisor.inventories.calls import CallError
-from advisor.inventories.kubernetes.account import ClusterAccount, account
-from advisor.inventories.kubernetes.calls import GONE, NOT_FOUND, KubernetesApi
-from advisor.inventories.kubernetes.cluster import KINDS, Change, Kind, WatchedCluster, change
-from advisor.inventories.kubernetes.facts import NAME
+from advisor.inventories.kubernetes.calls import GONE, NOT_FOUND, ClusterAccount, KubernetesApi, account
+from advisor.inventories.kubernetes.cluster import KINDS, NAME, Change, Kind, WatchedCluster, change
 from advisor.inventories.reading import Part, Reading
 
 PATHS: Mapping[Kind, str] = {

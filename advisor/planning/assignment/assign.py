@@ -1,29 +1,79 @@
-"""Answers one goal on one cloud: decides which instance goes to which host."""
+"""Assigns instances to hosts: starts from the advisor's own answers or the present, and searches on."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from advisor.domain import listed, unpinned
+from advisor.deadline import Progress
+from advisor.domain import Host, Instance, listed, unpinned
 from advisor.domain.plans import PlanEnd, Search
 from advisor.domain.rules import has_soft
-from advisor.planning.assignment import solution
-from advisor.planning.assignment.advised_start import place_in_turn
-from advisor.planning.assignment.goal import Assignment, Goal
+from advisor.placement import sequential
+from advisor.planning.assignment import search_summary
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.objectives import levels, lexicographically_less
-from advisor.planning.assignment.packing_problem import build_problem
+from advisor.planning.assignment.packing_problem import Assignment, Goal, build_problem, request_of
 from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
 from advisor.planning.assignment.search_summary import LEVEL_NAMES, obstacles
 from advisor.planning.assignment.strategies import FEW_PLACEMENTS, SearchResult, search
+from advisor.planning.cloud_evaluation import required_ratios_of
 from advisor.prediction import active
-from advisor.prediction.active import ActivePredictor
-from advisor.progress import Progress
+from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor
+
+# Places new VMs one after another, each on the host and with the settings that a placement advises.
+
+
+def place_in_turn(
+    snapshot: ClusterSnapshot, chosen: ActivePredictor, goal: Goal, *, now: datetime, fresh_s: float, clock: SearchClock
+) -> tuple[Mapping[str, Instance], bool]:
+    """New VMs by id with the advised host and settings, and whether all of them were tried.
+
+    Each placement sees the new VMs placed before it. New VMs that no host takes are left out. The loop stops when
+    half of the remaining time is used; the second value is then False.
+
+    Instances without a limit of their own get the plan's, so that the ranking protects what the plan must protect. A
+    new VM gets the lowest limit over all hosts because its host is not known yet.
+    """
+    keep_s = clock.left_s / 2
+    hosts = list(snapshot.hosts)
+    pairs = [
+        (host, instance) for host, residents in zip(hosts, snapshot.residents, strict=True) for instance in residents
+    ]
+    min_ratios = required_ratios_of(pairs, snapshot.scenes.table, goal.keep_ratio).tolist()
+    limited_by_id = {
+        instance.id: replace(instance, min_throughput_ratio=limit)
+        for (_, instance), limit in zip(pairs, min_ratios, strict=True)
+    }
+    limited_placed = {name: limited_by_id[name] for name in snapshot.names.placed if name in limited_by_id}
+    snapshot = snapshot.changed(
+        instances=limited_placed,
+        seen={},
+        pending=[limited_by_id.get(instance.id, instance) for instance in snapshot.names.coming],
+        taken_at=snapshot.taken_at,
+    )
+    advised_by_id: dict[str, Instance] = {}
+    context = QuestionContext(chosen, now, fresh_s)
+    for instance in goal.new_vms:
+        if clock.left_s < keep_s:
+            return advised_by_id, False
+        request = replace(request_of(_limited(instance, hosts, snapshot, goal), goal, None), limit=1)
+        recommendation = sequential.as_it_is(snapshot, context, request)
+        if recommendation.candidates:
+            step = sequential.there(recommendation)
+            advised_by_id[instance.id] = replace(instance, host=step.host, settings=step.settings)
+            snapshot = sequential.after(snapshot, step)
+    return advised_by_id, True
+
+
+def _limited(instance: Instance, hosts: Sequence[Host], snapshot: ClusterSnapshot, goal: Goal) -> Instance:
+    min_ratios = required_ratios_of([(host, instance) for host in hosts], snapshot.scenes.table, goal.keep_ratio)
+    return replace(instance, min_throughput_ratio=float(min_ratios.min()))
+
 
 SEARCH_SHARE = 0.75  # of the time limit; steps already begun may take a tenth more, reporting takes the rest
 
@@ -101,7 +151,7 @@ class _AssignmentSearch:
         """Where instances find no host, the result in which their soft rules do not count, and a note of that."""
         if goal.aim not in {"admit", "evacuate"}:
             return result, ()
-        where, _ = solution.final_hosts(result.state)
+        where, _ = search_summary.final_hosts(result.state)
         residents = (one for there in base.residents for one in there)
         homeless = {name for name, host in where.items() if host is None}
         soft = sorted(one.id for one in (*goal.new_vms, *residents) if one.id in homeless and has_soft(one))
@@ -110,7 +160,7 @@ class _AssignmentSearch:
         other = self._search(base, replace(result.goal, soft_off=frozenset(soft)), clock)
         if not lexicographically_less(other.values, result.values):
             return result, ()
-        hosts, _ = solution.final_hosts(other.state)
+        hosts, _ = search_summary.final_hosts(other.state)
         who = listed([name for name in soft if hosts.get(name) is not None])
         return other, (f"Not every soft rule could be kept of {who}.",)
 
@@ -123,19 +173,19 @@ class _AssignmentSearch:
 
     def _assignment(self, base: ClusterSnapshot, result: SearchResult, notes: Sequence[str]) -> Assignment:
         state = result.state
-        where, moves = solution.final_hosts(state)
+        where, moves = search_summary.final_hosts(state)
         all_instances = (*self.goal.new_vms, *(instance for residents in base.residents for instance in residents))
         before = {instance.id: instance for instance in all_instances}
         planned = {**before, **{instance.id: instance for instance in result.goal.new_vms}}
         if self.goal.aim == "evacuate":
             planned |= {name: unpinned(before[name]) for name, host in where.items() if host is not None}
-        after = solution.apply_assignment(base, planned, where)
-        refused = solution.rejections(state, after, result.goal, where, self.fresh_s)
+        after = search_summary.apply_assignment(base, planned, where)
+        refused = search_summary.rejections(state, after, result.goal, where, self.fresh_s)
         self._say("done", 1.0)
         return Assignment(
             where=where,
             refused=refused,
-            gains=solution.gains_by_name(moves, result.gains),
+            gains=search_summary.gains_by_name(moves, result.gains),
             settings={
                 name: planned[name].settings for name in where if planned[name].settings != before[name].settings
             },

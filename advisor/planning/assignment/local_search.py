@@ -1,4 +1,4 @@
-"""Local search for clouds of any size: places instances one after another, then improves by moves and swaps."""
+"""Local search: moves, exchanges and ejection chains until none improves or time is up."""
 
 from __future__ import annotations
 
@@ -198,3 +198,136 @@ def _swaps(state: SearchState, source: int, kind: int, random: np.random.Generat
 
 def _possible(state: SearchState, change: HostChanges) -> bool:
     return all(state.problem.fits(host, movers) for host, movers in change)
+
+
+# Neighborhoods of a host: moves off it, swaps with another host, and series of moves that restore its limits.
+
+SWAP_HOSTS = 6  # hosts considered for a swap
+
+
+def moves_off(state: SearchState, source: int) -> Iterator[tuple[int, HostChanges]]:
+    """Every move off a host, with its number of moves (1)."""
+    for kind in dict.fromkeys(state.movers[source]):
+        for target in target_hosts(state, kind):
+            if target != source:
+                yield 1, ((source, minus(state.movers[source], kind)), (target, plus(state.movers[target], kind)))
+
+
+def swaps(state: SearchState, source: int) -> Iterator[tuple[int, HostChanges]]:
+    """Swaps that may bring an instance on a host back within its limit, with their number of moves (2)."""
+    if not state.pattern(source).below:
+        return
+    for kind in dict.fromkeys(state.movers[source]):
+        allowed = np.flatnonzero(state.problem.allowed[kind])
+        for target in state.ranked_hosts(kind, allowed)[:SWAP_HOSTS].tolist():
+            for other in dict.fromkeys(state.movers[target]):
+                if target == source or other == kind:
+                    continue
+                sides = (
+                    (source, plus(minus(state.movers[source], kind), other)),
+                    (target, plus(minus(state.movers[target], other), kind)),
+                )
+                if all(state.problem.fits(*side) for side in sides):
+                    yield 2, sides
+
+
+def target_hosts(state: SearchState, kind: int) -> list[int]:
+    """Hosts to consider for a mover; nothing is random, so the same cloud is always judged alike."""
+    if state.problem.hosts <= SMALL_CLOUD:
+        return distinct_hosts(state, kind)
+    return [int(host) for host in state.ranked_hosts(kind, np.flatnonzero(state.hosts_with_room(kind)))[:SHORTLIST]]
+
+
+def relieve(state: SearchState, source: int, max_moves: int | None) -> None:
+    """Move instances off a host until no instance there is below a limit, none can leave or `most` moves were made.
+
+    The instance whose leaving helps most goes first, to the host where it does least harm and breaks no limit.
+    """
+    moves = 0
+    while state.pattern(source).below and (max_moves is None or moves < max_moves):
+        movers = state.movers[source]
+        state.evaluator.evaluate((source, minus(movers, kind)) for kind in movers)
+
+        def helps(kind: int) -> tuple[int, float, float, int]:
+            pattern = state.evaluator.at(source, minus(state.movers[source], kind))
+            return len(pattern.below), -round(pattern.worst, 9), round(pattern.total_loss, 9), kind
+
+        for kind in sorted(dict.fromkeys(movers), key=helps):
+            target = _gentlest(state, kind, source)
+            if target is not None:
+                state.place(source, minus(movers, kind))
+                state.place(target, plus(state.movers[target], kind))
+                moves += 1
+                break
+        else:
+            return
+
+
+def _gentlest(state: SearchState, kind: int, source: int) -> int | None:
+    """The host where one more instance does least harm and no more instances are below a limit than before."""
+    options = [host for host in target_hosts(state, kind) if host != source]
+    state.evaluator.evaluate((host, plus(state.movers[host], kind)) for host in options)
+
+    def harm(host: int) -> tuple[float, int]:
+        return round(state.evaluator.at(host, plus(state.movers[host], kind)).harm, 9), host
+
+    feasible = [
+        host
+        for host in options
+        if state.feasible(host, plus(state.movers[host], kind))
+        and len(state.evaluator.at(host, plus(state.movers[host], kind)).below) <= len(state.pattern(host).below)
+    ]
+    return min(feasible, key=harm, default=None)
+
+
+# Ejection chains of length one: makes room for an unplaced instance by moving one other instance.
+
+Ejection = tuple[int, int, Kinds]  # host, ejected kind, movers of the host afterwards
+
+
+def insert_by_ejection(
+    state: SearchState, waiting: Sequence[int], random: np.random.Generator, clock: SearchClock
+) -> list[int]:
+    """Place instances by moving one other instance each; returns those that remain unplaced."""
+    refused: list[int] = []
+    hopeless: set[int] = set()
+    for kind in waiting:
+        if kind in hopeless or clock.over or not _inserted(state, kind, random):
+            hopeless.add(kind)
+            refused.append(kind)
+    return refused
+
+
+def _inserted(state: SearchState, kind: int, random: np.random.Generator) -> bool:
+    """Carry out the cheapest ejection that makes room for a kind; False where there is none."""
+    ejections = [ejection for host in _hosts(state, kind) for ejection in _ejections(state, host, kind)]
+    state.evaluator.evaluate((host, movers) for host, _, movers in ejections)
+    feasible = [ejection for ejection in ejections if state.feasible(ejection[0], ejection[2])]
+    feasible.sort(key=lambda ejection: (state.cost([state.evaluator.at(ejection[0], ejection[2])]), ejection))
+    for host, ejected, movers in feasible[: 4 * SHORTLIST]:
+        before = state.movers[host]
+        state.place(host, movers)
+        targets = [target for target in candidate_hosts(state, ejected, random) if target != host]
+        state.evaluator.evaluate((target, plus(state.movers[target], ejected)) for target in targets)
+        best = best_host(state, ejected, targets)
+        if best is not None:
+            state.place(best, plus(state.movers[best], ejected))
+            return True
+        state.place(host, before)
+    return False
+
+
+def _hosts(state: SearchState, kind: int) -> list[int]:
+    """Hosts that the filters allow; in a large cloud the SHORTLIST that workload pairs favour."""
+    allowed = np.flatnonzero(state.problem.allowed[kind])
+    if len(allowed) <= SMALL_CLOUD:
+        return [int(host) for host in allowed]
+    return [int(host) for host in state.ranked_hosts(kind, allowed)[:SHORTLIST]]
+
+
+def _ejections(state: SearchState, host: int, kind: int) -> list[Ejection]:
+    movers = state.movers[host]
+    ejections = [
+        (host, ejected, plus(minus(movers, ejected), kind)) for ejected in dict.fromkeys(movers) if ejected != kind
+    ]
+    return [ejection for ejection in ejections if state.problem.fits(host, ejection[2])]

@@ -19,8 +19,7 @@ import numpy as np
 from advisor import work
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.packing_problem import SIZES, Kinds
-from advisor.planning.assignment.pattern_sets import alike_hosts
-from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.assignment.search_state import SearchState, alike_hosts
 
 Counts = tuple[int, ...]  # of each kind of the mix
 TOLERANCE = 1e-6  # instances: numerical error of a program

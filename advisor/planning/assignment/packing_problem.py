@@ -1,14 +1,26 @@
-"""The packing problem: instances by kind, hosts by class, and who may go where."""
+"""The packing problem: the goal, which hosts each instance may use, sizes and demand as arrays."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
-from advisor.domain import Host, Instance, unpinned
+from advisor.domain import (
+    Band,
+    Constraints,
+    Host,
+    Instance,
+    IsolationSettings,
+    Objective,
+    PlacementRequest,
+    Rejection,
+    unpinned,
+)
+from advisor.domain.plans import Search
 from advisor.domain.rules import (
     LOCAL_STORAGE,
     SOFT_AFFINITY,
@@ -19,16 +31,146 @@ from advisor.domain.rules import (
     rules_of,
     without_soft,
 )
-from advisor.planning.assignment.allowed_hosts import allowed_hosts
-from advisor.planning.assignment.goal import Goal
+from advisor.planning.cloud_evaluation import required_ratios_of
 from advisor.planning.migration_time import DIRTY_LABEL
-from advisor.planning.required_ratios import required_ratios_of
 from advisor.rounding import with_slack
 from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot, promised_vcpus
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import demands
+from profiler.observed import ANTI_AFFINITY_LABEL
+
+# The goal of an assignment and its result: the interface between the planner and the solver.
+
+Aim = Literal["admit", "rebalance", "evacuate", "consolidate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What an assignment should achieve for the whole cloud.
+
+    `new_vms` are to be placed (admit). `movable` are ids of residents that may move, None = all whose pinning was not
+    given by the caller. `targets` are the hosts that may be used, None = all, and `targets_of` those of single movers
+    by id; `emptied` are those to be emptied (evacuate). `resting` are ids of residents that stay after a move;
+    `leaving` of those that must leave their host (evacuate), and `soft_off` of those whose soft rules do not count.
+    `keep_ratio` is the T/B that instances without a limit of their own must keep; `move_gain` the least that a move
+    must gain beyond its cost (`move_value.gain`, `move_cost`), which it must pay within `pays_within_s`; moves use at
+    most `host_mbit` of a host's network, None = as it says. After `time_limit_s` seconds the best assignment so far is
+    answered.
+    """
+
+    aim: Aim
+    new_vms: tuple[Instance, ...] = ()
+    movable: frozenset[str] | None = None
+    targets: frozenset[str] | None = None
+    targets_of: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    emptied: frozenset[str] = frozenset()
+    resting: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
+    soft_off: frozenset[str] = frozenset()
+    objective: Objective = "worst"
+    keep_ratio: float = 0.8
+    max_moves: int | None = None
+    move_gain: float = 0.02
+    pays_within_s: float = 6 * 3600.0
+    host_mbit: float | None = None
+    time_limit_s: float = 30.0
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which instance goes where, and the cloud afterwards.
+
+    `where` lists new VMs and movers only; None = no host takes it, and `refused` gives the reasons. `gains` is what
+    each move of a rebalance gains beyond its cost (`move_value.gain`), with its interval. `settings` lists instances
+    whose settings change. `after` is the cloud with everything carried out; `notes` say what limits the result.
+    """
+
+    where: Mapping[str, str | None]
+    refused: Mapping[str, tuple[Rejection, ...]]
+    gains: Mapping[str, Band]
+    settings: Mapping[str, IsolationSettings]
+    after: ClusterSnapshot
+    search: Search
+    notes: tuple[str, ...] = ()
+
+
+# Which kinds of instances the placement filters allow on which hosts, found with few filter runs.
+
+MONOTONE_FIELDS = ("vcpus", "memory_mb", "disk_gb", "load")  # of which no filter lets in more than less
+
+
+def allowed_hosts(
+    bare: ClusterSnapshot, goal: Goal, kinds: Sequence[Instance], wanted: Mapping[int, str | None], fresh_s: float
+) -> Bools:
+    """Which kind may go to which host of a cloud without its movable instances, (K, H).
+
+    `wanted` maps the kinds in question to the kind of hypervisor each must stay on, None = any. Kinds that differ only
+    in size are handled together: if the largest and the smallest may enter the same hosts, so may all in between.
+    """
+    may_enter = np.zeros((len(kinds), len(bare.hosts)), dtype=bool)
+    for group in _alike(bare.scenes.table, kinds, wanted):
+        host_kind = wanted[group[0]]
+        subsets = [sorted(group, key=lambda number: (kinds[number].memory_mb, kinds[number].vcpus, number))]
+        while subsets:
+            subset = subsets.pop()
+            members = [kinds[number] for number in subset]
+            least, most = (
+                replace(
+                    members[0],
+                    labels=_rules(members[0]),
+                    demand=members[0].demand if _asks_driver(bare.scenes.table, members[0]) else {},
+                    **{name: pick(getattr(instance, name) for instance in members) for name in MONOTONE_FIELDS},
+                )
+                for pick in (min, max)
+            )
+            hosts = filters.apply(bare, request_of(most, goal, host_kind), fresh_s=fresh_s)[0]
+            if len(subset) == 1 or hosts == filters.apply(bare, request_of(least, goal, host_kind), fresh_s=fresh_s)[0]:
+                may_enter[np.ix_(subset, hosts)] = True
+            else:
+                subsets += [subset[: len(subset) // 2], subset[len(subset) // 2 :]]
+    usable = np.array(
+        [(goal.targets is None or h.id in goal.targets) and h.id not in goal.emptied for h in bare.hosts], dtype=bool
+    )
+    return np.asarray(may_enter & usable[None, :])
+
+
+def request_of(instance: Instance, goal: Goal, kind: str | None) -> PlacementRequest:
+    """The placement request whose filters decide about an instance."""
+    return PlacementRequest(
+        replace(instance, host=None),
+        constraints=Constraints(exclude=tuple(sorted(goal.emptied)), kind=kind),
+        hosts=None if goal.targets is None else tuple(sorted(goal.targets)),
+        objective=goal.objective,
+        explain=False,
+    )
+
+
+def _rules(instance: Instance) -> dict[str, str]:
+    """The labels by which filters tell instances apart; anti-affinity groups are checked by `PackingProblem.fits`."""
+    return {name: value for name, value in rule_key(instance) if not name.startswith(ANTI_AFFINITY_LABEL)}
+
+
+def _asks_driver(table: ProfileTable, instance: Instance) -> bool:
+    """Whether it may ask anything of a driver domain, which its demand for CPUs scales; no other filter reads that."""
+    return table.row(instance.workload) != 0
+
+
+def _alike(table: ProfileTable, kinds: Sequence[Instance], wanted: Mapping[int, str | None]) -> Iterator[list[int]]:
+    """Groups of kinds that the filters distinguish only by size."""
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for number, host_kind in wanted.items():
+        instance = kinds[number]
+        demand = instance.demand_key if _asks_driver(table, instance) else ()
+        key = (
+            host_kind, instance.workload, instance.settings, instance.service, instance.exclusive,
+            instance.dedicated_vcpus, demand, tuple(_rules(instance).items()),
+        )  # fmt: skip
+        groups.setdefault(key, []).append(number)
+    yield from groups.values()
+
 
 Kinds = tuple[int, ...]  # a multiset of kinds, sorted
 

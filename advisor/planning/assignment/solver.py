@@ -13,7 +13,7 @@ import numpy as np
 from advisor import work
 from advisor.planning.assignment.objectives import Level, pattern_costs
 from advisor.planning.assignment.packing_problem import Kinds
-from advisor.planning.assignment.pattern_sets import PatternSet
+from advisor.planning.assignment.search_state import PatternSet
 from models.arrays import Floats, Ints
 
 if TYPE_CHECKING:

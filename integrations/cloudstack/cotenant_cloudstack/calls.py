@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from advisor.inventories.accounts import given_account, keeps_secrets
-from advisor.inventories.calls import CalledServer, CallError
+from advisor.inventories.calls import CalledServer, CallError, given_account, keeps_secrets
 
 Row = Mapping[str, Any]
 REFUSED = frozenset({401, 403, 432, 531})  # ApiErrorCode.java: 432 unsupported action, 531 account error

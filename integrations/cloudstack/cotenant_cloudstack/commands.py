@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 
 from advisor.domain import Command
 from advisor.render.change import RenderOptions, SettingsChange, Step, bytes_per_second, only_said
-from advisor.render.policing import policed
+from advisor.render.units import policed
 from profiler.observed import Host, Instance, IsolationSettings
 
 TOOL = "cmk"

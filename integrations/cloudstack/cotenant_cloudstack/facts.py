@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.inventories.flavors import described
-from advisor.inventories.reading import Facts
-from advisor.inventories.values import as_cpus, as_number, clean_labels
+from advisor.inventories.reading import Facts, as_cpus, as_number, clean_labels
 from cotenant_cloudstack.calls import Row
 from cotenant_cloudstack.rules import TAG, Rules, tags_of
 from profiler.host_kinds import HostKind

@@ -16,7 +16,7 @@ from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.routing import Route
 from api.schedulers import opinion
 from api.schemas.base import WHOLE, Flag, Id, Number
-from api.schemas.schedulers.base import MOST_HOSTS, HostName, Incoming
+from api.schemas.schedulers import MOST_HOSTS, HostName, Incoming
 from profiler.observed import MAX_CPUS
 
 PREFIX = "cotenant:"  # of extra specs

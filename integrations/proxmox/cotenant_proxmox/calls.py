@@ -12,9 +12,7 @@ from typing import Any
 
 import requests
 
-from advisor.inventories.accounts import given_account, is_base
-from advisor.inventories.calls import CalledServer, CallError
-from advisor.inventories.certificates import given_certificate
+from advisor.inventories.calls import CalledServer, CallError, given_account, given_certificate, is_base
 
 TIMEOUT_S = 30.0
 MOST_BYTES = 32 << 20  # a cluster of 10,000 guests answers with about 5 MB

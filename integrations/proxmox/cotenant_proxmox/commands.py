@@ -21,9 +21,8 @@ from advisor.render.change import (
     only_said,
     replaced,
 )
-from advisor.render.groups import by_version, weight_note
 from advisor.render.names import GUEST, labelled
-from advisor.render.policing import policed
+from advisor.render.units import by_version, policed, weight_note
 from profiler.observed import Host, Instance, Pinning
 
 TOOL = "pvesh"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
-from advisor.changes.executors import HOST, ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach, cloud_of
+from advisor.changes.controller import HOST, ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach, cloud_of
 from advisor.changes.migrations import CloudExecutor, Place, Waiting
 from advisor.domain import Change, ChangeKind, Command, Host, Instance
 from advisor.errors import InvalidInput

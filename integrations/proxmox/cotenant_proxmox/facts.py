@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from advisor.domain.rules import ANY, LOCAL_STORAGE, NONE, PREFER
-from advisor.inventories.reading import STOPPED_LOAD, Facts
-from advisor.inventories.values import as_cpus, as_number, clean_labels, whole_cpus
+from advisor.inventories.reading import STOPPED_LOAD, Facts, as_cpus, as_number, clean_labels, whole_cpus
 from profiler.observed import (
     AFFINITY_LABEL,
     ANTI_AFFINITY_LABEL,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from advisor.inventories.values import MOST_CPUS, as_number
+from advisor.inventories.reading import MOST_CPUS, as_number
 
 MOST_RATE = 1e12  # bytes per second: more is a counter gone wrong
 MOST_PART = 10.0  # of maxcpu: threads of the emulator run beside the vCPUs

@@ -13,9 +13,7 @@ from xml.parsers.expat import ExpatError
 from defusedxml.common import DefusedXmlException  # type: ignore[import-untyped] # it brings no types
 from defusedxml.xmlrpc import DefusedExpatParser  # type: ignore[import-untyped]
 
-from advisor.inventories.accounts import given_account, is_base
-from advisor.inventories.calls import CalledServer, CallError, printable
-from advisor.inventories.certificates import given_certificate
+from advisor.inventories.calls import CalledServer, CallError, given_account, given_certificate, is_base, printable
 
 TIMEOUT_S = 30.0
 MOST_BYTES = 64 << 20  # a pool of 64 hosts and 4,096 VMs answers with about 20 MB

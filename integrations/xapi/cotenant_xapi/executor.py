@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from advisor.changes.executors import (
+from advisor.changes.controller import (
     HOST,
     NO,
     OPEN,

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from advisor.inventories.reading import Facts
-from advisor.inventories.values import as_cpus, as_number, clean_labels
+from advisor.inventories.reading import Facts, as_cpus, as_number, clean_labels
 from profiler.observed import MAX_WEIGHT, NetworkSettings, Pinning, check_id, parse_cpus
 
 Record = Mapping[str, Any]

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from advisor.domain.rules import ANY, LOCAL_STORAGE, PREFER, SOFT_ANTI_AFFINITY
-from advisor.inventories.values import clean_labels
+from advisor.inventories.reading import clean_labels
 from profiler.observed import NEVER_MOVE_LABEL, REQUIRE_LABEL
 
 Record = Mapping[str, Any]

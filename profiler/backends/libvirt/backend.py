@@ -25,9 +25,8 @@ from profiler.backends.libvirt.guests import (
     xml_key,
 )
 from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, or_none, read_parsed, reason
-from profiler.backends.memory import HostMemory
 from profiler.backends.sources import HostSource, LiveSource
-from profiler.backends.stalls import HostQueues, SlowCounters
+from profiler.backends.stalls import HostMemory, HostQueues, SlowCounters
 from profiler.names import instance_id, name_label
 from profiler.observed import REQUIRE_LABEL, Instance, IsolationSettings
 from profiler.parse.libvirt import (

@@ -12,9 +12,8 @@ from pathlib import Path
 from profiler.backends.libvirt.connection import LibvirtConnection
 from profiler.backends.linux import attempt, or_none, read_parsed
 from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts, group_number
-from profiler.backends.memory import GuestMemory
 from profiler.backends.sources import HostSource
-from profiler.backends.stalls import CounterGrowth, DiskRequests, HostQueues, InterfaceStalls, SlowCounters
+from profiler.backends.stalls import CounterGrowth, DiskRequests, GuestMemory, HostQueues, InterfaceStalls, SlowCounters
 from profiler.observed import (
     DEFAULT_WEIGHT,
     MAX_WEIGHT,
@@ -25,7 +24,7 @@ from profiler.observed import (
     Pinning,
     real_limit,
 )
-from profiler.parse.cgroup import parse_group_of_task
+from profiler.parse.cgroup import parse_balloon, parse_group_of_task
 from profiler.parse.libvirt import (
     Bandwidth,
     DomainDescription,
@@ -37,7 +36,6 @@ from profiler.parse.libvirt import (
     parse_interfaces,
     scheduler_number,
 )
-from profiler.parse.memory import parse_balloon
 from profiler.parse.proc import parse_counter, parse_pressure, parse_statm
 from profiler.parse.text import ParseError
 

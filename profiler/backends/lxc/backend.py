@@ -10,10 +10,17 @@ from profiler.backends.base import BackendError, Counters, DomainCounters, TaskC
 from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, or_none, read_interfaces, read_parsed
 from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, find_groups, group_number
 from profiler.backends.lxc.listing import ContainerListing, ListedContainer
-from profiler.backends.memory import GroupMemory, HostMemory
 from profiler.backends.netlink import namespace_id, veths_by_namespace
 from profiler.backends.sources import HostSource, LiveSource
-from profiler.backends.stalls import HostQueues, InterfaceStalls, SlowCounters, TaskDelays, TaskWaits
+from profiler.backends.stalls import (
+    GroupMemory,
+    HostMemory,
+    HostQueues,
+    InterfaceStalls,
+    SlowCounters,
+    TaskDelays,
+    TaskWaits,
+)
 from profiler.names import instance_id
 from profiler.observed import Instance, IsolationSettings, Pinning
 from profiler.parse.proc import InterfaceBytes, parse_blkio_ticks, parse_statm

@@ -25,7 +25,7 @@ from profiler.observed import (
     Pinning,
     real_limit,
 )
-from profiler.parse.memory import parse_xen_balloon
+from profiler.parse.cgroup import parse_xen_balloon
 from profiler.parse.proc import DiskTimes, parse_block_stat, parse_counter
 from profiler.parse.text import ParseError
 from profiler.parse.xen import (

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from advisor.changes.controller import Controller
-from advisor.changes.executors import ChangeFailed, Executor, Gone, Meaning
+from advisor.changes.controller import ChangeFailed, Controller, Executor, Gone, Meaning
 from advisor.changes.ledger import StoredLedger
 from advisor.domain import Change, Command, Host, LedgerEvent, Rollout, RolloutStanding
 from advisor.store import rollouts

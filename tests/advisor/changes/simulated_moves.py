@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from advisor.changes.executors import HOST, ChangeFailed, Executor, Gone, Meaning
+from advisor.changes.controller import HOST, ChangeFailed, Executor, Gone, Meaning
 from advisor.changes.migrations import Migrations, Place, Waiting
 from advisor.domain import Change, Command, Host, Rollout
 from advisor.store import rollouts

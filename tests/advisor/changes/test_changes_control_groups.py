@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.changes.control_groups import ControlGroups
-from advisor.changes.executors import Gone
+from advisor.changes.controller import Gone
 from advisor.domain import Command
 from advisor.errors import InvalidInput
 from profiler.observed import IsolationSettings

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from advisor.changes.executors import ChangeFailed, Gone
+from advisor.changes.controller import ChangeFailed, Gone
 from advisor.changes.libvirt import Libvirt
 from advisor.domain import Change, Command, Host, Instance, IsolationSettings
 from advisor.errors import InvalidInput

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from advisor.changes.executors import ChangeFailed
+from advisor.changes.controller import ChangeFailed
 from advisor.changes.traffic import Traffic
 from advisor.domain import Change, Command, Host, Instance, IsolationSettings, Rollout
 from advisor.errors import InvalidInput

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from advisor.changes.effects import Span, measure, verdict_of
+from advisor.changes.guard import Span, measure, verdict_of
 from advisor.domain import Band, PredictedEffect
 from advisor.domain.changes import SHARED
 

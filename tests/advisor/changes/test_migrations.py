@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.changes.executors import ChangeFailed
+from advisor.changes.controller import ChangeFailed
 from advisor.domain import RolloutStanding
 from advisor.errors import Conflict
 from tests.advisor.changes.simulated_moves import AFTER, BEFORE, PLACES, PLAN, TAKES_S, THEN, WEIGHED, MovesBench

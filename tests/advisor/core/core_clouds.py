@@ -22,9 +22,8 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor
+from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.prediction.cache import PredictionCache
-from advisor.prediction.context import QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 from models.data.scene import SceneBatch

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from advisor.domain import Instance, PlacementRequest, Recommendation, WorkloadProfile, codec
-from advisor.lifecycle.interval_inflation import HowItHeld
-from advisor.placement.request_normalization import NEW_VM
+from advisor.lifecycle.monitoring import HowItHeld
+from advisor.placement.requests import NEW_VM
 from advisor.serving import recommendations
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor

@@ -13,7 +13,7 @@ from advisor.placement.decision import recommend
 from advisor.placement.host_classes import PlacementQuestion, host_classes
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling.newcomer import profile_row
-from advisor.serving.inventory_delta import News
+from advisor.serving.snapshot_cache import News
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 from models.data.scene import SceneBatch

@@ -20,7 +20,7 @@ from advisor.domain import (
 )
 from advisor.placement.decision import recommend
 from advisor.placement.evidence import with_class
-from advisor.placement.request_normalization import without_name
+from advisor.placement.requests import without_name
 from advisor.snapshot import ClusterSnapshot
 from profiler.demand import Demand
 from tests.advisor.core.core_clouds import NOW, context, request

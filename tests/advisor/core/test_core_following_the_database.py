@@ -17,8 +17,8 @@ from advisor.errors import AdvisorError
 from advisor.service import Advisor
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
-from advisor.store import counters, instances, pending
-from advisor.store.pending import Pending
+from advisor.store import counters, instances
+from advisor.store.instances import Pending
 from advisor.telemetry import demands
 from profiler.demand import Demand
 from profiler.observed import MetricSample
@@ -162,8 +162,10 @@ def test_where_an_answer_lets_the_driver_domain_run_counts_and_so_do_changes_of_
         advisor.cloud.ready()
         with advisor._database.write() as connection:
             counters.bump(connection, "pending")
-            pending.hold(connection, [Pending("1", vm("n", on="h1"), None, NOW + timedelta(seconds=30))])
-            pending.hold(connection, [Pending("2", vm("m", on="h1"), None, later, {"n": light, "gone": light}, (0, 1))])
+            instances.hold_pending(connection, [Pending("1", vm("n", on="h1"), None, NOW + timedelta(seconds=30))])
+            instances.hold_pending(
+                connection, [Pending("2", vm("m", on="h1"), None, later, {"n": light, "gone": light}, (0, 1))]
+            )
         for current in (advisor._cache, SnapshotCache(advisor._transactions, wanted)):
             view, _ = current.at(NOW)
             assert view.snapshot.hosts[0].driver_cpus == view.expected.hosts[0].driver_cpus == (0, 1)

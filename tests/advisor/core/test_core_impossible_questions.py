@@ -9,7 +9,7 @@ import pytest
 
 from advisor.domain import IsolationSettings, Pinning
 from advisor.errors import InvalidInput
-from advisor.placement.request_checks import check_request
+from advisor.placement.requests import check_request
 from tests.advisor.core.core_clouds import ask, cloud, codes, host, request, vm
 
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from advisor.domain import Host, Instance, Move, PlanRequest
-from advisor.placement import moves as moving
+from advisor.placement import sequential as moving
 from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.goal import Goal
-from advisor.planning.paying_moves import paying_moves
+from advisor.planning.assignment.packing_problem import Goal
+from advisor.planning.joint_placement import paying_moves
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 from models.data.scene import SceneBatch

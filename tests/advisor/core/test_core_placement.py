@@ -10,8 +10,7 @@ import pytest
 
 from advisor.domain import Candidate, IsolationSettings, Recommendation, Rejection, Scene, WorkloadProfile
 from advisor.placement.decision import predict_scene, recommend
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.context import QuestionContext
+from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.rounding import SLACK
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from advisor.domain import PROBE_PINNINGS, Instance, ProbePlan, ProbeRequest
 from advisor.errors import InvalidInput
 from advisor.experiments import probe_planning
-from advisor.experiments.decisions import decision, lay_out
-from advisor.experiments.shared_errors import SharedErrors
+from advisor.experiments.decisions import SharedErrors, decision, lay_out
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
 from advisor.scheduling.scoring import EQUAL

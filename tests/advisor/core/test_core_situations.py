@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from advisor import mitigation
 from advisor.domain import Host, Instance, Pinning, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.placement.decision import recommend
-from advisor.placement.headroom import headroom_of
 from advisor.placement.host_classes import PlacementQuestion
+from advisor.placement.screen import headroom_of
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import filters, pinning, scoring
 from advisor.scheduling.newcomer import (

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import ClusterSnapshot, layout
-from advisor.snapshot.host_arrays import HostArrays
+from advisor.snapshot.layout import HostArrays
 from models.physics.prior import PriorPredictor
 from tests.advisor.core.core_clouds import NOW, WORKLOADS, cloud, host, same, vm
 from tests.examples import examples

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.domain import PlacementRequest, Recommendation
 from advisor.placement import sequential
-from advisor.placement.mitigation_step import NEEDS_SETTINGS
+from advisor.placement.changed_hosts import NEEDS_SETTINGS
 from advisor.snapshot import ClusterSnapshot
 from tests.advisor.core.core_clouds import WORKLOADS, ask, cloud, codes, context, host, hosts_of, only, request, vm
 

@@ -15,8 +15,8 @@ import pytest
 from advisor.domain import Announcement, Instance, IsolationSettings, Pinning, PlacementRequest, pods
 from advisor.errors import NotFound
 from advisor.inventories.kubernetes import source
-from advisor.inventories.kubernetes.account import ClusterAccount, account
-from advisor.inventories.kubernetes.facts import node_seen
+from advisor.inventories.kubernetes.calls import ClusterAccount, account
+from advisor.inventories.kubernetes.cluster import node_seen
 from advisor.inventories.kubernetes.source import Kubernetes
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor

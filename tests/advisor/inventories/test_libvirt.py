@@ -13,10 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.domain import Inventory
-from advisor.inventories.libvirt import Libvirt
-from advisor.inventories.libvirt import facts as libvirt_facts
-from advisor.inventories.libvirt.source import shown_uri
-from advisor.inventories.libvirt.virsh import VirshError, ask, unattended
+from advisor.inventories import libvirt as libvirt_facts
+from advisor.inventories.libvirt import Libvirt, VirshError, ask, shown_uri, unattended
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from profiler.observed import Instance, IsolationSettings, NetworkSettings, Pinning

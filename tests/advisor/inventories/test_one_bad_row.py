@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from advisor.inventories.kubernetes.account import ClusterAccount
+from advisor.inventories.kubernetes.calls import ClusterAccount
 from advisor.inventories.kubernetes.source import Kubernetes
 from advisor.inventories.openstack import OpenStack
 from advisor.inventories.openstack.facts import group_labels, zones_of

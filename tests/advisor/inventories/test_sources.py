@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor import extras, plug_ins
+from advisor import plug_ins
 from advisor.domain import Inventory
 from advisor.errors import InvalidInput
-from advisor.inventories import sources
+from advisor.inventories import systems
 from advisor.inventories.reading import Part, Reading
 from advisor.inventories.sync import compare
 from advisor.inventories.systems import SourceOptions
@@ -54,13 +54,13 @@ def test_the_systems_of_all_distributions_of_this_tree_are_there() -> None:
         .get("entry-points", {})
         .get(plug_ins.INVENTORIES, ())
     ]
-    assert {"openstack", "kubernetes"} <= set(named) <= set(sources.sources())
+    assert {"openstack", "kubernetes"} <= set(named) <= set(systems.sources())
 
 
 def test_a_package_that_was_installed_adds_a_system(example: Path) -> None:
     database = sqlite_with_tables(example / "db.sqlite3")
-    assert "example" in sources.sources()
-    assert sources.open_source("example", cloud="west").name == "example:west"  # type: ignore[attr-defined]
+    assert "example" in systems.sources()
+    assert systems.open_source("example", cloud="west").name == "example:west"  # type: ignore[attr-defined]
     result = cli_runs.run("sync", "example", "--cloud", "west", "--dry-run", "--json", "--database", database)
     assert (result.exit_code, '"example:west"' in result.stdout) == (0, True), result.output
 
@@ -68,22 +68,22 @@ def test_a_package_that_was_installed_adds_a_system(example: Path) -> None:
 @pytest.mark.usefixtures("example")
 def test_an_option_that_a_system_does_not_take_and_a_history_that_it_does_not_keep_are_refused() -> None:
     with pytest.raises(InvalidInput, match="--uri does not go with example, which takes --cloud"):
-        sources.open_source("example", options=SourceOptions(uris=("qemu:///system",)))
+        systems.open_source("example", options=SourceOptions(uris=("qemu:///system",)))
     with pytest.raises(InvalidInput, match="example keeps no history of its guests"):
-        sources.open_history("example")
-    assert not sources.is_watched("example")
+        systems.open_history("example")
+    assert not systems.is_watched("example")
 
 
 @pytest.mark.usefixtures("example")
 def test_a_package_that_cannot_be_imported_is_named() -> None:
     with pytest.raises(InvalidInput, match="source broken cannot be loaded from cotenant_gone:SYSTEM: No module named"):
-        sources.open_source("broken")
+        systems.open_source("broken")
 
 
 def test_a_system_whose_extra_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda _name: None)
+    monkeypatch.setattr(plug_ins, "find_spec", lambda _name: None)
     with pytest.raises(InvalidInput, match=r"openstack needs openstacksdk: pip install 'cotenant\[openstack\]'"):
-        sources.open_source("openstack")
+        systems.open_source("openstack")
 
 
 def test_a_system_whose_package_is_missing_says_what_to_install(
@@ -104,7 +104,7 @@ def test_a_system_whose_package_is_missing_says_what_to_install(
 
 def test_another_name_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(InvalidInput, match=r"source 'nope' is none of .*kubernetes, libvirt, openstack"):
-        sources.open_source("nope")
+        systems.open_source("nope")
 
 
 def test_an_instance_stays_in_the_cloud_whose_name_its_source_has() -> None:

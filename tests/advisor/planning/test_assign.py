@@ -13,12 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, IsolationSettings, Objective, Pinning, PlacementRequest
-from advisor.planning.assignment import pattern_sets
-from advisor.planning.assignment.advised_start import place_in_turn
-from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.goal import Aim, Assignment, Goal
+from advisor.planning.assignment import search_state
+from advisor.planning.assignment.assign import assign, place_in_turn
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.move_value import NOTICEABLE_CHANGE
+from advisor.planning.assignment.packing_problem import Aim, Assignment, Goal
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters
@@ -258,7 +257,7 @@ def test_what_the_solver_proves_is_no_worse_than_the_search_alone(monkeypatch: p
     cloud = snapshot((host("h1"), host("h2"), host("h3")))
     coming = [vm(f"n{at}", ("cpu", "web", "bulk")[at % 3]) for at in range(9)]
     solved = assigned(cloud, "admit", *coming, objective="total")
-    monkeypatch.setattr(pattern_sets, "MAX_PATTERNS", 0)
+    monkeypatch.setattr(search_state, "MAX_PATTERNS", 0)
     searched = assigned(cloud, "admit", *coming, objective="total")
     assert (solved.search.ended, searched.search.ended) == ("optimal", "search")
     assert solved.search.gap == 0

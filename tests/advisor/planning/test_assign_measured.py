@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.planning.assignment.goal import Goal
+from advisor.planning.assignment.packing_problem import Goal
 from models.data.dataset import load_dataset
 from research.arena import measured_plans
 from research.arena.measured_clouds import arrivals

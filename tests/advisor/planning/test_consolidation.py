@@ -12,13 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, IsolationSettings, Pinning
-from advisor.planning.assignment.allowed_hosts import request_of
 from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.bounds import relaxation_bound
-from advisor.planning.assignment.consolidation import empty_hosts
-from advisor.planning.assignment.goal import Assignment, Goal
 from advisor.planning.assignment.local_search import SearchClock
-from advisor.planning.assignment.packing_problem import build_problem
+from advisor.planning.assignment.objectives import relaxation_bound
+from advisor.planning.assignment.packing import empty_hosts
+from advisor.planning.assignment.packing_problem import Assignment, Goal, build_problem, request_of
 from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
 from advisor.planning.cloud_evaluation import CloudEvaluation

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.domain import Instance, MoveSeen, Plan, PlanRequest
-from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.move_cost import MoveCosts, copying_cpus
-from advisor.planning.assignment.packing_problem import Kinds, build_problem
+from advisor.planning.assignment.move_value import MoveCosts, copying_cpus
+from advisor.planning.assignment.packing_problem import Goal, Kinds, build_problem
 from advisor.planning.rest import MOST_S, Rest, occasions
 from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan
 from tests.advisor.planning.planning_cases import NOW, cloud, host, snapshot, vm

@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 
 from advisor.domain import Growth, Host, Instance, Inventory, PlanRequest, WhatIf
-from advisor.planning.assignment.consolidation import Refusals
-from advisor.planning.assignment.demand_classes import demand_classes
-from advisor.planning.assignment.goal import Goal
-from advisor.planning.assignment.packing_problem import PackingProblem, build_problem
-from advisor.planning.what_if import imagine
-from advisor.reports.plan_background import of_plan
+from advisor.planning.assignment.packing import Refusals, demand_classes
+from advisor.planning.assignment.packing_problem import Goal, PackingProblem, build_problem
+from advisor.planning.failover import imagine
+from advisor.reports.plan_view import of_plan
 from advisor.snapshot import ClusterSnapshot
 from models.data.demand_classes import day_one
 from models.physics.prior import PriorPredictor

@@ -11,8 +11,7 @@ import pytest
 from advisor.domain import Capacity, Growth, Host, PlanRequest, PlanSums, RunwayPoint, SpareCapacity
 from advisor.errors import InvalidInput
 from advisor.planning.assignment.local_search import SearchClock
-from advisor.planning.failover import failures_of
-from advisor.planning.place_beside import PlacedBeside
+from advisor.planning.failover import PlacedBeside, failures_of
 from tests.advisor.planning.planning_asked import capacity
 from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
 

@@ -12,8 +12,7 @@ import pytest
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, PlanRequest, Search
 from advisor.planning.assignment.packing_problem import Kinds
 from advisor.planning.assignment.solver import SolverResult
-from advisor.planning.cloud_evaluation import CloudEvaluation
-from advisor.planning.required_ratios import required_ratios_of
+from advisor.planning.cloud_evaluation import CloudEvaluation, required_ratios_of
 from advisor.reports import plan_view
 from models.data.scene import ProfileTable
 from models.physics.prior import PriorPredictor
@@ -145,7 +144,7 @@ def test_a_solver_that_ended_without_any_bound_proves_nothing(monkeypatch: pytes
     def at_once(_patterns: object, levels: Sequence[object], start: Sequence[Kinds], **_: object) -> SolverResult:
         return SolverResult(tuple(start), (-math.inf,) * len(levels), False)
 
-    monkeypatch.setattr("advisor.planning.assignment.rebalancing.solver.solve", at_once)
+    monkeypatch.setattr("advisor.planning.assignment.strategies.solver.solve", at_once)
     found = assigned(snapshot((kvm("a", 2), kvm("b", 2)), *some(4, "a")), "rebalance")
     assert found.search.bound == 0.0
     assert found.search.value >= 0.0

@@ -13,9 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Instance
-from advisor.planning.migration_feasibility import FeasibilityChecker
-from advisor.planning.migration_limits import MigrationLimits
-from advisor.planning.migration_order import InstanceChange, MigrationOrder, ScheduledChange, schedule
+from advisor.planning.migration_order import (
+    FeasibilityChecker,
+    InstanceChange,
+    MigrationOrder,
+    ScheduledChange,
+    schedule,
+)
+from advisor.planning.migration_time import MigrationLimits
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_cases import host, snapshot, vm

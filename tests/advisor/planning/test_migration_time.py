@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.domain import Band, Instance, PlanRequest, PlanStep
-from advisor.planning.migration_limits import MigrationLimits
-from advisor.planning.migration_time import MoveTimes, copy_time, whole_time
+from advisor.planning.migration_time import MigrationLimits, MoveTimes, copy_time, whole_time
 from tests.advisor.planning.planning_asked import HOSTS, plan
 from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
 

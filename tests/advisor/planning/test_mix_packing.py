@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Instance
-from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.mix_packing import hosts_in_turn, pack_mix
-from advisor.planning.assignment.packing_problem import Kinds, build_problem
+from advisor.planning.assignment.packing_problem import Goal, Kinds, build_problem
 from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
 from advisor.planning.assignment.search_state import SearchState
 from models.physics.prior import PriorPredictor

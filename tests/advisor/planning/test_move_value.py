@@ -6,8 +6,8 @@ from dataclasses import astuple
 
 import pytest
 
-from advisor.planning.assignment.goal import Goal
 from advisor.planning.assignment.move_value import gain_between, is_worth_it
+from advisor.planning.assignment.packing_problem import Goal
 from advisor.planning.assignment.pattern_evaluator import Losses, Pattern
 
 GOAL = Goal("rebalance")

@@ -25,16 +25,15 @@ from advisor.domain import (
 )
 from advisor.planning import steps
 from advisor.planning.cloud_evaluation import CloudEvaluation
-from advisor.planning.migration_limits import MigrationLimits
 from advisor.planning.migration_order import schedule
+from advisor.planning.migration_time import MigrationLimits
 from advisor.render import migrations
 from advisor.reports import plan_as_html
-from api.cli import plan_words
+from api.cli.plan import show_steps
 from api.html import picture
 from api.html.render import page
-from api.web import plan_view
-from api.web.plan_fields import KINDS
-from api.web.plan_form import PlanForm
+from api.web import plans
+from api.web.plan_form import KINDS, PlanForm
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_asked import HOSTS, plan
 from tests.advisor.planning.planning_cases import cloud, host, snapshot, vm
@@ -146,7 +145,7 @@ def test_one_is_worded_as_one() -> None:
     assert offline.plan_document(answer).facts == {"Steps": "0 in 0 stages; 1 instance finds no host"}
     smaller = PlanStep("a", "h1", action="resize", source="h1", vcpus=1)
     other = plan(cloud(vm("a", on="h1"), hosts=HOSTS), PlanRequest(kind="right_size"))
-    assert plan_view.differences(replace(other, steps=(smaller,)), other) == [("a", "1 vCPU", "stays")]
+    assert plans.plan_differences(replace(other, steps=(smaller,)), other) == [("a", "1 vCPU", "stays")]
     refused = PlanStep("b", None, rejected=(Rejection("h1", "capacity.memory", "needs 9 MB, 8 MB free"),))
     text = _page(replace(other, steps=(smaller, refused)))
     assert "resize to 1 vCPU</td>" in text and "1 host rejected" in text
@@ -154,7 +153,7 @@ def test_one_is_worded_as_one() -> None:
 
 def test_a_step_tells_the_settings_that_come_with_another_size(capsys: pytest.CaptureFixture[str]) -> None:
     given = IsolationSettings(pinning=Pinning(((0,),)), cap_percent=100)
-    plan_words.show_steps([PlanStep("a", "h1", action="resize", source="h1", vcpus=1, settings=given, why="is enough")])
+    show_steps([PlanStep("a", "h1", action="resize", source="h1", vcpus=1, settings=given, why="is enough")])
     assert "to 1 vCPU; pin 0:0, cap 100 % of a CPU; is enough" in capsys.readouterr().out
 
 
@@ -245,8 +244,8 @@ def _page(found: Plan) -> str:
         tables=offline.text_tables(*document.sections),
         kind=KINDS[found.request.kind],
         age=PlanAge(False, 1),
-        stages=plan_view.stages(found.steps),
-        refused=plan_view.refused(found),
+        stages=plans.plan_stages(found.steps),
+        refused=plans.plan_refusals(found),
         undo=[],
         sums=[],
         maps=(),

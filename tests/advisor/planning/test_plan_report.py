@@ -41,12 +41,11 @@ from advisor.errors import InvalidInput, OutOfSpace
 from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
 from advisor.reports import files as report_files
 from advisor.reports import plan_as_html, write_plan_report
-from advisor.reports.model_card import card_section
-from advisor.reports.number_format import cell
-from advisor.reports.parts import Column, ReportDocument, Section, Table
+from advisor.reports.parts import Column, ReportDocument, Section, Table, cell
 from advisor.reports.plan import plan_report
-from advisor.reports.plan_background import Background, of_plan
 from advisor.reports.plan_sentences import headline
+from advisor.reports.plan_view import Background, of_plan
+from advisor.reports.shared_sentences import card_section
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_cases import NOW, cloud, effect, plan_by_hand, vm

@@ -13,7 +13,7 @@ from advisor.domain import Instance, IsolationSettings, Pinning, PlanKind, PlanR
 from advisor.planning.cpu_demand import CpuPeaks, cpu_demand
 from advisor.planning.plan_context import PlanContext
 from advisor.planning.rightsizing import enough_vcpus, memory_notes
-from advisor.reports.number_format import time_share
+from advisor.reports.parts import time_share
 from advisor.reports.plan_sentences import headline
 from advisor.snapshot import ClusterSnapshot
 from api.schemas.plans import PlanAnswer

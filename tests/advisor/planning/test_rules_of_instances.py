@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.domain import Instance, Plan, PlanKind, PlanRequest
-from advisor.domain.move_windows import next_open
+from advisor.domain.rules import next_open
 from advisor.errors import InvalidInput
 from advisor.planning import planner
-from advisor.planning.assignment.goal import Aim
+from advisor.planning.assignment.packing_problem import Aim
 from advisor.planning.repair import every_violation
 from advisor.prediction.active import ActivePredictor
 from advisor.render.names import check_labels

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory
-from advisor.planning.size_capacity import first_fit, free_room, repeat_mix, size_bound
+from advisor.planning.capacity import first_fit, free_room, repeat_mix, size_bound
 from advisor.snapshot import ClusterSnapshot
 from tests.advisor.planning.planning_cases import NOW
 from tests.examples import examples

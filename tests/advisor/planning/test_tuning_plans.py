@@ -106,14 +106,14 @@ def test_no_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_weight_of_the_driver_domain_is_rendered_with_its_undo() -> None:
-    from advisor.render import driver
+    from advisor.render import tools
 
-    (command,) = driver.weigh(XEN, 512, "native")
+    (command,) = tools.weigh_driver(XEN, 512, "native")
     assert command.argv == ("xl", "sched-credit", "-d", "Domain-0", "-w", "512")
     assert command.undo == ("xl", "sched-credit", "-d", "Domain-0", "-w", "256")
-    assert list(driver.weigh(XEN, 256, "native")) == []
-    assert list(driver.weigh(HOLES, 512, "native")) == []
-    (none,) = driver.weigh(replace(XEN, labels={"scheduler": "rtds"}), 512, "native")
+    assert list(tools.weigh_driver(XEN, 256, "native")) == []
+    assert list(tools.weigh_driver(HOLES, 512, "native")) == []
+    (none,) = tools.weigh_driver(replace(XEN, labels={"scheduler": "rtds"}), 512, "native")
     assert none.argv == ()
 
 

@@ -12,7 +12,7 @@ import pytest
 from advisor import work
 from advisor.domain import Instance, Plan, PlanRequest
 from advisor.errors import InvalidInput
-from advisor.planning.own_mix import MEMBERS, own_mix
+from advisor.planning.cpu_demand import MEMBERS, own_mix
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from advisor.domain import Host, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.prediction.active import ActivePredictor
 from advisor.replay.coordinator import replay
-from advisor.replay.trace import Trace
+from advisor.replay.grid import Trace
 from models.physics.prior import PriorPredictor
 
 STEP_S = 300.0

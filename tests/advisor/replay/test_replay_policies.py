@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 
 from advisor.domain import PLAN_FOR, Host, Instance, PlanFor, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.replay import evaluation, summary
-from advisor.replay.evaluation import BIN, BINS, ReplayPredictions, predict_replay
-from advisor.replay.fair_shares import FairShares
-from advisor.replay.packed_cloud import PackedCloud, bin_bound, fewest_kept, room
+from advisor.replay import evaluation, simulation
+from advisor.replay.evaluation import BIN, BINS, FairShares, ReplayPredictions, predict_replay
+from advisor.replay.grid import Trace
+from advisor.replay.packed_cloud import MIN_LOAD, PackedCloud, bin_bound, demand_of, fewest_kept, room
 from advisor.replay.policies import RULES, RulePolicy
-from advisor.replay.simulation import POLICIES, PlacementLog, SimulationResult, SimulationTask
-from advisor.replay.summary import conclusion
-from advisor.replay.trace import Trace
-from advisor.replay.workloads import MIN_LOAD, demand_of
+from advisor.replay.simulation import POLICIES, PlacementLog, SimulationResult, SimulationTask, conclusion
 from models import executor
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import GOODPUT
@@ -87,7 +84,7 @@ def test_an_instance_faster_than_alone_is_not_called_slower() -> None:
     faster = replace(no_instance, worst=np.array([1.02, np.inf]), count=1, total=1.02)
     ran = [SimulationResult("random", 1, np.ones(2, dtype=np.int64), one) for one in (faster, no_instance)]
     for seen, worst, over_time in ((ran, 1.02, (1.02, 1.0)), (ran[1:], 1.0, (1.0, 1.0))):
-        found = summary.replayed(seen, (1,))
+        found = simulation.replayed(seen, (1,))
         assert (found.worst, found.worst_over_time) == (worst, over_time)
 
 

@@ -8,9 +8,9 @@ import os
 
 import pytest
 
+from advisor.background import spread
 from advisor.domain import ReplayRequest
 from advisor.errors import InvalidInput, ProcessLost
-from advisor.parallel import spread
 from tests.advisor.replay.replay_cases import made_trace, replayed, timeless
 from tests.servers.dask import scheduler, workers
 

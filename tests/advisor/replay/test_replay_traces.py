@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from advisor.errors import InvalidInput
-from advisor.replay import cells, grid
-from advisor.replay.trace import Trace
-from advisor.replay.traces import load_trace
+from advisor.replay import grid
+from advisor.replay.grid import Trace
+from advisor.replay.trace_formats import load_trace
 from profiler.names import instance_id
 from tests.advisor.replay.replay_cases import PUBLIC, STEP_S, write_csv, write_parquet
 from tests.examples import examples
@@ -201,8 +201,8 @@ def test_however_a_file_is_cut_into_pieces_it_says_the_same(tmp_path: Path, monk
     paths = [write(tmp_path / f"trace.{form}", rows) for form, write in WRITERS.items()]
     whole = [load_trace(path)[0] for path in paths]
     monkeypatch.setattr(grid, "ROWS_PER_BATCH", 3)
-    monkeypatch.setattr(cells, "BLOCK_BYTES", 256)
-    monkeypatch.setattr(cells, "ROWS_PER_PIECE", 7)
+    monkeypatch.setattr(grid, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(grid, "ROWS_PER_PIECE", 7)
     for path, before in zip(paths, whole, strict=True):
         after, _ = load_trace(path)
         np.testing.assert_array_equal(after.cpu, before.cpu)

@@ -17,7 +17,7 @@ from advisor.lifecycle.contradictions import AlarmUpdate, Correction, after_wind
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import held
+from advisor.store import predictions
 from models.evaluation.drift import ALARM, accumulated, beyond
 from models.evaluation.prediction_checks import QUESTIONS, CheckedPrediction, WindowFigures, WindowKey
 from profiler.demand import Demand
@@ -153,10 +153,10 @@ def test_too_few_windows_to_calibrate_answers_widen_what_windows_are_held_agains
     database = cloud.advisor._database
     off = WindowFigures(rows=80, scenes=20, last_s=3600, bins={8: 80})  # each between 2 and 2.2 half widths off
     with database.write() as connection:
-        held.put(connection, {WindowKey("analytic", "kvm", "", "forecast", contended=True): off})
+        predictions.put(connection, {WindowKey("analytic", "kvm", "", "forecast", contended=True): off})
     cloud.window()
     with database.read() as connection:
-        watches = held.due(connection, 1e12, 10)
+        watches = predictions.due(connection, 1e12, 10)
     newest = max(one.ends_s for one in watches)
     assert {round(one.predicted["factor"], 2) for one in watches if one.ends_s == newest} == {2.18}
     assert answer_about(cloud).widened == {}

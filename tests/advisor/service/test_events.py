@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from advisor.access.audit import Audit
-from advisor.access.events import event_of
+from advisor.access.audit import Audit, event_of
 from advisor.domain import AuditEntry, Host, Instance, Inventory, PlanRequest, ServiceEvent, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.service import Advisor

@@ -13,7 +13,7 @@ import pytest
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, held_in_words
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import held
+from advisor.store import predictions
 from models.data.scene import ProfileTable, build_batch
 from models.evaluation import prediction_checks
 from models.evaluation.prediction_checks import WindowFigures, WindowGroup, WindowKey
@@ -90,7 +90,7 @@ def shares(wanted: list[float]) -> list[float]:
 def stored(advisor: Advisor) -> tuple[dict[WindowKey, WindowFigures], int]:
     """Every group, and how many windows are still to be held."""
     with advisor._database.read() as connection:
-        return held.load(connection), len(held.due(connection, math.inf, 1000))
+        return predictions.load(connection), len(predictions.due(connection, math.inf, 1000))
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from advisor.prediction.cache import PredictionCache
 from advisor.service import Advisor
 from advisor.serving import snapshot_cache
 from advisor.serving.recommendations import RecommendationCache
-from advisor.store import changes
+from advisor.store import counters
 from profiler.observed import Colocation, MetricSample, Outcome
 from tests.advisor.service.service_clock import Clock
 
@@ -62,7 +62,7 @@ def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     for number in range(figures.REMEMBERED):
         figures.significant(-0.5 - number)
         figures.score_figure(-0.5 - number)
-    monkeypatch.setattr(changes, "_CHECKED_EVERY", 32)  # a statement that is kept from then on: in the first turns
+    monkeypatch.setattr(counters, "_CHECKED_EVERY", 32)  # a statement that is kept from then on: in the first turns
     monkeypatch.setattr(cache, "MOST_PARTS", 30)
     monkeypatch.setattr(snapshot_cache, "MOST_POSTED", 30)
     monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (20_000,))  # thirty questions

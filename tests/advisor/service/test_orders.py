@@ -20,7 +20,7 @@ from profiler.acting.group_files import GroupFiles
 from profiler.acting.memory import Memory
 from profiler.acting.orders import Report, read_report, signed
 from profiler.agent.http_client import HttpAnswer
-from profiler.agent.log import Log
+from profiler.agent.loop import Log
 from tests.advisor.changes.hierarchy import FILES
 from tests.advisor.service.service_clock import Clock
 from tests.advisor.service.test_rollouts import plan_of, weigh, windows

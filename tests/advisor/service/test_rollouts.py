@@ -11,7 +11,7 @@ from advisor.domain import Band, Effect, Host, Instance, Inventory, IsolationSet
 from advisor.errors import Conflict, InvalidInput, NotFound
 from advisor.service import Advisor, acting, backup_database, restore_database
 from advisor.settings import Settings
-from advisor.store import colocations, plans
+from advisor.store import models, plans
 from profiler.observed import MetricSample
 from tests.advisor.changes.hierarchy import FILES
 from tests.advisor.service.service_clock import Clock
@@ -123,7 +123,7 @@ def test_what_was_measured_is_learned_as_the_hosts_were_before_and_after(
     windows(service, clock, 12, {"shop": 0.81, "batch": 0.81, "alike": 0.8})
     service.changes.watch(standing.rollout.id)
     with service._transactions.read() as connection:
-        found = {one.colocation.repeat: one for one in colocations.newest(connection, 10, 1000)}
+        found = {one.colocation.repeat: one for one in models.newest_colocations(connection, 10, 1000)}
     assert found.keys() == {"before", "after"}
     assert {one.sender for one in found.values()} == {"changes"}
     weights = {
@@ -145,7 +145,7 @@ def test_what_is_unknown_teaches_nothing(service: Advisor, clock: Clock, groups:
     clock.turn(3600)
     service.changes.watch(standing.rollout.id)
     with service._transactions.read() as connection:
-        assert colocations.newest(connection, 10, 1000) == ()
+        assert models.newest_colocations(connection, 10, 1000) == ()
 
 
 def test_a_victim_that_falls_beyond_doubt_is_helped_without_a_person(

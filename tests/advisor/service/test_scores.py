@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from advisor.domain import CloudScores, Host, Instance, Inventory
-from advisor.scheduling import vm_scores
+from advisor.scheduling import scoring
 from advisor.service import Advisor
 from profiler.demand import Demand, Resource
 from profiler.observed import MetricSample
@@ -47,7 +47,7 @@ def by_hand(throughput: float, delivered: float, measured: float, stalled: float
 def test_the_score_is_the_product_of_what_cpu_devices_and_memory_leave(
     throughput: float, delivered: float, measured: float, stalled: float, score: float
 ) -> None:
-    found = vm_scores.factors(*(np.array([value]) for value in (throughput, delivered, measured, stalled)))
+    found = scoring.score_factors(*(np.array([value]) for value in (throughput, delivered, measured, stalled)))
     assert found.scores[0] == pytest.approx(score)
     if throughput and throughput <= 1:
         assert found.scores[0] == pytest.approx(by_hand(throughput, delivered, measured, stalled))
@@ -55,10 +55,10 @@ def test_the_score_is_the_product_of_what_cpu_devices_and_memory_leave(
 
 def test_a_histogram_has_each_score_once_and_100_in_the_last_bucket() -> None:
     scores = np.array([0.0, 19.9, 20.0, 59.0, 60.0, 79.9, 80.0, 100.0])
-    found = vm_scores.summary(scores, np.arange(8) < 3)
+    found = scoring.score_summary(scores, np.arange(8) < 3)
     assert (found.counts, found.measured, found.low) == ((2, 1, 1, 2, 2), 3, 4)
     assert (found.mean, found.lowest) == (pytest.approx(scores.mean()), 0.0)
-    assert vm_scores.summary(np.zeros(0), np.zeros(0, dtype=bool)).mean is None
+    assert scoring.score_summary(np.zeros(0), np.zeros(0, dtype=bool)).mean is None
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 
 from advisor.domain import Activation
 from advisor.errors import InvalidInput
-from advisor.lifecycle import window_training
+from advisor.lifecycle import training
 from advisor.service import Advisor
-from advisor.store import held, windows
 from advisor.store import models as registry
+from advisor.store import predictions, windows
 from advisor.store.engine import Database
 from models.data.dataset import load_dataset
 from models.data.window_dataset import SharedWindow
@@ -76,7 +76,7 @@ def test_calm_windows_do_not_push_out_contended_ones(database: Database, monkeyp
 
 
 def test_windows_that_were_held_become_a_dataset(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(window_training, "LEAST_SHARES", 10)
+    monkeypatch.setattr(training, "LEAST_SHARES", 10)
     with pytest.raises(InvalidInput, match="0 windows of that time are stored"):
         cloud.advisor.window_dataset(DAY_S)
     cloud.truth = lambda share: share**0.5
@@ -102,10 +102,10 @@ def groups(error: float, scenes: float, days: float = 2.0) -> dict[WindowKey, Wi
 
 
 def test_a_model_that_turned_out_worse_is_distinguished_from_one_that_did_not() -> None:
-    assert window_training.turned_out("m-1", groups(0.09, 20)) is None
-    assert window_training.turned_out("m-1", groups(0.09, 200, 0.5)) is None
+    assert training.turned_out("m-1", groups(0.09, 20)) is None
+    assert training.turned_out("m-1", groups(0.09, 200, 0.5)) is None
     for error, worse in ((0.09, True), (0.052, False), (0.02, False)):
-        found = window_training.turned_out("m-1", groups(error, 200))
+        found = training.turned_out("m-1", groups(error, 200))
         assert found is not None and found.worse is worse
 
 
@@ -116,11 +116,11 @@ def test_a_model_that_turned_out_worse_goes_back_unless_it_was_forced(
     use(advisor, active="m-1", shadow="m-2")
     with advisor._database.write() as connection:
         registry.record(connection, Activation(datetime(2026, 1, 1, tzinfo=UTC), "analytic", "m-1", cause))
-        held.put(connection, groups(0.03, 200))
+        predictions.put(connection, groups(0.03, 200))
     found = advisor.roll_back_if_worse()
     assert found is not None and not found.worse
     with advisor._database.write() as connection:
-        held.put(connection, groups(0.09, 200))
+        predictions.put(connection, groups(0.09, 200))
     found = advisor.roll_back_if_worse()
     assert found is not None
     assert (found.version, found.scenes, found.worse) == ("m-1", 400, True)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from advisor.domain import Host, Instance, Inventory, ModelCard, PlacementRequest, Recommendation, WorkloadProfile
 from advisor.service import Advisor
-from advisor.store import counters, observed
+from advisor.store import counters, predictions
 from advisor.store import models as registry
 from models.data.scene import SceneBatch
 from models.evaluation.prediction_checks import CheckedPrediction
@@ -65,7 +65,7 @@ def seen(
 
 def rows_of(advisor: Advisor, version: str) -> tuple[CheckedPrediction, ...]:
     with advisor._database.read() as connection:
-        return observed.of_version(connection, version, last=10_000)
+        return predictions.observed_of_version(connection, version, last=10_000)
 
 
 def placed(advisor: Advisor) -> Recommendation:

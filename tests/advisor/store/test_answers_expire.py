@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from advisor.domain import Instance, PlacementRequest, Plan, Recommendation, Rejection, codec
 from advisor.lifecycle.outcome_checks import source_of
 from advisor.settings import Settings
-from advisor.store import observed, plans, recommendations, retention
+from advisor.store import plans, predictions, recommendations, retention
 from advisor.store.engine import Database
 from advisor.store.recommendations import RecordedOutcome
 from advisor.store.retention import Retention
@@ -57,12 +57,12 @@ def test_old_answers_go_but_for_those_whose_outcome_is_still_looked_at(
             recommendations.add(connection, answer(name, days))
         for name in ("seen", "told"):
             recommendations.set_outcome(connection, name, RecordedOutcome("h1", {"n": 1.0}, NOW))
-        observed.add(connection, [seen(source_of("seen"))], keep=10)
+        predictions.add_observed(connection, [seen(source_of("seen"))], keep=10)
     removed = keeper.run()
     assert (removed.recommendations, removed.plans) == (6, 0)
     assert kept(database) == {"seen", "new"}
     with database.write() as connection:
-        observed.forget(connection, source_of("seen"))
+        predictions.forget_observed(connection, source_of("seen"))
     assert keeper.run().recommendations == 1
     assert kept(database) == {"new"}
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.errors import Conflict, InvalidInput, NotFound
 from advisor.inventories import writes
-from advisor.store import changes, counters, hosts, instances, workloads
-from advisor.store.changes import Changes
+from advisor.store import counters, hosts, instances
+from advisor.store.counters import Changes
 from advisor.store.engine import Database
 from tests.examples import examples
 
@@ -70,12 +70,12 @@ class Reader:
         self.workloads: dict[tuple[str, str], WorkloadProfile] = {}
 
     def follow(self, connection: sa.Connection) -> None:
-        touched = changes.since(connection, self.generation)
+        touched = counters.changes_since(connection, self.generation)
         self.generation = counters.read(connection).inventory
         if touched is None:
             self.hosts = {one.id: one for one in hosts.load_all(connection)}
             self.instances = {one.id: one for one in instances.load_all(connection)}
-            self.workloads = {(one.name, one.platform): one for one in workloads.load_all(connection)}
+            self.workloads = {(one.name, one.platform): one for one in instances.load_workloads(connection)}
             return
         for name in touched.hosts:
             self.hosts.pop(name, None)
@@ -84,7 +84,9 @@ class Reader:
             self.instances.pop(name, None)
         self.instances |= {one.id: one for one in instances.get_many(connection, touched.instances)}
         self.workloads = {key: one for key, one in self.workloads.items() if key[0] not in touched.workloads}
-        self.workloads |= {(one.name, one.platform): one for one in workloads.get_many(connection, touched.workloads)}
+        self.workloads |= {
+            (one.name, one.platform): one for one in instances.get_workloads(connection, touched.workloads)
+        }
 
 
 @settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -104,7 +106,9 @@ def test_who_follows_the_log_sees_what_one_sees_who_loads_everything(
             reader.follow(connection)
             assert tuple(sorted(reader.hosts.values(), key=lambda one: one.id)) == hosts.load_all(connection)
             assert tuple(sorted(reader.instances.values(), key=lambda one: one.id)) == instances.load_all(connection)
-            assert [reader.workloads[key] for key in sorted(reader.workloads)] == list(workloads.load_all(connection))
+            assert [reader.workloads[key] for key in sorted(reader.workloads)] == list(
+                instances.load_workloads(connection)
+            )
         connection.rollback()
 
 
@@ -116,8 +120,8 @@ def test_only_what_was_touched_since_is_named(database: Database) -> None:
         before = counters.read(connection).inventory
         writes.put_instance(connection, Instance("i1", host="h2"))
         writes.put_workload(connection, WorkloadProfile("w", {"cpu": 1.0}))
-        found = changes.since(connection, before)
-        assert changes.since(connection, counters.read(connection).inventory) == Changes()
+        found = counters.changes_since(connection, before)
+        assert counters.changes_since(connection, counters.read(connection).inventory) == Changes()
     assert found == Changes(instances=frozenset(["i1"]), workloads=frozenset(["w"]))
 
 
@@ -125,20 +129,20 @@ def test_a_whole_cloud_put_anew_is_read_whole(database: Database) -> None:
     cloud = Inventory((_host("h1"),), (Instance("i1", host="h1"),))
     with database.write() as connection:
         writes.put_all(connection, cloud, mode="replace", generation=None, now=NOW)
-        assert changes.since(connection, 0) is None
-        assert changes.since(connection, 1) == Changes()
-        many = tuple(Instance(f"i{number}", host="h1") for number in range(changes.MOST_AT_ONCE + 1))
+        assert counters.changes_since(connection, 0) is None
+        assert counters.changes_since(connection, 1) == Changes()
+        many = tuple(Instance(f"i{number}", host="h1") for number in range(counters.MOST_AT_ONCE + 1))
         writes.put_all(connection, Inventory((), many), mode="merge", generation=1, now=NOW)
-        assert changes.since(connection, 1) is None
+        assert counters.changes_since(connection, 1) is None
 
 
 def test_a_log_that_gets_long_begins_anew(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "MOST_LOGGED", 20)
-    monkeypatch.setattr(changes, "_CHECKED_EVERY", 16)
+    monkeypatch.setattr(counters, "MOST_LOGGED", 20)
+    monkeypatch.setattr(counters, "_CHECKED_EVERY", 16)
     with database.write() as connection:
         for number in range(60):
             writes.put_host(connection, _host(f"h{number}"), NOW)
-        rows = connection.scalar(sa.select(sa.func.count()).select_from(changes.changes))
+        rows = connection.scalar(sa.select(sa.func.count()).select_from(counters.changes))
         assert rows is not None and rows <= 20 + 16
-        assert changes.since(connection, 0) is None
-        assert changes.since(connection, 59) == Changes(hosts=frozenset(["h59"]))
+        assert counters.changes_since(connection, 0) is None
+        assert counters.changes_since(connection, 59) == Changes(hosts=frozenset(["h59"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.access.idempotency import Idempotency, KeptAnswer
+from advisor.access.audit import Idempotency, KeptAnswer
 from advisor.errors import KeyInUse, KeyReused
 from advisor.settings import Settings
 from advisor.store import idempotency

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from advisor.domain import Band, Effect, Host, Instance, Plan, PlanStep, Rejection, WorkloadProfile
-from advisor.store import hosts, instances, plans, workloads
+from advisor.store import hosts, instances, plans
 from advisor.store.engine import Database
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -42,7 +42,7 @@ def cloud(database: Database) -> Database:
         )
         hosts.put(connection, some, NOW)
         instances.put(connection, (Instance("i1", host="h1", workload="w"), Instance("i2", host="h2", workload="w")))
-        workloads.put(
+        instances.put_workload(
             connection, (WorkloadProfile("w", {"cpu": 1.0}), WorkloadProfile("w", {"cpu": 1.0}, platform="p"))
         )
     return database
@@ -81,5 +81,5 @@ def test_instances_are_listed_by_workload_and_host_and_workloads_by_platform(clo
         for host, found in ((None, ["i1", "i2"]), ("h2", ["i2"])):
             page = instances.list_page(connection, host=host, workload="w", cursor=None, limit=10)
             assert [instance.id for instance in page.items] == found
-        everywhere = workloads.list_page(connection, platform="", cursor=None, limit=10)
+        everywhere = instances.list_workloads(connection, platform="", cursor=None, limit=10)
     assert [profile.platform for profile in everywhere.items] == [""]

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 
 from advisor.domain import codec
-from advisor.store import colocations, hosts, instances, models, pending, recommendations, samples, workloads
+from advisor.store import hosts, instances, models, recommendations, samples
 from advisor.store.engine import Database
 from profiler.observed import Host, Pinning
 from tests.advisor.store import store_strategies as make
@@ -57,9 +57,9 @@ def test_an_instance_comes_back_as_it_was_put(database: Database, host: Host, in
 @given(profile=make.profiles)
 def test_a_workload_comes_back_as_it_was_put(database: Database, profile: Any) -> None:
     with scratch(database) as connection:
-        workloads.put(connection, [profile])
-        assert workloads.named(connection, profile.name) == (profile,)
-        assert workloads.load_all(connection) == (profile,)
+        instances.put_workload(connection, [profile])
+        assert instances.workloads_named(connection, profile.name) == (profile,)
+        assert instances.load_workloads(connection) == (profile,)
 
 
 @few
@@ -74,9 +74,9 @@ def test_a_sample_comes_back_as_it_was_added(database: Database, sample: Any) ->
 @given(colocation=make.colocations)
 def test_a_colocation_comes_back_as_it_was_added(database: Database, colocation: Any) -> None:
     with scratch(database) as connection:
-        assert colocations.add(connection, colocation, NOW)
+        assert models.add_colocation(connection, colocation, NOW)
         key = colocation.run, colocation.platform, colocation.repeat
-        assert colocations.get(connection, *key) == colocation
+        assert models.get_colocations(connection, *key) == colocation
 
 
 @few
@@ -96,12 +96,12 @@ def test_a_pending_answer_comes_back_as_it_was_held(database: Database, host: Ho
     held = replace(held, placed=replace(held.placed, host=host.id))
     with scratch(database) as connection:
         hosts.put(connection, [host], NOW)
-        pending.hold(connection, [held])
+        instances.hold_pending(connection, [held])
         if held.expires_at > datetime(2, 1, 1, tzinfo=UTC):
             before = held.expires_at - timedelta(microseconds=1)
-            assert pending.load_all(connection, before, timedelta(0)) == (held,)
-            assert pending.load_all(connection, before, timedelta(0), [held]) == (held,)
-        assert pending.load_all(connection, held.expires_at, timedelta(0)) == ()
+            assert instances.load_pending(connection, before, timedelta(0)) == (held,)
+            assert instances.load_pending(connection, before, timedelta(0), [held]) == (held,)
+        assert instances.load_pending(connection, held.expires_at, timedelta(0)) == ()
 
 
 @few

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from advisor.domain import WorkloadProfile
 from advisor.errors import Conflict, InvalidInput
-from advisor.store import counters, hosts, instances, pending, samples, statements, workloads
+from advisor.store import counters, hosts, instances, samples, schema
 from advisor.store.engine import Database
-from advisor.store.pending import Pending
+from advisor.store.instances import Pending
 from profiler.observed import Host, Instance, MetricSample
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -39,9 +39,9 @@ def test_a_page_ends_where_the_next_one_begins(database: Database) -> None:
 def test_workloads_of_one_name_are_paged_by_platform(database: Database) -> None:
     profiles = [WorkloadProfile("web", {"cpu": 1.0}, platform) for platform in ("", "I", "II")]
     with database.write() as connection:
-        workloads.put(connection, profiles)
-        first = workloads.list_page(connection, cursor=None, limit=2)
-        rest = workloads.list_page(connection, cursor=first.next_cursor, limit=2)
+        instances.put_workload(connection, profiles)
+        first = instances.list_workloads(connection, cursor=None, limit=2)
+        rest = instances.list_workloads(connection, cursor=first.next_cursor, limit=2)
     assert [*first.items, *rest.items] == profiles
 
 
@@ -100,7 +100,7 @@ def test_putting_again_replaces_and_deleting_says_whether_there_was_anything(dat
 
 
 def test_thousands_are_put_found_by_name_and_replaced(database: Database) -> None:
-    names = [f"h{number:04}" for number in range(2 * statements.CHUNK + 1)]
+    names = [f"h{number:04}" for number in range(2 * schema.CHUNK + 1)]
     with database.write() as connection:
         hosts.replace_all(connection, [Host(name, "kvm", 4, 1024) for name in names], NOW)
         assert hosts.known(connection, [*names, "stranger"]) == set(names)
@@ -126,11 +126,11 @@ def test_a_second_answer_for_an_instance_replaces_the_first_and_goes_with_its_ho
     later = NOW + MINUTE
     with database.write() as connection:
         hosts.put(connection, [HOST, Host("h2", "xen", 4, 1)], NOW)
-        pending.hold(connection, [Pending("r1", Instance("i1", host="h1"), None, later)])
-        pending.hold(connection, [Pending("r2", Instance("i1", host="h2"), None, later)])
-        assert [held.host for held in pending.load_all(connection, NOW, MINUTE)] == ["h2"]
+        instances.hold_pending(connection, [Pending("r1", Instance("i1", host="h1"), None, later)])
+        instances.hold_pending(connection, [Pending("r2", Instance("i1", host="h2"), None, later)])
+        assert [held.host for held in instances.load_pending(connection, NOW, MINUTE)] == ["h2"]
         hosts.delete(connection, "h2")
-        assert pending.load_all(connection, NOW, MINUTE) == ()
+        assert instances.load_pending(connection, NOW, MINUTE) == ()
 
 
 def test_answers_that_expired_or_were_held_in_the_future_do_not_count_and_can_be_purged(database: Database) -> None:
@@ -138,10 +138,10 @@ def test_answers_that_expired_or_were_held_in_the_future_do_not_count_and_can_be
     with database.write() as connection:
         hosts.put(connection, [HOST], NOW)
         for name, end in ends.items():
-            pending.hold(connection, [Pending("r", Instance(name, host="h1"), None, end)])
-        assert [held.placed.id for held in pending.load_all(connection, NOW, MINUTE)] == ["held"]
-        pending.purge(connection, NOW, MINUTE)
-        assert list(connection.scalars(sa.select(pending.pending.c.instance))) == ["held"]
+            instances.hold_pending(connection, [Pending("r", Instance(name, host="h1"), None, end)])
+        assert [held.placed.id for held in instances.load_pending(connection, NOW, MINUTE)] == ["held"]
+        instances.purge_pending(connection, NOW, MINUTE)
+        assert list(connection.scalars(sa.select(instances.pending.c.instance))) == ["held"]
 
 
 def test_samples_sent_again_are_not_stored_again(database: Database) -> None:

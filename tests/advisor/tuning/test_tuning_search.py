@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, IsolationSettings, Pinning
-from advisor.tuning import exact
+from advisor.tuning import search
 from advisor.tuning.layouts import Layout
 from profiler.host_kinds import HOST_KINDS
 from research.benchmarks.tuning import exhaustive, small
@@ -157,11 +157,11 @@ def test_a_change_never_makes_the_value_worse_and_keeps_to_what_a_host_has(seed:
 def test_every_layout_up_to_equal_cores_has_the_best_value_of_all(host: Host, residents: tuple[Instance, ...]) -> None:
     of_all = moves(host, *residents)
     now = Layout.of(of_all.oracle.scene)
-    layouts = list(exact.every(of_all, now))
+    layouts = list(search.every_layout(of_all, now))
     every = float(of_all.oracle.value(layouts).value.max())
     movers = int(of_all.levers.pins.sum()) + of_all.levers.driver
     shared = int(of_all.shared.sum())
-    assert len(layouts) <= min(exact.count(of_all, now), (2**shared - 1) ** movers)
+    assert len(layouts) <= min(search.count_layouts(of_all, now), (2**shared - 1) ** movers)
     assert every == pytest.approx(_best_on_shared(host, residents), abs=1e-9)
 
 
@@ -187,7 +187,7 @@ def test_equal_cores_are_named_so_that_pins_stay() -> None:
     of_all = moves(KVM, vm("a", 0.9, (2,)), vm("b", 0.9, (3,)))
     now = Layout.of(of_all.oracle.scene)
     other = replace(now, affinity=now.affinity[:, [2, 3, 0, 1]])
-    assert (exact.like_now(of_all, now, other).affinity == now.affinity).all()
+    assert (search.like_now(of_all, now, other).affinity == now.affinity).all()
 
 
 def test_the_clock_ends_the_search_and_that_is_reported() -> None:

@@ -25,7 +25,7 @@ from cotenant_cloudstack.tests.cloudstack_server import (
 )
 
 from advisor.inventories.reading import Reading
-from advisor.inventories.sources import open_source
+from advisor.inventories.systems import open_source
 from advisor.service import Advisor
 from profiler.observed import NetworkSettings
 from tests.servers.running import free_port

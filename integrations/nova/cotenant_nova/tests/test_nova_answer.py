@@ -67,7 +67,7 @@ def test_the_filter_refuses_broken_limits_only() -> None:
 
 
 def test_every_code_of_the_filter_is_one_that_the_service_gives() -> None:
-    from advisor.placement.mitigation_step import NEEDS_SETTINGS
+    from advisor.placement.changed_hosts import NEEDS_SETTINGS
 
     assert set(HARD) <= {*filters.CODES, NEEDS_SETTINGS}
 

@@ -9,7 +9,7 @@ from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
 from cotenant_proxmox.executor import Proxmox
 from cotenant_proxmox.tests.proxmox_server import TOKEN, Cluster, serving
 
-from advisor.changes.executors import HOST, ChangeFailed, Gone
+from advisor.changes.controller import HOST, ChangeFailed, Gone
 from advisor.changes.migrations import Waiting
 from advisor.domain import Change, Command, Host, Instance, IsolationSettings
 from advisor.errors import InvalidInput

@@ -9,7 +9,7 @@ from cotenant_xapi.calls import XapiAccount, XapiSession
 from cotenant_xapi.executor import Xapi
 from cotenant_xapi.tests.xapi_server import PASSWORD, USER, Pool, serving
 
-from advisor.changes.executors import HOST, NO, OPEN, YES, ChangeFailed, Gone
+from advisor.changes.controller import HOST, NO, OPEN, YES, ChangeFailed, Gone
 from advisor.changes.migrations import Waiting
 from advisor.domain import Change, Host, Instance
 from advisor.errors import InvalidInput
