@@ -7,7 +7,7 @@ judge is `research.contention.simulator`, which shares no code with the analytic
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -97,6 +97,15 @@ class SimulatedCluster:
         """The same with every instance at these places."""
         moved = tuple(replace(one, host=places[one.id]) for one in self.inventory.instances)
         return replace(self, inventory=replace(self.inventory, instances=moved))
+
+    def part(self, hosts: Collection[str]) -> SimulatedCluster:
+        """These hosts with their instances, which want the same."""
+        at = [number for number, one in enumerate(self.inventory.instances) if one.host in hosts]
+        inventory = Inventory(
+            tuple(host for host in self.inventory.hosts if host.id in hosts),
+            tuple(self.inventory.instances[number] for number in at),
+        )
+        return SimulatedCluster(inventory, self.seed, tuple(self.specs[number] for number in at), self.demand[:, at])
 
     def simulated(self) -> Mapping[str, Simulated]:
         """What instances get of the CPU time that they want, by host; hosts without instances are left out."""

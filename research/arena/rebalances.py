@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from advisor.domain import PlanKind, PlanRequest
 from advisor.planning import planner
@@ -16,16 +17,22 @@ from research.arena.clusters import SimulatedCluster
 from research.arena.contest import NOW, Figures, Found, interval
 
 STAY = "no moves"
+Stage = tuple[tuple[str, str], ...]
+"""Moves that run together: an instance and the host that it goes to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """A cluster after the moves that a balancer wants, and wall and CPU seconds that it took to name them."""
+    """A cluster after the moves that a balancer wants, and wall and CPU seconds that it took to name them.
+
+    `stages` has the moves in the order in which they are made, each stage when the one before is done.
+    """
 
     cluster: SimulatedCluster
     moves: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    stages: tuple[Stage, ...] = ()
 
     def judged(self) -> Figures:
         """What it comes to, by the judges of the cluster, and what it took."""
@@ -47,8 +54,13 @@ def by_cotenant(
     first, first_cpu = time.perf_counter(), time.process_time()
     plan = planner.plan(cloud, chosen, request, now=NOW, fresh_s=math.inf, models=lambda _: chosen)
     seconds, cpu_seconds = time.perf_counter() - first, time.process_time() - first_cpu
-    moved = [(step.instance, step.host) for step in plan.steps if step.action == "move" and step.host is not None]
-    return Rebalanced(cluster.after({**cluster.places, **dict(moved)}), len(moved), seconds, cpu_seconds)
+    moved = [step for step in plan.steps if step.action == "move" and step.host is not None]
+    stages = tuple(
+        tuple((step.instance, str(step.host)) for step in together)
+        for _, together in groupby(moved, key=lambda step: step.stage)
+    )
+    after = {step.instance: str(step.host) for step in moved}
+    return Rebalanced(cluster.after({**cluster.places, **after}), len(moved), seconds, cpu_seconds, stages)
 
 
 def table(found: Found) -> str:

@@ -45,11 +45,12 @@ def by_proxlb(cluster: SimulatedCluster, mode: str, python: Path, runs: int = 1)
         after = read_places(printed)
         if after.keys() != before.keys():
             raise ProxlbError(f"proxlb tells of {len(after)} guests, not of all {len(before)}")
-        moves = sum(after[one] != host for one, host in before.items())
+        moved = tuple(((one, host),) for one, host in after.items() if host != before[one])
         done = Rebalanced(
-            done.cluster.after(after), done.moves + moves, done.seconds + seconds, done.cpu_seconds + cpu_seconds
-        )
-        if not moves:
+            done.cluster.after(after), done.moves + len(moved), done.seconds + seconds, done.cpu_seconds + cpu_seconds,
+            (*done.stages, *moved),
+        )  # fmt: skip
+        if not moved:
             break
     return done
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from advisor.domain import Instance
 from research.arena.clusters import SimulatedCluster
 
 MB = 1 << 20
@@ -60,7 +61,8 @@ class ProxmoxStandIn:
             self._answers[f"/nodes/{one.host}/qemu"].append(guest)
             more = {"type": "qemu", "node": one.host, "maxcpu": one.vcpus, "template": 0}
             self._answers["/cluster/resources"].append(guest | more)
-            self._answers[f"{at}/config"] = {"cores": one.vcpus, "memory": str(int(one.memory_mb)), "name": one.id}
+            config = {"cores": one.vcpus, "memory": str(int(one.memory_mb)), "name": one.id}
+            self._answers[f"{at}/config"] = config | ({"tags": ";".join(tags)} if (tags := _tags(one)) else {})
             got, peak = simulated[str(one.host)].outcome.instances[one.id], simulated[str(one.host)].lost_95[one.id]
             mean, highest = _row(guest["cpu"], got.short, 1 - got.share), _row(guest["cpu"], max(got.short, peak), peak)
             self._history[at] = (mean, highest)
@@ -75,6 +77,13 @@ class ProxmoxStandIn:
             return self._answers.get(parts.path)
         row, now = known[parse_qs(parts.query).get("cf") == ["MAX"]], int(time.time()) // 60 * 60
         return [{"time": now - 60 * minute, **row} for minute in reversed(range(MINUTES))]
+
+
+def _tags(one: Instance) -> list[str]:
+    """Its rules as ProxLB's documentation has them: tags that begin with plb_."""
+    together = [f"plb_affinity_{one.affinity_group}"] if one.affinity_group else []
+    apart = [f"plb_anti_affinity_{group}" for group in one.anti_affinity_groups]
+    return [*together, *apart, *(["plb_ignore_never_move"] if one.never_moves else [])]
 
 
 def _row(cpu: float, some: float, full: float) -> dict[str, float]:

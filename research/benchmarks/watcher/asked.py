@@ -42,14 +42,15 @@ def by_watcher(cluster: SimulatedCluster, audit: WatcherAudit, python: Path) -> 
     for number in range(audit.most):
         first = time.perf_counter()
         found = _run(question(done.cluster, audit, number), python)
-        moved = {str(one["resource_name"]): str(one["destination_node"]) for one in _migrations(found)}
+        moved = [(str(one["resource_name"]), str(one["destination_node"])) for one in _migrations(found)]
         if not moved:
             break
         done = Rebalanced(
-            done.cluster.after({**done.cluster.places, **moved}),
-            done.moves + len(_migrations(found)),
+            done.cluster.after({**done.cluster.places, **dict(moved)}),
+            done.moves + len(moved),
             done.seconds + time.perf_counter() - first,
             done.cpu_seconds + found["cpu_seconds"],
+            (*done.stages, *((one,) for one in moved)),
         )
     return done
 
@@ -79,7 +80,8 @@ def model_xml(cluster: SimulatedCluster) -> str:
     for one in cluster.inventory.instances:
         size = {"vcpus": str(one.vcpus), "memory": str(int(one.memory_mb)), "disk": str(DISK_GB)}
         names = {"uuid": identity(one.id), "name": one.id, "project_id": identity("project")}
-        state = {"state": "active", "watcher_exclude": "False", "locked": "False", "metadata": "{}"}
+        excluded = str(one.never_moves)
+        state = {"state": "active", "watcher_exclude": excluded, "locked": "False", "metadata": "{}"}
         ElementTree.SubElement(nodes[str(one.host)], "Instance", {**names, **size, **state})
     return ElementTree.tostring(root, encoding="unicode")
 

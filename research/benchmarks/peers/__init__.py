@@ -1,0 +1,1 @@
+"""Balancers of other systems beside plans of Cotenant on the same clouds with rules."""
