@@ -7,6 +7,7 @@ PROMTOOL := var/tools/usr/bin/promtool
 # Distributions beside the service's own; of the integrations those that add to the service by entry points.
 PARTS := packaging/client packaging/profiler packaging/lab packaging/research \
   $(patsubst %/pyproject.toml,%,$(shell grep -l 'entry-points."cotenant' integrations/*/pyproject.toml))
+KRONOS_PYTHON := python3.12
 UNPACKED := prometheus victoria-metrics prometheus-node-exporter prometheus-libvirt-exporter
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
 LAB_TOOLS := nginx-light wrk fio sysbench iperf3 redis-server redis-tools openarena-server qstat iproute2 procps cgroup-tools libvirt-clients openssl netpipe-tcp sockperf qemu-system-common libnbd-bin e2fsprogs mount
@@ -42,7 +43,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled collected style types contracts tests test-ansible terraform-provider
+.PHONY: run test test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled collected style types contracts tests test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -149,6 +150,12 @@ var/ansible/.ready: tests/servers/ansible.txt
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $< && touch $@ \
 	  || echo "could not get ansible-core: the tests that need it will skip"
+
+peers:  ## ProxLB with its solver, Watcher and Kronos, each in an environment of its own, for python -m research.benchmarks.peers (1 GB)
+	for each in proxlb watcher kronos; do \
+	  test -x var/peers/$$each/bin/python || $$(test $$each = kronos && echo $(KRONOS_PYTHON) || echo $(PYTHON)) -m venv var/peers/$$each || exit 1; \
+	  var/peers/$$each/bin/python -m pip install --quiet --disable-pip-version-check -r research/benchmarks/peers/$$each.txt || exit 1; \
+	done
 
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
 	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios

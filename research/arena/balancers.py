@@ -8,9 +8,9 @@ takes at least 10 % of the imbalance away; then again. Rules are kept, and those
 is not documented that room is checked. Resources with `auto-rebalance 0` stay.
 
 Incus, `cluster.rebalance.*` with its defaults (doc "Automatically balance instances across the cluster"; settings
-`threshold` 20 %, `batch` 1, `cooldown` 6H): a server's score is the mean of memory in use and load per CPU, in whole per
-cent. Where the most loaded is above the least loaded by the threshold of its own score, instances that can migrate live
-go from it to the least loaded, in their order, while that stays below the middle of both scores with what the
+`threshold` 20 %, `batch` 1, `cooldown` 6H): a server's score is the mean of memory in use and load per CPU, in whole
+per cent. Where the most loaded is above the least loaded by the threshold of its own score, instances that can migrate
+live go from it to the least loaded, in their order, while that stays below the middle of both scores with what the
 configuration of the instance names; one instance in each pass, and none within the cooldown after its move.
 
 OneDRS (OpenNebula 7, chapter "Distributed Resource Scheduler"): an integer program within CPU and memory as promised
@@ -68,9 +68,7 @@ class Held:
 
     def used(self, at: Ints) -> Floats:
         """CPUs and MB in use with the instances on these hosts, (H, 2)."""
-        return np.stack(
-            [np.bincount(at, self.sizes[:, column], len(self.whole)) for column in (2, 1)], axis=1
-        )
+        return np.stack([np.bincount(at, self.sizes[:, column], len(self.whole)) for column in (2, 1)], axis=1)
 
     def name(self, instance: int, host: int) -> tuple[str, str]:
         """A move in names."""
@@ -131,7 +129,7 @@ def imbalance_of(loads: Floats) -> float:
 
 
 def _units(held: Held) -> tuple[list[list[int]], list[list[int]]]:
-    """What moves together, and for each whom it must not meet; who stays is in none."""
+    """Instances that move together, and for each unit its rivals; an instance that stays is in none."""
     paired = held.groups(together)
     alone = set(range(len(held.at))) - {one for members in paired for one in members}
     stays = {at for at, one in enumerate(held.inventory.instances) if one.never_moves}
@@ -247,7 +245,11 @@ class _Rows:
     """Rows of a sparse matrix with their limits."""
 
     def __init__(self, columns: int) -> None:
-        self._columns, self._entries, self._limits = columns, list[tuple[Ints, Ints, Floats]](), list[tuple[float, float]]()
+        self._columns, self._entries, self._limits = (
+            columns,
+            list[tuple[Ints, Ints, Floats]](),
+            list[tuple[float, float]](),
+        )
 
     def add(self, at: object, values: object, low: float, high: float) -> None:
         """A row with values at columns; one value is for all."""

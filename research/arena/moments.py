@@ -103,9 +103,7 @@ class _Held:
         self.add(one, host, -1)
 
     def within(self, host: str, room: Iterable[float]) -> bool:
-        return all(
-            size <= most * (1 + NEAR) for size, most in zip(self.sizes.get(host, (0.0, 0.0)), room, strict=True)
-        )
+        return all(size <= most * (1 + NEAR) for size, most in zip(self.sizes.get(host, (0.0, 0.0)), room, strict=True))
 
     def meets(self, one: Instance, host: str) -> bool:
         return any(self.apart[group, host] > 1 for group in one.anti_affinity_groups)

@@ -78,21 +78,21 @@ def metered(inventory: Inventory) -> Inventory:
     return replace(
         inventory,
         instances=tuple(
-            replace(one, demand={"cpu": replace(told, spread=SPREAD * told.mean, common=COMMON)})
+            replace(one, demand={"cpu": replace(mean_alone, spread=SPREAD * mean_alone.mean, common=COMMON)})
             for one in inventory.instances
-            for told in (one.demand["cpu"],)
+            for mean_alone in (one.demand["cpu"],)
         ),
     )
 
 
 def _with_rules(instances: list[Instance], rng: np.random.Generator) -> Iterator[Instance]:
-    """The same with groups and some that never move; no VM has two of these rules."""
-    order, more = [instances[at] for at in rng.permutation(len(instances))], dict[str, dict[str, str]]()
-    staying = round(STAYING * len(instances))
-    more |= {one.id: {"never_move": "true"} for one in order[:staying]}
-    by_host: dict[str, list[Instance]] = {}
-    for one in order[staying:]:
-        by_host.setdefault(str(one.host), []).append(one)
+    """The same with groups and some on few hosts that never move; no VM has two of these rules."""
+    more, by_host = dict[str, dict[str, str]](), dict[str, list[Instance]]()
+    for at in rng.permutation(len(instances)):
+        by_host.setdefault(str(instances[at].host), []).append(instances[at])
+    for host in rng.permutation(sorted(by_host)):
+        for _ in range(min(len(by_host[host]) // 2, round(STAYING * len(instances)) - len(more))):
+            more[by_host[host].pop().id] = {"never_move": "true"}
     pairs = round(TOGETHER * len(instances) / 2)
     for number, host in enumerate(sorted(by_host, key=lambda name: -len(by_host[name])) * pairs):
         if number == pairs:

@@ -12,7 +12,7 @@ from typing import Any
 
 from research.arena.clusters import SimulatedCluster
 from research.arena.rebalances import Rebalanced
-from research.benchmarks.proxlb.asked import MOST_TOLD
+from research.benchmarks.proxlb.asked import MOST_PRINTED
 
 HERE = Path(__file__).parent
 KRONOS, SOLVER = HERE / "inside_kronos.py", HERE / "inside_proxlb_solver.py"
@@ -84,9 +84,9 @@ def _asked(
     except subprocess.TimeoutExpired:
         raise PeerError(f"{program.stem} did not answer within {seconds:.0f} s") from None
     if ended.returncode != 0:
-        raise PeerError(f"{program.stem} ended with {ended.returncode}: {ended.stderr.strip()[-MOST_TOLD:]}")
-    told = json.loads(ended.stdout)
-    stages = tuple(tuple((str(name), str(host)) for name, host in stage) for stage in told["stages"])
+        raise PeerError(f"{program.stem} ended with {ended.returncode}: {ended.stderr.strip()[-MOST_PRINTED:]}")
+    found = json.loads(ended.stdout)
+    stages = tuple(tuple((str(name), str(host)) for name, host in stage) for stage in found["stages"])
     after = {**cluster.places, **{name: host for stage in stages for name, host in stage}}
     moves = sum(map(len, stages))
-    return Rebalanced(cluster.after(after), moves, time.perf_counter() - first, told["cpu_seconds"], stages)
+    return Rebalanced(cluster.after(after), moves, time.perf_counter() - first, found["cpu_seconds"], stages)

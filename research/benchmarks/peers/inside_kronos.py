@@ -2,8 +2,8 @@
 
 Usage: python inside_kronos.py < QUESTION.json. The question: `hosts` with `name`, `vcpus` and `memory_mb` that they may
 promise, `cpus` and `whole_memory_mb`; `vms` with `name`, `host`, `vcpus`, `memory_mb` and `cpu`, the CPUs in use;
-`groups` with `policy` and `members`; `mode`, spread or pack; `cycles` at most. Only what asks Nova, Placement and
-Prometheus is replaced, as `kronos-replay` replaces it, and each cycle is told what the moves of the last came to.
+`groups` with `policy` and `members`; `mode`, spread or pack; `cycles` at most. Only the clients of Nova, Placement
+and Prometheus are replaced, as `kronos-replay` replaces them; each cycle begins where the last one ended.
 """
 
 import json
@@ -27,13 +27,13 @@ MOST_IN_A_CYCLE = 100  # the most that a policy may allow
 COOLDOWN_S = 900.0  # of an instance: Kronos' default
 
 
-class Told:
+class Described:
     """Nova, Placement and Prometheus as one: what the question says, with all moves so far."""
 
     def __init__(self, question: dict[str, Any]) -> None:
         self.hosts = {one["name"]: one for one in question["hosts"]}
         self.vms = {one["name"]: one for one in question["vms"]}
-        self.groups = question["groups"]
+        self.groups: list[dict[str, Any]] = question["groups"]
 
     def get_hosts_in_aggregate(self, _: object) -> list[str]:
         return list(self.hosts)
@@ -50,7 +50,7 @@ class Told:
             if one["host"] == host
         ]  # fmt: skip
 
-    def list_server_groups(self) -> list[dict[str, object]]:
+    def list_server_groups(self) -> list[dict[str, Any]]:
         return self.groups
 
     def list_compute_services(self) -> list[ComputeService]:
@@ -72,7 +72,7 @@ class Told:
             found[name] = ProviderSnapshot(name, inventories, used)
         return found
 
-    def instant_query(self, query: str, label_key: str = "", expected_labels: set[str] | None = None) -> QueryResult:
+    def instant_query(self, query: str, **_: object) -> QueryResult:
         of, what = query.split(":")
         amount, whole = ("cpu", "cpus") if what == "cpu" else ("memory_mb", "whole_memory_mb")
         part = {name: one[amount] / self.hosts[one["host"]][whole] for name, one in self.vms.items()}
@@ -112,10 +112,8 @@ def main() -> None:
     register_opts(conf)
     conf([], project="kronos", default_config_files=[])
     conf.set_override("availability_zone", ZONE, group="engine")
-    told, moves = Told(question), []
-    engine = EngineLoop(
-        conf, nova=told, prometheus=told, placement=told, cooldown=CooldownTracker(0.0, COOLDOWN_S)
-    )
+    cloud, moves = Described(question), []
+    engine = EngineLoop(conf, nova=cloud, prometheus=cloud, placement=cloud, cooldown=CooldownTracker(0.0, COOLDOWN_S))
     first, chosen = time.process_time(), policies(question["mode"])
     for _ in range(question["cycles"]):
         report = engine.run_once(policies=chosen, aggregates=[AGGREGATE])
@@ -126,7 +124,7 @@ def main() -> None:
         if not steps:
             break
         for step in steps:
-            told.vms[step.instance_uuid]["host"] = step.to_host
+            cloud.vms[step.instance_uuid]["host"] = step.to_host
             moves.append((step.instance_uuid, step.to_host))
     json.dump({"stages": [[move] for move in moves], "cpu_seconds": time.process_time() - first}, sys.stdout)
 

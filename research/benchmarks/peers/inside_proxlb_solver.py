@@ -30,9 +30,7 @@ def main() -> None:
     ]  # fmt: skip
     rules: dict[str, list[dict[str, object]]] = {"affinity": [], "anti-affinity": []}
     for group in question["groups"]:
-        rules[group["policy"]].append(
-            {"name": group["id"], "vms": group["members"], "hard": True, "origin": "plb"}
-        )
+        rules[group["policy"]].append({"name": group["id"], "vms": group["members"], "hard": True, "origin": "plb"})
     cluster = Cluster(
         name="cloud",
         description="",
