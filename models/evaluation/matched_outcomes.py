@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
 
 from models.arrays import Bools, Floats, Ints
 from models.evaluation.error_metrics import resampled_means
@@ -41,6 +40,8 @@ class ResampledMeans:
         """
         if self.pairs < FEWEST_PAIRS:
             return None
+        from scipy.special import ndtri, stdtrit  # a fifth of a second, for which a service would start later
+
         n = self.pairs
         wide = np.sqrt(n / (n - 1)) * stdtrit(n - 1, 1 - level) / ndtri(1 - level)
         off = np.quantile(self.resampled[:, column], [level, 1 - level]) - self.mean[column]
@@ -161,6 +162,8 @@ def matched_difference(units: Sequence[FaredUnit], *, seed: int = 0) -> MatchedD
     random = np.random.default_rng(seed)
     drawn = np.subtract(*_means(near, outcome, _drawn(random, host) * _drawn(random, day), chosen, used))
     sides = min(len(np.unique(host[some])) for some in both)
+    from scipy.special import stdtrit  # a fifth of a second, for which a service would start later
+
     half = float(stdtrit(max(sides - 1, 1), 0.5 + LEVEL / 2) * drawn.std())
     return MatchedDifference(*counts, mine, theirs, mine - theirs - half, mine - theirs + half)
 

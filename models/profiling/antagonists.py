@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr
 from threadpoolctl import threadpool_limits
 
 from models.arrays import Floats
@@ -126,6 +125,8 @@ def _chance(correlation: Floats, freedom: Floats) -> Floats:
     tested = (freedom >= 1) & (correlation > 0)
     of, free = correlation[tested], freedom[tested]
     chance = np.ones(len(correlation))
+    from scipy.special import stdtr  # a fifth of a second, for which a service would start later
+
     chance[tested] = stdtr(free, -of * np.sqrt(free / np.maximum(1 - of**2, 1e-12)))
     return chance
 

@@ -92,5 +92,11 @@ def test_a_service_that_follows_no_cloud_loads_no_library_of_one(found: dict[str
     assert OF_CLOUDS & set(found["modules"]) == set()
 
 
+def test_a_service_starts_without_scipy_and_without_clients_of_clouds() -> None:
+    program = "import sys, api.serving; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True)
+    assert (OF_CLOUDS | {"scipy", "requests", "pydoc"}) & set(done.stdout.split()) == set()
+
+
 def test_a_service_multiplies_matrices_in_the_thread_that_asks(found: dict[str, Any]) -> None:
     assert set(found["blas"]) == {1}

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from cotenant_cloudstack import CloudStack
 from cotenant_cloudstack.calls import Account, Api, account, signature, signed
+from cotenant_cloudstack.source import CloudStack
 from cotenant_cloudstack.tests.cloudstack_server import (
     C1,
     H1,

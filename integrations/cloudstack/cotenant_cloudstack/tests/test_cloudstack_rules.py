@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cotenant_cloudstack import CloudStack
 from cotenant_cloudstack.calls import Account, Api
+from cotenant_cloudstack.source import CloudStack
 from cotenant_cloudstack.tests.cloudstack_server import (
     C1,
     H1,

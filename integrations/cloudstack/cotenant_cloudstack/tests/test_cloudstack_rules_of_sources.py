@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cotenant_cloudstack import CloudStack
 from cotenant_cloudstack.calls import Account, Api, account
+from cotenant_cloudstack.source import CloudStack
 from cotenant_cloudstack.tests.cloudstack_server import KEY, SECRET, Cloud, serving
 
 from tests.advisor.inventories.account_cases import AccountCase, AccountRules

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cotenant_proxmox import Proxmox
 from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
 from cotenant_proxmox.facts import RULE_LABELS
+from cotenant_proxmox.source import Proxmox
 from cotenant_proxmox.tests.proxmox_server import TOKEN, Cluster, guest, node, serving
 from hypothesis import given
 from hypothesis import strategies as st

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cotenant_proxmox import Proxmox
 from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
 from cotenant_proxmox.cpus import Nodes
+from cotenant_proxmox.source import Proxmox
 from cotenant_proxmox.tests.proxmox_server import TOKEN, Cluster, node, serving
 
 V3 = "cx16 lahf_lm popcnt sse4_1 sse4_2 ssse3 aes avx avx2 bmi1 bmi2 f16c fma movbe xsave"

@@ -10,9 +10,9 @@ from statistics import fmean, pstdev
 from typing import Any
 
 import pytest
-from cotenant_proxmox import Proxmox
 from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi
 from cotenant_proxmox.rrd import rows
+from cotenant_proxmox.source import Proxmox
 from cotenant_proxmox.tests.proxmox_server import TOKEN, Cluster, serving
 from hypothesis import given
 from hypothesis import strategies as st

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cotenant_proxmox import Proxmox
 from cotenant_proxmox.calls import ProxmoxAccount, ProxmoxApi, account
+from cotenant_proxmox.source import Proxmox
 from cotenant_proxmox.tests.proxmox_server import TOKEN, Cluster, serving
 
 from tests.advisor.inventories.account_cases import AccountCase, AccountRules

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cotenant_xapi import Xapi
 from cotenant_xapi.calls import XapiAccount, XapiSession
+from cotenant_xapi.source import Xapi
 from cotenant_xapi.tests.xapi_server import NOWHERE, PASSWORD, USER, Pool, serving, vm
 from hypothesis import given
 from hypothesis import strategies as st

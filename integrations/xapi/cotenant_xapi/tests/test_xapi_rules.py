@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cotenant_xapi import Xapi
 from cotenant_xapi.calls import XapiAccount, XapiSession
+from cotenant_xapi.source import Xapi
 from cotenant_xapi.tests.xapi_server import PASSWORD, POOL, STORE, USER, Pool, host, serving, vm
 
 from advisor.domain import PlacementRequest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from cotenant_xapi import Xapi
 from cotenant_xapi.calls import XapiAccount, XapiSession, account
+from cotenant_xapi.source import Xapi
 from cotenant_xapi.tests.xapi_server import PASSWORD, USER, Pool, serving
 
 from tests.advisor.inventories.account_cases import AccountCase, AccountRules
