@@ -21,7 +21,8 @@ from models.executor import executor
 from models.features.examples import OUTCOME_OF_TARGET, build_examples, further_metrics, weighted
 from models.features.feature_matrix import usual_host, with_probe_features
 from models.learning import artifact
-from models.learning.fitted_target import LEAST_ROWS, FittedTarget, fit_target
+from models.learning.fitted_target import FittedTarget
+from models.learning.fitting import LEAST_ROWS, fit_target
 from models.learning.learned_predictor import LearnedPredictor
 
 Progress = Callable[[str, float], None]

@@ -18,7 +18,8 @@ from sklearn.preprocessing import StandardScaler
 from models.arrays import Floats, Ints
 from models.data.dataset import DatasetError
 from models.features.examples import Examples, pair_folds
-from models.learning.fitted_target import TargetEstimate, fit_target
+from models.learning.fitted_target import TargetEstimate
+from models.learning.fitting import fit_target
 from models.physics.prior import band, prior_spread
 
 # Low-rank factorisation of pair effects by alternating least squares: a victim factor times a neighbour factor.

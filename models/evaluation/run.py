@@ -29,7 +29,7 @@ from models.evaluation.results_table import (
     why_skipped,
 )
 from models.features.examples import Examples, build_examples, further_metrics
-from models.learning.fitted_target import LEAST_ROWS
+from models.learning.fitting import LEAST_ROWS
 
 READ = 0.02  # part of the progress
 MOST_POINTS = 1500  # predictions that are kept for a chart

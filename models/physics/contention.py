@@ -13,7 +13,8 @@ from models.arrays import Bools, Floats, Ints
 from models.data.demand_classes import doubt_of_mean, spread_of
 from models.data.scene import CPU_DEMAND, DAY_PARTS, DEVICE_DEMAND, DEVICES, SceneBatch
 from models.physics import cpu_contention
-from models.physics.cpu_contention import CLOSED, HOG, LATE, OPEN
+from models.physics.cpu_bursts import CLOSED, HOG, OPEN
+from models.physics.cpu_contention import LATE
 from models.physics.demands import ASSUMED, guessed, mean_only, open_loop, over_time, trait, weights
 from models.physics.normal import density_at
 from models.prediction import CpuPressure, DevicePressure

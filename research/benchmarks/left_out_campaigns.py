@@ -35,7 +35,7 @@ from models.evaluation.error_metrics import codes, interval, resampled_means
 from models.evaluation.matched_outcomes import FEWEST_PAIRS
 from models.features.examples import build_examples, further_metrics
 from models.features.feature_matrix import with_probe_features
-from models.learning.fitted_target import LEAST_ROWS
+from models.learning.fitting import LEAST_ROWS
 from models.physics.prior import PriorPredictor
 from models.training import fit_predictor
 from profiler.metrics import EIGHT, split_key

@@ -21,7 +21,7 @@ import numpy as np
 
 from models.executor import executor
 from models.features.examples import Examples
-from models.learning.fitted_target import fit_target
+from models.learning.fitting import fit_target
 from research.benchmarks.measuring import apart, circumstances
 
 HOSTS, COLUMNS, MACHINES, NOISE = 2000, 53, 7, 0.03

@@ -35,7 +35,7 @@ from models.evaluation.gate import gate
 from models.evaluation.matched_outcomes import ResampledMeans, beside, errors_of, means_of
 from models.evaluation.prediction_checks import CONTENDED, WindowFigures, WindowKey, widen
 from models.features.examples import Examples, build_examples
-from models.learning.fitted_target import fit_target
+from models.learning.fitting import fit_target
 from models.learning.held_out import HeldOutPredictions
 from profiler.observed import MetricSample
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from models.data.scene import ProfileTable, SceneBatch, build_batch
-from models.physics.cpu_contention import CLOSED, HOG, OPEN, state
+from models.physics.cpu_bursts import CLOSED, HOG, OPEN, state
 from models.physics.prior import solve
 from models.prediction import CpuPressure
 from profiler.demand import Demand

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from models.arrays import Floats
 from models.physics import compiled_contention, cpu_contention
 from models.physics.contention import moments
-from models.physics.cpu_contention import CLOSED, HOG, OPEN
+from models.physics.cpu_bursts import CLOSED, HOG, OPEN
 from tests.examples import examples
 
 NAMES = ("run", "want", "short", "fair", "asked", "worst", "crowded")

@@ -16,7 +16,7 @@ from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.physics import cpu_contention
 from models.physics.contention import moments
-from models.physics.cpu_contention import CLOSED, HOG, OPEN
+from models.physics.cpu_bursts import CLOSED, HOG, OPEN
 from models.physics.prior import PriorPredictor, solve
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, IsolationSettings

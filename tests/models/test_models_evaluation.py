@@ -20,7 +20,8 @@ from models.evaluation.error_metrics import PairwiseRanking, errors
 from models.evaluation.results_table import PROTOCOLS, EvaluationProgress, folds_of, run_methods
 from models.evaluation.run import examine
 from models.features.examples import Examples, build_examples, further_metrics
-from models.learning.fitted_target import LEAST_ROWS, TargetEstimate
+from models.learning.fitted_target import TargetEstimate
+from models.learning.fitting import LEAST_ROWS
 from tests.models.made_examples import made_up
 from tests.models.made_models import limit_trees
 from tests.models.synthetic import COLOCATION_COLUMNS, PROFILE_COLUMNS, World, write_csv

@@ -10,7 +10,7 @@ import pytest
 from models.data.dataset import DatasetError, load_dataset
 from models.evaluation.gate import gate
 from models.learning import artifact
-from models.learning.fitted_target import _best
+from models.learning.fitting import _best
 from models.learning.held_out import held_out_of
 from models.training import LIBRARIES, train
 from tests.models.synthetic import COLOCATION_COLUMNS, World, write_csv

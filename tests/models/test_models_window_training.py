@@ -16,7 +16,7 @@ from models.data.window_dataset import NATURAL_EXPERIMENT, SharedWindow, sampled
 from models.evaluation.gate import gate
 from models.features.examples import Examples, build_examples, contended, host_folds, newest_fold, weighted
 from models.learning import artifact
-from models.learning.fitted_target import fit_target
+from models.learning.fitting import fit_target
 from models.learning.learned_predictor import LearnedPredictor
 from models.physics.prior import PriorPredictor
 from models.training import fit_predictor
