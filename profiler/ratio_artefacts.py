@@ -1,5 +1,5 @@
 """Which measured ratios to the value alone are faults of the measurement, by a rule that was stated before it was
-applied (docs/decisions/0175-above-alone-is-an-artefact.md)."""
+applied (decision 175)."""
 
 from __future__ import annotations
 

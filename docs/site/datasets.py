@@ -30,7 +30,7 @@ tables.
 
 Only `python -m research.prediction_by_mechanism --hidden` reads hidden ones, for final tables. Ratios are counted as
 the tables hold them. When they are read,
-[impossible ratios](decisions/0175-above-alone-is-an-artefact.md) are limited to the offered load or set aside;
+[impossible ratios](decisions/archive/archive.md) are limited to the offered load or set aside;
 `cotenant-lab show` and training count these.
 """
 TAIL = """

@@ -158,7 +158,7 @@ def _generator(instance: Instance, cpus: tuple[int, ...], used: float, alone: fl
 
 
 # Takes faults of on/off measurements out of a dataset's ratios: what open loops carry over between states, and T/B
-# above 1 that no neighbour can give (docs/decisions/0175-above-alone-is-an-artefact.md).
+# above 1 that no neighbour can give (decision 175).
 #
 # Only outcomes with a standard error are looked at (`ratio_se` of the table of co-locations), which on/off runs have.
 
