@@ -6,51 +6,20 @@ Only what rendered commands set, with `--live`: a restart brings the defined sta
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import cast
 
 from advisor.changes.controller import HOST, ChangeFailed, Executor, ExecutorKind, Gone, Meaning, Reach
 from advisor.changes.migrations import Migrations, Place, Waiting
 from advisor.domain import Change, ChangeKind, Command, Host, Instance
 from advisor.errors import InvalidInput
 from advisor.render.names import domain_name, not_an_option
-from profiler.observed import format_cpus, parse_cpus
+from profiler.acting.domains import DomainSettings, Run, is_text, run_virsh
+from profiler.acting.settings import SettingGone, SettingNotSet, SettingRefused
+from profiler.observed import format_cpus
 
-PATIENCE_S = 60.0  # of one call of virsh
-Run = Callable[[Sequence[str], float], str]  # arguments, and for how many seconds they may run
-_KINDS: Mapping[str, ChangeKind] = {
-    "vcpupin": "pin", "emulatorpin": "pin", "iothreadpin": "pin", "schedinfo": "weight", "blkdeviotune": "disk",
-    "domiftune": "tc",
-}  # fmt: skip
-_PARAMETERS: Mapping[str, ChangeKind] = {"cpu_shares": "weight", "vcpu_period": "cap", "vcpu_quota": "cap"}
-_SETTING = re.compile(
-    r"(vcpupin \d{1,4}|emulatorpin|iothreadpin \d{1,2}|cpu_shares|vcpu_period|vcpu_quota"
-    r"|total_bytes_sec [A-Za-z0-9_][A-Za-z0-9_.-]{0,31}|outbound [0-9a-f]{2}(?::[0-9a-f]{2}){5})\Z"
-)
-_TEXT = re.compile(r"(?:[0-9,\-]{1,200}|r)\Z")
-_RATES = ("outbound.average", "outbound.peak", "outbound.burst")
-_ROW = re.compile(r"\s*(\S+?)\s*:?\s+(\S*)\s*\Z")
-_MOST_QUOTA = 17_592_186_044_415  # µs, 2**44 - 1: how libvirt shows no quota in version 2 of control groups
-_ABSENT = ("failed to get domain", "Domain not found", "domain is not running")
-
-
-def run_virsh(argv: Sequence[str], patience_s: float) -> str:
-    """What virsh prints; Gone or ChangeFailed with its own words."""
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=patience_s, check=False,
-            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", "")}, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise ChangeFailed("there is no virsh on this machine: install libvirt-clients") from None
-    except subprocess.TimeoutExpired:
-        raise ChangeFailed(f"virsh did not answer within {patience_s:.0f} s") from None
-    if done.returncode != 0:
-        words = " ".join(done.stderr.split())[:300]
-        raise (Gone if any(sign in words for sign in _ABSENT) else ChangeFailed)(f"virsh: {words}")
-    return done.stdout
+_COMMANDS = ("vcpupin", "emulatorpin", "iothreadpin", "schedinfo", "blkdeviotune", "domiftune")
 
 
 class Libvirt:
@@ -64,15 +33,7 @@ class Libvirt:
 
     def meaning(self, host: Host, command: Command) -> Meaning:
         self._uri(host.id)
-        kind, domain, after = _parsed(command.argv)
-        _, same_domain, before = _parsed(command.undo)
-        if (domain, list(before)) != (same_domain, list(after)):
-            raise InvalidInput(f"{' '.join(command.argv)[:200]} sets something else than its undo", field="command")
-        everywhere = format_cpus(tuple(host.cpus))  # what virsh takes `r` for, and shows
-        before, after = (
-            {name: everywhere if text == "r" else text for name, text in texts.items()} for texts in (before, after)
-        )
-        return Meaning(kind, domain, before, after)
+        return understand(host, command)
 
     def moving(self, instance: Instance, source: Host, target: Host) -> Meaning:
         for host in (source, target):
@@ -82,30 +43,15 @@ class Libvirt:
     def read(self, change: Change) -> Mapping[str, str]:
         if change.kind == "move":
             return self._migrations.read(change)
-        return {name: self._text(change, name) for name in change.after}
+        with _said("target", change):
+            return self._there(change.host).read(change.target, change.after)
 
     def write(self, change: Change, values: Mapping[str, str]) -> None:
         if change.kind == "move":
             self._migrations.write(change, values)
             return
-        for name, text in values.items():
-            command, *rest = _checked(name).split(" ")
-            if not _TEXT.match(text):
-                raise InvalidInput(f"{name}: {text[:60]!r} is no text for virsh", field="command")
-            match command:
-                case "vcpupin":
-                    words = ["vcpupin", "--vcpu", rest[0], "--live", "--cpulist", text]
-                case "emulatorpin":
-                    words = ["emulatorpin", "--live", "--cpulist", text]
-                case "iothreadpin":
-                    words = ["iothreadpin", "--iothread", rest[0], "--live", "--cpulist", text]
-                case "outbound":
-                    words = ["domiftune", "--interface", rest[0], "--live", "--outbound", text]
-                case "total_bytes_sec":
-                    words = ["blkdeviotune", "--device", rest[0], "--live", "--total-bytes-sec", text]
-                case _:
-                    words = ["schedinfo", "--live", "--set", f"{name}={text}"]
-            self._virsh(change, words)
+        with _said("command", change):
+            self._there(change.host).write(change.target, values)
 
     def place(self, change: Change) -> Place:
         """By the hosts of both ends: one has it; while it moves, both do, and the source has a job for it."""
@@ -125,7 +71,8 @@ class Libvirt:
         here = next(host for host in _ends(change) if host != there)
         domain = not_an_option(change.target, "domain")
         words = ["--live", "--persistent", "--undefinesource", "--domain", domain, "--desturi", self._uri(there)]
-        self._run(["virsh", "--connect", self._uri(here), "migrate", *words], self._waiting.patience_s)
+        with _said("target", change):
+            self._run(["virsh", "--connect", self._uri(here), "migrate", *words], self._waiting.patience_s)
 
     def call_off(self, change: Change) -> None:
         for host in _ends(change):
@@ -153,38 +100,14 @@ class Libvirt:
         return kind not in ("None", "Completed")
 
     def same(self, setting: str, one: str, other: str) -> bool:
-        if setting == "vcpu_quota" and _is_unlimited(one) and _is_unlimited(other):
-            return True
-        return one == other or ("pin" in setting and _cpus(one) == _cpus(other))
-
-    def _text(self, change: Change, name: str) -> str:
-        command, *rest = _checked(name).split(" ")
-        match command:
-            case "vcpupin":
-                shown, row = self._virsh(change, ["vcpupin", "--vcpu", rest[0], "--live"]), rest[0]
-            case "emulatorpin":
-                shown, row = self._virsh(change, ["emulatorpin", "--live"]), "*"
-            case "iothreadpin":
-                shown, row = self._virsh(change, ["iothreadinfo", "--live"]), rest[0]
-            case "total_bytes_sec":
-                shown, row = self._virsh(change, ["blkdeviotune", "--device", rest[0], "--live"]), "total_bytes_sec"
-            case "outbound":
-                shown = self._virsh(change, ["domiftune", "--interface", rest[0], "--live"])
-                rates = {found[1]: found[2] for line in shown.splitlines() if (found := _ROW.match(line))}
-                texts = [rates.get(rate, "0") for rate in _RATES]
-                return ",".join(texts) if any(text != "0" for text in texts) else "0"
-            case _:
-                shown, row = self._virsh(change, ["schedinfo", "--live"]), name
-        for line in shown.splitlines():
-            found = _ROW.match(line)
-            if found and found[1] == row:
-                return found[2]
-        raise ChangeFailed(f"virsh shows no {name} of {change.subject} on {change.host}")
+        return DomainSettings("").same(setting, one, other)
 
     def _virsh(self, change: Change, words: Sequence[str], host: str = "") -> str:
-        domain = not_an_option(change.target, "domain")
-        start = ["virsh", "--connect", self._uri(host or change.host), words[0], "--domain", domain]
-        return self._run([*start, *words[1:]], PATIENCE_S)
+        with _said("target", change):
+            return self._there(host or change.host).ask(change.target, words)
+
+    def _there(self, host: str) -> DomainSettings:
+        return DomainSettings(self._uri(host), self._run)
 
     def _uri(self, host: str) -> str:
         if host not in self._uris:
@@ -195,10 +118,23 @@ class Libvirt:
         return self._uris[host]
 
 
+def understand(host: Host, command: Command) -> Meaning:
+    """What a rendered virsh command changes; InvalidInput for one that is not carried out."""
+    kind, domain, after = _parsed(command.argv)
+    _, same_domain, before = _parsed(command.undo)
+    if (domain, list(before)) != (same_domain, list(after)):
+        raise InvalidInput(f"{' '.join(command.argv)[:200]} sets something else than its undo", field="command")
+    everywhere = format_cpus(tuple(host.cpus))  # what virsh takes `r` for, and shows
+    before, after = (
+        {name: everywhere if text == "r" else text for name, text in texts.items()} for texts in (before, after)
+    )
+    return Meaning(kind, domain, before, after)
+
+
 def _parsed(argv: tuple[str, ...]) -> tuple[ChangeKind, str, dict[str, str]]:
     """Kind, domain and texts by setting of a virsh command as `advisor.render.kvm` writes it."""
     refusal = InvalidInput(f"{' '.join(argv)[:200]!r} is not carried out by virsh: run it by hand", field="command")
-    if argv[:1] != ("virsh",) or len(argv) < 2 or argv[1] not in _KINDS:
+    if argv[:1] != ("virsh",) or len(argv) < 2 or argv[1] not in _COMMANDS:
         raise refusal
     options: dict[str, list[str]] = {}
     words = iter(argv[2:])
@@ -218,34 +154,34 @@ def _parsed(argv: tuple[str, ...]) -> tuple[ChangeKind, str, dict[str, str]]:
         case which:
             number = options.get("--vcpu" if which == "vcpupin" else "--iothread", [""])[0]
             texts = {f"{which} {number}": options.get("--cpulist", [""])[0]}
-    if not domain or not texts or not all(_SETTING.match(name) and _TEXT.match(text) for name, text in texts.items()):
+    if not domain or not texts or not all(is_text(text) for text in texts.values()):
         raise refusal
-    return _PARAMETERS.get(next(iter(texts)), _KINDS[argv[1]]), domain, texts
+    try:
+        kinds = [DomainSettings("").kind(name) for name in texts]
+    except SettingRefused:
+        raise refusal from None
+    return cast("ChangeKind", kinds[0]), domain, texts
 
 
 def _ends(change: Change) -> tuple[str, str]:
     return change.before[HOST], change.after[HOST]
 
 
-def _checked(name: str) -> str:
-    if not _SETTING.match(name):
-        raise InvalidInput(f"{name[:60]!r} is no setting of a domain that is changed here", field="command")
-    return name
-
-
-def _is_unlimited(quota: str) -> bool:
-    return re.fullmatch(r"-?\d{1,20}", quota) is not None and not 0 <= int(quota) < _MOST_QUOTA
-
-
-def _cpus(text: str) -> object:
+@contextmanager
+def _said(field: str, change: Change) -> Iterator[None]:
+    """Errors of virsh as those of the advisor, with what they are about."""
     try:
-        return parse_cpus(text)
-    except ValueError:
-        return text
+        yield
+    except SettingGone as error:
+        raise Gone(f"{change.subject} on {change.host}: {error}") from error
+    except SettingNotSet as error:
+        raise ChangeFailed(f"{change.subject} on {change.host}: {error}") from error
+    except SettingRefused as error:
+        raise InvalidInput(str(error), field=field) from error
 
 
 def _open(reach: Reach) -> Executor:
     return Libvirt(reach.uris or {}, waiting=Waiting(reach.move_s))
 
 
-EXECUTOR = ExecutorKind(_open, tools=("virsh",), moves=("kvm",))
+EXECUTOR = ExecutorKind(_open, tools=("virsh",), moves=("kvm",), understand=understand)

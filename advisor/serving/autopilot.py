@@ -82,7 +82,8 @@ class Autopilot:
         self._looked = now
         resting = _resting(lately, now)
         hosts = [name for name in self._hosts() if self._allows(rules, name) and name not in resting]
-        for kind in ("tune", "rebalance") if "move" in rules.kinds else ("tune",):
+        kinds: list[PlanKind] = ["tune"] if rules.kinds - {"move"} else []
+        for kind in [*kinds, "rebalance"] if "move" in rules.kinds else kinds:
             rollout = self._best(kind, hosts) if hosts else None
             if rollout is not None:
                 yield from self._begin(rollout, rules, stop)

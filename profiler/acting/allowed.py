@@ -9,6 +9,8 @@
     lowest_percent = 50
     [pin]
     cpus = "2-15"
+    [tc]
+    lowest_mbit = 10
 
 A kind without its table is not changed. The file and the folders above it belong to root, and no
 other user may write them.
@@ -28,18 +30,18 @@ from typing import Any
 from profiler.acting.settings import SettingRefused, SettingsOf
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, parse_cpus
 
-KINDS = ("weight", "cap", "pin")
+KINDS = ("weight", "cap", "pin", "tc")
 PER_HOUR = 60  # orders that change something
 _MOST_BYTES = 65_536
 _OTHERS_WRITE = 0o022
-_FULL_PERIOD = 100_000  # µs, of a cap whose period is not set with it: the kernel's
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """Instances by wildcards, orders in an hour, and for each kind its bounds: None = it is not changed.
 
-    Weights are as in the inventory, 256 without any wish; caps in percent of one CPU.
+    Weights are as in the inventory, 256 without any wish; caps in percent of one CPU, of a domain for each vCPU; of an
+    interface the lowest limit in Mbit/s.
     """
 
     instances: tuple[str, ...] = ()
@@ -47,6 +49,7 @@ class Allowed:
     weight: tuple[float, float] | None = None
     cap: tuple[float, float] | None = None
     pin: frozenset[int] | None = None
+    tc: float | None = None
 
     def check(self, system: SettingsOf, instance: str, settings: Mapping[str, str]) -> None:
         """SettingRefused where these settings of an instance are not allowed."""
@@ -61,8 +64,10 @@ class Allowed:
                     self._check_weight(system, name, text)
                 case "pin":
                     self._check_pin(name, text)
+                case "tc":
+                    self._check_rate(name, text)
         if any(system.kind(name) == "cap" for name in settings):
-            self._check_cap(settings)
+            self._check_cap(system, settings)
 
     def _check_weight(self, system: SettingsOf, name: str, text: str) -> None:
         default = system.default_weight(name)
@@ -82,9 +87,16 @@ class Allowed:
         if not cpus or not cpus <= allowed:
             raise SettingRefused(f"{name} = {text[:40]} names CPUs that are not allowed here, or none")
 
-    def _check_cap(self, settings: Mapping[str, str]) -> None:
+    def _check_rate(self, name: str, text: str) -> None:
+        """`AVERAGE,PEAK,BURST` in kB, of which a rate is per second; 0 = no limit."""
+        average = text.partition(",")[0]
+        mbit = _number(name, average) * 8 / 1000
+        if text != "0" and mbit < (self.tc or 0.0):
+            raise SettingRefused(f"{name} = {text[:40]} is {mbit:g} Mbit/s, below {self.tc:g}")
+
+    def _check_cap(self, system: SettingsOf, settings: Mapping[str, str]) -> None:
         lowest, highest = self.cap or (0.0, 0.0)
-        percent = _percent(settings)
+        percent = system.cap_percent(settings)
         if percent is not None and not lowest <= percent <= highest:
             raise SettingRefused(f"a cap of {percent:g} % of a CPU is outside of {lowest:g} to {highest:g} %")
 
@@ -123,12 +135,13 @@ def _allowed(document: Mapping[str, Any]) -> Allowed:
     per_hour = document.get("per_hour", PER_HOUR)
     if type(per_hour) is not int or not 0 <= per_hour <= 100_000:
         raise ValueError("per_hour is a whole number from 0 to 100,000")
-    cpus = _table(document, "pin", ("cpus",))
+    cpus, rate = _table(document, "pin", ("cpus",)), _table(document, "tc", ("lowest_mbit",))
     return Allowed(
         instances=tuple(patterns),
         per_hour=per_hour,
         weight=_bounds(document, "weight", ("lowest", "highest"), (1.0, float(MAX_WEIGHT))),
         cap=_bounds(document, "cap", ("lowest_percent", "highest_percent"), (100.0, float("inf"))),
+        tc=None if rate is None else float(rate.get("lowest_mbit", 0.0)),
         pin=None if cpus is None else frozenset(parse_cpus(str(cpus.get("cpus", "")))),
     )
 
@@ -165,23 +178,3 @@ def _number(name: str, text: str) -> float:
     if not text.isdecimal() or len(text) > 12:
         raise SettingRefused(f"{name} = {text[:40]!r} is no number")
     return float(text)
-
-
-def _percent(settings: Mapping[str, str]) -> float | None:
-    """The cap that these settings come to, in percent of one CPU: infinite = none; None = none of them sets it."""
-    if "cpu.max" in settings:
-        quota, _, period = settings["cpu.max"].partition(" ")
-        return _of(quota, period or str(_FULL_PERIOD))
-    if "cpu.cfs_quota_us" in settings:
-        if "cpu.cfs_period_us" not in settings:
-            raise SettingRefused("a quota is set with its period, so that it is known what they come to")
-        return _of(settings["cpu.cfs_quota_us"], settings["cpu.cfs_period_us"])
-    if "cpu.cfs_period_us" in settings:
-        raise SettingRefused("a period is set with its quota, so that it is known what they come to")
-    return None
-
-
-def _of(quota: str, period: str) -> float:
-    if quota in ("max", "-1"):
-        return float("inf")
-    return 100.0 * _number("quota", quota) / max(_number("period", period), 1.0)

@@ -32,6 +32,7 @@ FILES: Mapping[int, Mapping[str, str]] = {
 }
 BY_DEVICE = re.compile(r"(blkio\.throttle\.(?:read|write)_bps_device|io\.max) (\d{1,4}:\d{1,7})\Z")
 _TEXT = re.compile(r"[0-9a-z=:,\- ]{0,200}\Z")
+_FULL_PERIOD = "100000"  # µs, of a cap whose period is not set with it: the kernel's
 _MOST_READ = 65_536  # bytes of one file
 _GONE = (errno.ENOENT, errno.ENODEV)
 
@@ -58,6 +59,18 @@ class GroupFiles:
     def default_weight(self, name: str) -> int | None:
         """What the weight in this file is without any wish; None = it is no weight."""
         return {"cpu.shares": V1_DEFAULT_SHARES, "cpu.weight": V2_DEFAULT_WEIGHT}.get(name)
+
+    def cap_percent(self, settings: Mapping[str, str]) -> float | None:
+        """The cap that these come to, in percent of one CPU: infinite = none; None = none of them sets it."""
+        if "cpu.max" in settings:
+            quota, _, period = settings["cpu.max"].partition(" ")
+            return _of(quota, period or _FULL_PERIOD)
+        both = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+        if not any(name in settings for name in both):
+            return None
+        if not all(name in settings for name in both):
+            raise SettingRefused("a quota and its period are set together, so that it is known what they come to")
+        return _of(*(settings[name] for name in both))
 
     def read(self, group: str, names: Collection[str]) -> dict[str, str]:
         """The present texts of settings."""
@@ -148,6 +161,14 @@ def file_of(name: str) -> str:
     """The file of a setting, which may be that of one device."""
     device = BY_DEVICE.match(name)
     return device[1] if device else name
+
+
+def _of(quota: str, period: str) -> float:
+    if quota in ("max", "-1"):
+        return float("inf")
+    if not re.fullmatch(r"\d{1,12}", quota) or not re.fullmatch(r"[1-9]\d{0,9}", period):
+        raise SettingRefused(f"{quota[:40]!r} of {period[:40]!r} is no cap")
+    return 100.0 * int(quota) / int(period)
 
 
 def _cpus(text: str) -> frozenset[int]:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 Action = Literal["read", "set"]
 ReportState = Literal["done", "failed", "gone", "refused"]
-SYSTEMS = ("control-groups",)
+SYSTEMS = ("control-groups", "libvirt")
 ACTIONS: tuple[Action, ...] = ("read", "set")
 STATES: tuple[ReportState, ...] = ("done", "failed", "gone", "refused")
 MOST_BYTES = 16_384  # of an order or report

@@ -29,6 +29,11 @@ class SettingsOf(Protocol):
         """What the weight under this name is without any wish; None = it is no weight."""
         ...
 
+    def cap_percent(self, settings: Mapping[str, str]) -> float | None:
+        """The cap that these settings come to, in percent of a CPU (of a domain for each vCPU): infinite = none; None =
+        none of them sets it. SettingRefused where half of a cap is set."""
+        ...
+
     def read(self, target: str, names: Collection[str]) -> Mapping[str, str]:
         """The present texts of settings; SettingNotSet, SettingRefused."""
         ...

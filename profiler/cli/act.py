@@ -19,12 +19,14 @@ from profiler.cli.shared_options import (
     fail,
     profiler_version,
 )
+from profiler.names import instance_id
+from profiler.observed import Instance
 
 _ALLOWED = Path("/etc/cotenant-profiler/changes.toml")
 _KEY = Path("/etc/cotenant-profiler/orders.key")
 _MEMORY = Path("/var/lib/cotenant-profiler-act/orders.json")
 _LISTED_S = 5.0  # the instances of this host are listed again after so long
-_GROUP, _SYSTEM = "cgroup", "control-groups"
+_GROUP, _GROUPS, _DOMAINS = "cgroup", "control-groups", "libvirt"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -45,13 +47,25 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     act.add_argument(
         "--memory", type=Path, default=_MEMORY, metavar="FILE", help=f"what it must not forget when it ends ({_MEMORY})"
     )
+    act.add_argument(
+        "--uri", type=an_uri, default="qemu:///system", metavar="URI",
+        help="connection by which virsh changes domains of this host (qemu:///system)",
+    )  # fmt: skip
     act.add_argument("--json", action="store_true", help="log lines as JSON")
     act.set_defaults(command=_act)
+
+
+def an_uri(text: str) -> str:
+    """A connection of libvirt, which virsh does not read as an option."""
+    if not text or text.startswith("-"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no connection such as qemu:///system")
+    return text
 
 
 def _act(options: argparse.Namespace) -> int:
     from profiler.acting.actor import Actor
     from profiler.acting.allowed import read_allowed
+    from profiler.acting.domains import DomainSettings
     from profiler.acting.group_files import GroupFiles
     from profiler.acting.memory import Memory
     from profiler.acting.orders import check_key
@@ -73,8 +87,8 @@ def _act(options: argparse.Namespace) -> int:
     log, stopped = Log(as_json=options.json), threading.Event()
     wire = HttpClient(options.push, token, f"cotenant-profiler/{profiler_version()}")
     actor = Actor(
-        backend.host, wire, key, lambda: read_allowed(options.allowed), memory, {_SYSTEM: GroupFiles()},
-        Located(backend), log, time.time,
+        backend.host, wire, key, lambda: read_allowed(options.allowed), memory,
+        {_GROUPS: GroupFiles(), _DOMAINS: DomainSettings(options.uri)}, Located(backend), log, time.time,
     )  # fmt: skip
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopped.set())
@@ -102,6 +116,13 @@ class Located:
                 listed = self._backend.list_instances()
             except BackendError:
                 return None
-            self._targets = {one.id: (_SYSTEM, one.labels[_GROUP]) for one in listed if _GROUP in one.labels}
+            self._targets = {one.id: self._target(one) for one in listed}
             self._listed_s = now
         return self._targets.get(instance)
+
+    def _target(self, one: Instance) -> tuple[str, str]:
+        """Containers by their group; domains by the name that the hypervisor knows."""
+        if _GROUP in one.labels:
+            return _GROUPS, one.labels[_GROUP]
+        own = one.labels.get("name", "")
+        return _DOMAINS, own if instance_id(own) == one.id else one.id

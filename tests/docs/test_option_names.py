@@ -47,6 +47,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     ),
     "--size": ("bytes that are sent at a time", {"probe"}),
     "--state": ("what is in a state, or the folder that keeps it", {"changes list", "lab clean", "lab run"}),
+    "--uri": ("a connection of libvirt", {"act", "sync"}),
     "--undo": ("the way back: shown, or taken", {"apply", "plan", "plans show", "tune"}),
     "--watch": ("wait for what the other side reports", {"apply", "sync"}),
     "--token-file": (

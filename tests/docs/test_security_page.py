@@ -115,7 +115,8 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/profiler/test_acting.py::test_what_is_not_signed_for_this_host_changes_nothing_and_gets_no_report",
         "tests/advisor/service/test_orders.py::test_a_report_that_another_key_signed_is_none",
     ),
-    "It changes weights, caps and pins of the instances that a file of root on that host names": (
+    "It changes weights, caps, pins and interface limits of the instances that a file of root on that host names": (
+        "tests/profiler/test_acting_domains.py::test_bounds_hold_for_domains",
         "tests/profiler/test_acting.py::test_who_has_the_key_changes_no_more_than_the_file_of_the_host_allows",
         "tests/profiler/test_acting.py::test_changes_of_an_hour_are_bounded_and_the_way_back_is_not",
     ),
@@ -251,13 +252,13 @@ def test_nothing_that_was_stored_is_executed() -> None:
 
 
 def test_only_these_modules_start_programs() -> None:
-    """`virsh` that only reads, `virsh` by which `cotenant apply` changes settings, the demonstration's containers, and
-    the trial of a model; the agent and its probes read what hypervisors say. None of them gets an answer's commands."""
+    """`virsh` that only reads, `tc` by which `cotenant apply` changes classes, the demonstration's containers, and the
+    trial of a model; the agent and its probes read what hypervisors say. None of them gets an answer's commands."""
     starting = re.compile(r"subprocess(\.|$)|os\.(exec|spawn|posix_spawn|fork)\w*\(\)|pty(\.|$)")
     found = {file for file, tree in _modules() if any(starting.match(name) for name in _names(tree))}
     of_the_service = {file for file in found if not file.startswith("profiler/")}
     assert of_the_service == {
-        "advisor/changes/libvirt.py",
+        "advisor/changes/traffic.py",
         "advisor/inventories/libvirt.py",
         "api/cli/living_demo.py",
         "models/learning/smoke_test.py",

@@ -12,7 +12,7 @@ import pytest
 
 from advisor.changes.controller import ChangeFailed, Controller, Executors, Reach
 from advisor.changes.from_plans import changes_of
-from advisor.changes.libvirt import EXECUTOR, Libvirt, run_virsh
+from advisor.changes.libvirt import EXECUTOR, Libvirt
 from advisor.changes.migrations import Waiting
 from advisor.domain import (
     Change,
@@ -25,6 +25,7 @@ from advisor.domain import (
 )
 from advisor.store import rollouts
 from lab.errors import LabError
+from profiler.acting.domains import run_virsh
 from profiler.observed import NetworkSettings, Pinning
 from tests.advisor.changes.simulated import Bench
 from tests.libvirt.daemon import Daemon
