@@ -8,7 +8,17 @@ from itertools import count, islice
 
 import numpy as np
 
-from advisor.domain import Capacity, Growth, Instance, PlanEnd, Rejection, RunwayPoint, Search, SpareCapacity
+from advisor.domain import (
+    Capacity,
+    Growth,
+    Instance,
+    PlanEnd,
+    Rejection,
+    RunwayPoint,
+    Search,
+    SpareCapacity,
+    evidence_counts,
+)
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.mix_packing import MixPacking, hosts_in_turn, pack_mix
 from advisor.planning.assignment.packing_problem import build_problem
@@ -173,7 +183,7 @@ def capacity(
     filled_by_edges = fill(replace(context, chosen=worst_edge), snapshot, available_s * 0.2)
     edges_fit, edges_bound = min(filled_by_edges.fit, filled.fit), min(filled_by_edges.bound, filled.bound)
     is_proven = edges_fit >= edges_bound
-    notes: list[str] = []
+    notes = list(_by_size(snapshot))
     if not is_proven:
         notes.append(
             f"How many fit where every instance is at the worse edge of its range is not proven: {edges_fit:,} were "
@@ -203,6 +213,17 @@ def capacity(
     fit_lower = edges_fit if is_proven else None
     answer = Capacity(filled.fit, fit_lower, by_rule, filled.refusal, runs_out, runway, spare, early, late, context.now)
     return answer, search, filled.after, tuple(notes)
+
+
+def _by_size(snapshot: ClusterSnapshot) -> Iterator[str]:
+    """What is assumed of instances whose demand no source reports: room and months count with it."""
+    there = [resident for residents in snapshot.residents for resident in residents]
+    counts = evidence_counts(map(snapshot.with_class, there), snapshot.names.profiled)
+    weak = {level: counts[level] for level in ("size", "class") if counts.get(level)}
+    if weak:
+        words = {"size": "count with 10 % of their vCPUs", "class": "are estimated from similar ones"}
+        parts = " and ".join(f"{count:,} {words[level]}" for level, count in weak.items())
+        yield f"The demand of {sum(weak.values()):,} of {len(there):,} instances is not known: {parts}."
 
 
 def _spare(context: PlanContext, snapshot: ClusterSnapshot, filled: MixCapacity) -> SpareCapacity:

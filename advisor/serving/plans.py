@@ -25,7 +25,6 @@ from advisor.domain import (
     ScorePoint,
     Usage,
 )
-from advisor.domain.plans import DAYS_A_MONTH
 from advisor.errors import NotFound, SeriesUnavailable
 from advisor.lifecycle import monitoring
 from advisor.lifecycle.monitoring import Monitor
@@ -38,13 +37,13 @@ from advisor.reports import files, plan_sentences
 from advisor.reports.files import Reported
 from advisor.reports.parts import ReportDocument, TextTable, text_tables
 from advisor.reports.plan_view import of_plan
+from advisor.serving import growth_seen
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
 from advisor.store import counters, models, plans, stays
 from advisor.store.transactions import LaterWrites, Transactions
 from models.physics.prior import PriorPredictor
 
-GROWTH_S, LEAST_GROWTH_DAYS = 28 * 86_400.0, 7.0  # how long the growth is looked at, at most and at least
 LATELY = timedelta(days=1)  # what was measured since says how much of its CPUs an instance uses
 T = TypeVar("T")
 
@@ -85,6 +84,11 @@ class PlanService:
         now = self._clock()
         with self._read() as connection:
             view, chosen = self._cache.seen_by(connection, now)
+            seen: tuple[str, ...] = ()
+            if request.kind == "capacity" and request.growth is None:
+                there = view.inventory.instances
+                grown, seen = growth_seen.lately(connection, self._samples, self._settings, there, now)
+                request = replace(request, growth=grown)
         plan = planner.plan(
             view.snapshot,
             chosen,
@@ -97,9 +101,8 @@ class PlanService:
             moved=lambda: self._moved(now),
             progress=progress,
         )
+        plan = replace(plan, notes=(*plan.notes, *seen))
         plan = self._widened(plan, view)
-        if request.kind == "capacity" and request.growth is None:
-            plan = replace(plan, notes=(*plan.notes, *self._growth(now)))
 
         def keep(connection: Connection) -> None:
             plans.add(connection, plan)
@@ -198,17 +201,6 @@ class PlanService:
         if registered is None:
             raise NotFound(f"there is no model {version}")
         return ActivePredictor(active.load(self._settings.model_dir / version))
-
-    def _growth(self, now: datetime) -> tuple[str, ...]:
-        """How the cloud grew lately, where that was seen for long enough."""
-        with self._read() as connection:
-            came, went, seconds = stays.came_and_went(connection, now.timestamp(), GROWTH_S)
-        days = seconds / 86_400
-        if days < LEAST_GROWTH_DAYS:
-            return ()
-        monthly = (came - went) / days * DAYS_A_MONTH
-        ahead = f"; growth of {monthly:.0f} instances a month looks ahead with that" if monthly >= 1 else ""
-        return (f"In the last {days:.0f} days {came:,} instances came and {went:,} went{ahead}.",)
 
     def _moved(self, now: datetime) -> tuple[MoveSeen, ...]:
         with self._read() as connection:

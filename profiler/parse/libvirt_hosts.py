@@ -84,6 +84,6 @@ def parse_cpu_name(text: str, where: str = "virsh capabilities") -> str:
     cpu = xml_root(text, where, "capabilities").find("host/cpu")
     if cpu is None or not cpu.findtext("model"):
         return ""
-    told = [cpu.findtext(name) or "" for name in ("arch", "vendor", "model")]
+    stated = [cpu.findtext(name) or "" for name in ("arch", "vendor", "model")]
     features = sorted(feature.get("name") or "" for feature in cpu.iterfind("feature"))
-    return f"{told[2][:40]}-{hashlib.sha256('/'.join((*told, *features)).encode()).hexdigest()[:8]}"
+    return f"{stated[2][:40]}-{hashlib.sha256('/'.join((*stated, *features)).encode()).hexdigest()[:8]}"
