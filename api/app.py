@@ -140,8 +140,10 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/worth", worth.get, "questions", lane="long"),
     Route("GET", "/v1/models", registry.listing, "models"),
     Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="admin", scope="admin"),
+    Route("GET", "/v1/activations", registry.activations, "models"),
     Route("GET", "/v1/models/{version}", registry.get, "models", fails=(404,)),
     Route("GET", "/v1/models/{version}/quality", quality.get, "models", fails=(404,), lane="long"),
+    Route("POST", "/v1/models/{version}/gate", registry.judge, "models", fails=(404, 409), lane="admin", scope="admin"),
     Route("POST", "/v1/models/rollback", registry.roll_back, "models", fails=(409,), lane="admin", scope="admin"),
     Route(
         "POST",

@@ -217,6 +217,16 @@ class Calls:
         """The JSON answer to a JSON body at any path; `repeatable` where asked twice it does no harm."""
         return Call("POST", path, body=body, repeatable=repeatable)
 
+    @Answer
+    def put(self, path: str, body: Any) -> Call[Any]:
+        """The JSON answer to a JSON body that replaces what is at this path; it may be sent again."""
+        return Call("PUT", path, body=body, repeatable=True)
+
+    @Answer
+    def delete(self, path: str) -> Call[None]:
+        """Delete what is at this path; it may be sent again."""
+        return Call("DELETE", path, repeatable=True)
+
     @Listing
     def every_item(self, path: str, /, **params: Any) -> Call[Page[Any]]:
         """Every item of any listing, such as `/v1/probes`."""

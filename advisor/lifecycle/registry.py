@@ -77,6 +77,13 @@ class ModelRegistry:
             self.audit.record(connection, "model.register", [card.version], passed=verdict.passed)
         return self.get(card.version)
 
+    def register_named(self, version: str) -> ModelCard:
+        """The same of an artifact in the model directory, by the name of its folder; NotFound where there is none."""
+        artifact = self.model_dir / version
+        if not artifact.is_dir():
+            raise NotFound(f"there is no model {version}, and no such artifact in the model directory", field="version")
+        return self.register(artifact)
+
     def judge(self, version: str) -> ModelCard:
         """Put a model before the gate again, against the model that answers now, and store the verdict; the prior needs
         none."""

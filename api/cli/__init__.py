@@ -97,6 +97,23 @@ COMMANDS = (
 )
 
 
+# Commands without --server, each with the reason; a test compares. A group stands for each of its commands.
+ON_THIS_MACHINE = {
+    "demo": "its cloud is an example that comes with the program",
+    "serve": "it is the service",
+    "replay": "it reads a trace, and no cloud",
+    "train": "it uses all CPUs for minutes, and its artifact is a folder of this machine",
+    "evaluate": "it reads datasets, and no cloud",
+    "sync": "it reads another system with the accounts of this machine, and writes one transaction",
+    "history": "it reads another system with the accounts of this machine, and writes one transaction",
+    "changes run": "it acts on this machine, as `apply` does",
+    "apply": "it changes settings of this machine, or signs orders with a key that the service does not have",
+    "schema": "it describes what the commands of this version print",
+    "db": "it administers the database itself",
+    "token": "no token may make or end another, so tokens are made where the database is",
+}
+
+
 class Cotenant(LazyGroup):
     """The root of all commands; what the advisor refuses is shown in one sentence."""
 

@@ -13,10 +13,11 @@ from advisor.domain import Plan, PlanRequest, Recommendation, Rollout, RolloutSt
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import Advisor, ChangeService
 from advisor.service import standing_of as planned
+from api.cli.asking import ServerOrDatabase, TokenFile, asked_cloud
 from api.cli.lazy import FAILED, stop_event
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.changes import FreezeOut, PreviewOut, RolloutOut
+from api.schemas.changes import FreezeOut, PreviewOut, RolloutOut, StepOut
 
 MOST_BYTES = 64 * 2**20  # of a plan's file
 POLL_S = 5.0
@@ -71,7 +72,7 @@ def apply(
     if as_json:
         print_json(RolloutOut.of(standing))
     else:
-        show(standing)
+        show(RolloutOut.of(standing))
     if standing.state not in ("carried_out", "canary", "taken_back" if undo else "carried_out"):
         raise typer.Exit(FAILED)
 
@@ -160,23 +161,33 @@ def _show_preview(rollout: Rollout, now: list[dict[str, str]], reasons: list[str
         say(f"Refused: {reason}.")
 
 
-def show(standing: RolloutStanding) -> None:
+def show(rollout: RolloutOut) -> None:
     """What became of a rollout."""
-    made = standing.rollout
-    say(f"Rollout {made.id} of {made.source}: {standing.state.replace('_', ' ')}.")
-    if standing.why:
-        say(f"  why: {standing.why}")
+    say(f"Rollout {rollout.id} of {rollout.source}: {rollout.state.replace('_', ' ')}.")
+    if rollout.why:
+        say(f"  why: {rollout.why}")
     rows = [
-        (change.number + 1, change.host, change.subject, change.kind, one.state, one.why)
-        for change, one in zip(made.changes, standing.changes, strict=True)
+        (
+            step.number + 1,
+            step.host,
+            step.instance or ("the host" if step.kind == "host" else "driver domain"),
+            step.kind,
+            step.state,
+            step.why,
+        )
+        for step in rollout.steps
     ]
     print_table(("step", "host", "instance", "kind", "state", "why"), rows, right=(0,))
-    for effect in standing.effects:
+    for effect in rollout.effects:
         say(f"  {effect.instance}: {effect.verdict}: {effect.why}")
-    if standing.state in ("carried_out", "canary"):
-        say(f"Take it back with: cotenant apply {made.id} --undo")
-    if standing.state in ("applying", "undoing"):
-        say(f"Go on with: cotenant apply {made.id} --resume")
+    if rollout.state in ("carried_out", "canary"):
+        say(f"Take it back with: cotenant apply {rollout.id} --undo")
+    if rollout.state in ("applying", "undoing"):
+        say(f"Go on with: cotenant apply {rollout.id} --resume")
+
+
+def _subject(step: StepOut) -> str:
+    return step.instance or ("the host" if step.kind == "host" else "driver domain")
 
 
 # The commands `cotenant changes` and `cotenant freeze`: the ledger, approvals, and the switch that stops all.
@@ -196,19 +207,27 @@ def list_changes(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of rollouts at most.")] = 100,
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """List rollouts with what they brought, newest first."""
-    with Advisor(settings(database=database)) as advisor:
-        listed = advisor.changes.page(state=state, limit=limit).items
+    with asked_cloud(server, token_file, database) as cloud:
+        listed = cloud.every(
+            RolloutOut,
+            lambda advisor: map(RolloutOut.of, advisor.changes.page(state=state, limit=limit).items),
+            "changes",
+            most=limit,
+            state=state,
+        )
     if as_json:
-        print_json([RolloutOut.of(one) for one in listed])
+        print_json(listed)
         return
     rows = [
         (
-            one.rollout.id,
-            f"{one.rollout.created_at:%Y-%m-%d %H:%M}",
-            one.rollout.source,
-            len(one.rollout.changes),
+            one.id,
+            f"{one.created_at:%Y-%m-%d %H:%M}",
+            one.source,
+            len(one.steps),
             one.state.replace("_", " "),
             one.verdict if one.effects else "",
         )
@@ -218,12 +237,20 @@ def list_changes(
 
 
 @changes.command("show")
-def show_changes(rollout: RolloutId, database: Database = None, as_json: AsJson = False) -> None:
+def show_changes(
+    rollout: RolloutId,
+    database: Database = None,
+    as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
+) -> None:
     """Show a rollout, what it brought, and every line of its ledger."""
-    with Advisor(settings(database=database)) as advisor:
-        standing = advisor.changes.get(rollout)
+    with asked_cloud(server, token_file, database) as cloud:
+        standing = cloud.ask(
+            RolloutOut, lambda advisor: RolloutOut.of(advisor.changes.get(rollout)), "changes", rollout
+        )
     if as_json:
-        print_json(RolloutOut.of(standing))
+        print_json(standing)
         return
     show(standing)
     rows = [
@@ -241,12 +268,23 @@ def show_changes(rollout: RolloutId, database: Database = None, as_json: AsJson 
 
 
 @changes.command("approve")
-def approve_changes(rollout: RolloutId, database: Database = None, as_json: AsJson = False) -> None:
+def approve_changes(
+    rollout: RolloutId,
+    database: Database = None,
+    as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
+) -> None:
     """Approve a rollout that is planned; `cotenant apply ID --yes` carries it out."""
-    with Advisor(settings(database=database)) as advisor:
-        standing = advisor.changes.approve(rollout)
+    with asked_cloud(server, token_file, database) as cloud:
+        standing = cloud.ask(
+            RolloutOut,
+            lambda advisor: RolloutOut.of(advisor.changes.approve(rollout)),
+            *("changes", rollout, "approve"),
+            method="POST",
+        )
     if as_json:
-        print_json(RolloutOut.of(standing))
+        print_json(standing)
     else:
         say(f"Rollout {rollout} is approved.")
 
@@ -281,14 +319,22 @@ def freeze(
     off: Annotated[bool, typer.Option("--off", help="Let changes be applied again.")] = False,
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Stop all changes: no controller applies any from now on; what was applied can be taken back."""
-    with Advisor(settings(database=database)) as advisor:
-        if off:
-            advisor.changes.thaw()
+    with asked_cloud(server, token_file, database) as cloud:
+        if not off:
+            frozen = cloud.ask(
+                FreezeOut,
+                lambda advisor: FreezeOut.of(advisor.changes.freeze(reason)),
+                "freeze",
+                method="PUT",
+                body={"reason": reason},
+            )
         else:
-            advisor.changes.freeze(reason)
-        frozen = FreezeOut.of(advisor.changes.frozen())
+            cloud.delete(lambda advisor: advisor.changes.thaw(), "freeze")
+            frozen = cloud.ask(FreezeOut, lambda advisor: FreezeOut.of(advisor.changes.frozen()), "freeze")
     if as_json:
         print_json(frozen)
     else:

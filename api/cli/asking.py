@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from advisor.domain import spoken
+from advisor.domain import codec, spoken
 from advisor.errors import AdvisorError, InvalidInput, NotFound
 from advisor.validation import the_one
 from profiler.observed import check_id
 
 if TYPE_CHECKING:  # httpx takes 0.1 s to load, which questions on files do without
+    from advisor.service import Advisor
     from cotenant_client import Client
+
+T = TypeVar("T")
 
 SERVER = "COTENANT_SERVER"
 _SILENCE_S, _DEADLINE_S = 10.0, 30.0
@@ -105,16 +109,26 @@ class Service:
         except NotFound:
             return name
 
-    def all_of(self, what: str) -> Iterator[Any]:
+    def all_of(self, what: str, **query: str) -> Iterator[Any]:
         """Each item of a list that the service gives in pages; errors as of `get`."""
         with self._our_errors():
-            yield from self.client.every_item(f"/v1/{what}")
+            yield from self.client.every_item(f"/v1/{what}", **query)
 
     def post(self, *steps: str, body: Any) -> Any:
         """The JSON answer to a JSON body."""
         changes_nothing = steps == ("predictions",) or body.get("dry_run") is True
         with self._our_errors():
             return self.client.post("/".join(["", "v1", *steps]), body, repeatable=changes_nothing)
+
+    def send(self, method: Literal["POST", "PUT", "DELETE"], *steps: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON answer to a change; None where it has none."""
+        from cotenant_client import path_of
+
+        path = path_of("v1", *steps)
+        with self._our_errors():
+            if method == "DELETE":
+                return self.client.delete(path)
+            return self.client.put(path, body) if method == "PUT" else self.client.post(path, body)
 
     @contextmanager
     def read_as(self, what: str) -> Iterator[None]:
@@ -140,6 +154,72 @@ class Service:
             raise ServiceFailed(refused) from error
 
 
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    """What a command asks about state: a running service, or the application in memory on a database.
+
+    Each question is asked once: `here` is the method of the application that the route of REST calls, and both give a
+    value of the same type.
+    """
+
+    service: Service | None
+    advisor: Advisor | None
+
+    def ask(
+        self,
+        kind: type[T],
+        here: Callable[[Advisor], T],
+        /,
+        *steps: str,
+        method: Literal["GET", "POST", "PUT"] = "GET",
+        body: Mapping[str, Any] | None = None,
+        **query: str | None,
+    ) -> T:
+        """The answer at a path of REST; errors as of `Service.get`, ServiceFailed where it is no `kind`."""
+        if self.service is None:
+            return here(self.here)
+        given = {name: value for name, value in query.items() if value is not None}
+        sent = self.service.get(*steps, **given) if method == "GET" else self.service.send(method, *steps, body=body)
+        return self._read(kind, sent)
+
+    def every(
+        self, kind: type[T], here: Callable[[Advisor], Iterable[T]], /, *steps: str, most: int, **query: str | None
+    ) -> list[T]:
+        """The first `most` items of a listing of REST; errors as of `ask`."""
+        if self.service is None:
+            return list(islice(here(self.here), most))
+        given = {name: value for name, value in query.items() if value is not None}
+        return [self._read(kind, item) for item in islice(self.service.all_of("/".join(steps), **given), most)]
+
+    def delete(self, here: Callable[[Advisor], None], *steps: str) -> None:
+        """Delete what is at a path of REST; errors as of `ask`."""
+        if self.service is None:
+            here(self.here)
+        else:
+            self.service.send("DELETE", *steps)
+
+    def id_of(self, what: Literal["hosts", "instances"], name: str) -> str:
+        """The id of the host or instance with this id or name; NotFound, or InvalidInput where several have it."""
+        if self.service is not None:
+            with self.service.read_as(what):
+                return str(self.service.named(what, name)["id"])
+        inventory = self.here.inventory
+        return (inventory.find_host(name) if what == "hosts" else inventory.find_instance(name)).id
+
+    @property
+    def here(self) -> Advisor:
+        """The application in memory; only where no service is asked."""
+        if self.advisor is None:
+            raise AssertionError("a service is asked")
+        return self.advisor
+
+    def _read(self, kind: type[T], sent: Any) -> T:
+        if self.service is None:
+            raise AssertionError("no service was asked")
+        with self.service.read_as("answer"):
+            return codec.decode(kind, sent)
+
+
 def _is_id(name: str) -> bool:
     try:
         check_id(name)
@@ -158,6 +238,22 @@ def service_or_database(
     if not url and token_file is not None:
         raise InvalidInput("--token-file goes with --server", field="token_file")
     return Service.of(url, token_file, patience_s=patience_s) if url else None
+
+
+@contextmanager
+def asked_cloud(
+    server: str | None, token_file: Path | None, database: str | None, *, patience_s: float = 0.0
+) -> Iterator[Cloud]:
+    """The service or the database to ask, in the body of `with`; InvalidInput where both were given."""
+    service = service_or_database(server, token_file, database, patience_s=patience_s)
+    if service is not None:
+        yield Cloud(service, None)
+        return
+    from advisor.service import Advisor
+    from api.cli.options import settings
+
+    with Advisor(settings(database=database)) as advisor:
+        yield Cloud(None, advisor)
 
 
 def asked_service(

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from advisor import offline, validation
-from advisor.domain import InstanceProfile, MeanEstimate, PhaseProfile
+from advisor.domain import WorkloadProfile
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import Advisor
+from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.commands import ProfileAnswer, ProfileOut, SavedOut
+from api.schemas.commands import EstimateOut, PhaseOut, ProfileAnswer, ProfileOut, SavedOut
 from profiler.observed import check_id
 
 FIRST = ("cpu", "waiting", "block", "execution", "pages_exchanged", "pages_per_execution")  # of the table's rows
@@ -62,6 +63,8 @@ def profile(
     ] = None,
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Profile an instance from its samples, phase by phase.
 
@@ -70,37 +73,53 @@ def profile(
     _check_arguments(instance if samples or prometheus else None, picture)
     if samples and prometheus is not None:
         raise InvalidInput("--samples and --prometheus are two sources; give one", field="prometheus")
+    if server and (samples or prometheus is not None or save or picture):
+        raise InvalidInput("--server goes with none of --samples, --prometheus, --save and --picture", field="server")
     measured = offline.profile_samples(samples, instance) if samples else None
     if prometheus is not None:
         measured = offline.profile_series(settings(prometheus_url=prometheus), instance, since=since)
     stored = None
+    service = None
+    if measured is None and not save and not picture:
+        service = service_or_database(server, token_file, database)
+    if service is not None:
+        name = service.id_of("instances", instance)
+        with service.read_as("profile"):
+            answer = ProfileAnswer.model_validate(service.get("instances", name, "profile", since=since))
+        _print(answer, phase, None, as_json=as_json)
+        return
     if measured is None or save:
         with Advisor(settings(database=database)) as advisor:
             measured = measured or advisor.telemetry.profile(_known(advisor, instance), since=since)
-            _check_phase(measured, phase)
+            _check_phase(ProfileAnswer.of(measured), phase)
             if save:
                 stored = advisor.telemetry.save_profile(
                     measured, save, phase=phase, anyway=force, extrapolate=full_load
                 )
-    else:
-        _check_phase(measured, phase)
+    answer = ProfileAnswer.of(measured)
+    _check_phase(answer, phase)
     if picture:
         offline.write_profile_picture(measured, picture)
+    _print(answer, phase, stored, as_json=as_json)
+    if picture and not as_json:
+        say(f"Picture written to {picture}.")
+
+
+def _print(answer: ProfileAnswer, phase: int | None, stored: WorkloadProfile | None, *, as_json: bool) -> None:
+    _check_phase(answer, phase)
+    phases = [each for each in answer.phases if phase in {None, each.number}]
     if as_json:
-        answer = ProfileAnswer.of(measured)
-        shown: dict[str, Any] = {"phases": [each for each in answer.phases if phase in {None, each.number}]}
+        shown: dict[str, Any] = {"phases": phases}
         if stored:
             shown["saved"] = SavedOut(workload=stored.name, platform=stored.platform, origin=stored.origin)
         print_json(ProfileOut.model_validate({**dict(answer), **shown}))
         return
-    _show(measured, [each for each in measured.phases if phase in {None, each.number}])
+    _show(answer, phases)
     if stored:
         where = f" on platform {stored.platform}" if stored.platform else ""
         say(
             f"Stored as workload {stored.name}{where}, origin {stored.origin}; the workload of no instance was changed."
         )
-    if picture:
-        say(f"Picture written to {picture}.")
 
 
 def _known(advisor: Advisor, name: str) -> str:
@@ -123,14 +142,13 @@ def _check_arguments(instance: str | None, picture: Path | None) -> None:
         validation.picture_kind(picture)
 
 
-def _check_phase(measured: InstanceProfile, phase: int | None) -> None:
+def _check_phase(measured: ProfileAnswer, phase: int | None) -> None:
     if phase is not None and phase > len(measured.phases):
         raise InvalidInput(f"{measured.instance} has phases 1-{len(measured.phases)}, not {phase}", field="phase")
 
 
-def _show(measured: InstanceProfile, phases: list[PhaseProfile]) -> None:
-    windows = measured.windows
-    say(f"{measured.instance} on {measured.host}: {len(windows)} windows of {windows.period_s:.3g} s.")
+def _show(measured: ProfileAnswer, phases: list[PhaseOut]) -> None:
+    say(f"{measured.instance} on {measured.host}: {measured.windows} windows of {measured.window_s:.3g} s.")
     for note in measured.notes:
         say(note[:1].upper() + note[1:] + ".")
     say()
@@ -144,19 +162,19 @@ def _show(measured: InstanceProfile, phases: list[PhaseProfile]) -> None:
         _explain(phase)
 
 
-def _row(phase: PhaseProfile) -> tuple[object, ...]:
+def _row(phase: PhaseOut) -> tuple[object, ...]:
     return (
         phase.number,
         f"{phase.share:.0%}",
         phase.windows,
-        f"{phase.effective:.0f}",
+        f"{phase.effective_windows:.0f}",
         f"{phase.solo_windows / max(phase.windows, 1):.0%}",
         _load(phase),
         "enough" if phase.enough else "not enough",
     )
 
 
-def _load(phase: PhaseProfile) -> str:
+def _load(phase: PhaseOut) -> str:
     load = phase.load
     if load.value is None or load.method == "idle":
         return load.method
@@ -168,7 +186,7 @@ def _place(key: str) -> tuple[int, str]:
     return (FIRST.index(key) if key in FIRST else len(FIRST), key)
 
 
-def _interval(estimate: MeanEstimate | None) -> str:
+def _interval(estimate: EstimateOut | None) -> str:
     if estimate is None:
         return ""
     if estimate.lower is None or estimate.upper is None:
@@ -181,7 +199,7 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.001 else "0"
 
 
-def _explain(phase: PhaseProfile) -> None:
+def _explain(phase: PhaseOut) -> None:
     say()
     say(f"Phase {phase.number}: load {phase.load.method}, sure: {phase.load.sure}; {phase.load.text}.")
     if phase.neighbours:

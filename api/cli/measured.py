@@ -10,6 +10,7 @@ import typer
 from advisor import offline
 from advisor.domain import (
     SCORE_BUCKETS,
+    AdviceWorth,
     Checkup,
     HostSlowing,
     InstanceObtained,
@@ -17,13 +18,11 @@ from advisor.domain import (
     PredictedAndMeasured,
     SlowingPair,
     VmScore,
-    codec,
 )
 from advisor.errors import InvalidInput
-from advisor.service import Advisor
-from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
+from api.cli.asking import ServerOrDatabase, TokenFile, asked_cloud
 from api.cli.lazy import FAILED
-from api.cli.options import AsJson, Database, ReportOut, settings
+from api.cli.options import AsJson, Database, ReportOut
 from api.cli.output import print_json, print_table, say
 from api.schemas.quality import HostScoresOut, ScorePointOut, ScoresIn, ScoresOut, VmScoresOut
 
@@ -43,15 +42,14 @@ def obtained(
     By windows of five minutes; 95 % of them were no worse than the second figure. What its host does not measure is
     left out (cotenant-profiler check says why).
     """
-    service = service_or_database(server, token_file, database)
-    if service is not None:
-        with service.read_as("answer"):
-            name = service.named("instances", instance)["id"]
-            measured = codec.decode(InstanceObtained, service.get("instances", name, "obtained", since=since))
-    else:
-        with Advisor(settings(database=database)) as advisor:
-            name = advisor.inventory.find_instance(instance).id
-            measured = advisor.telemetry.obtained(name, since=since)
+    with asked_cloud(server, token_file, database) as cloud:
+        name = cloud.id_of("instances", instance)
+        measured = cloud.ask(
+            InstanceObtained,
+            lambda advisor: advisor.telemetry.obtained(name, since=since),
+            *("instances", name, "obtained"),
+            since=since,
+        )
     if as_json:
         print_json(measured)
         return
@@ -90,15 +88,16 @@ def slowing(
     Measured by the run queue where the agent watches it (cotenant-profiler run --run-queue), else by correlation of
     windows: the instance waits more while a certain other one runs.
     """
-    service = service_or_database(server, token_file, database)
-    if service is not None:
-        with service.read_as("answer"):
-            name = service.named("hosts", host)["id"]
-            shown = codec.decode(HostSlowing, service.get("hosts", name, "slowing", since=since))
-    else:
-        with Advisor(settings(database=database)) as advisor:
-            name = advisor.inventory.find_host(host).id
-            shown = HostSlowing.of(advisor.telemetry.slowing(name, since=since), advisor.cloud.host(name).slowing)
+    with asked_cloud(server, token_file, database) as cloud:
+        name = cloud.id_of("hosts", host)
+        shown = cloud.ask(
+            HostSlowing,
+            lambda advisor: HostSlowing.of(
+                advisor.telemetry.slowing(name, since=since), advisor.cloud.host(name).slowing
+            ),
+            *("hosts", name, "slowing"),
+            since=since,
+        )
     if as_json:
         print_json(shown)
         return
@@ -196,34 +195,29 @@ def _score_vm(
 
 
 def _ask_vm(vm: str, since: str, database: Database, server: ServerOrDatabase, token_file: TokenFile) -> VmScoresOut:
-    service = service_or_database(server, token_file, database)
-    if service is not None:
-        with service.read_as("answer"):
-            name = service.named("instances", vm)["id"]
-            return VmScoresOut.model_validate(service.get("instances", name, "scores", since=since))
-    with Advisor(settings(database=database)) as advisor:
-        name, now = advisor.inventory.find_instance(vm).id, advisor.cloud.scores()
-        history = list(advisor.cloud.vm_score_history(name, since=since))
-        return VmScoresOut(instance=name, time=now.time, now=now.instances.get(name), history=history)
+    with asked_cloud(server, token_file, database) as cloud:
+        name = cloud.id_of("instances", vm)
+        return cloud.ask(
+            VmScoresOut,
+            lambda advisor: VmScoresOut.asked(advisor.cloud, name, since),
+            *("instances", name, "scores"),
+            since=since,
+        )
 
 
 def _ask(
     host: str | None, since: str, database: Database, server: ServerOrDatabase, token_file: TokenFile
 ) -> ScoresOut | HostScoresOut:
-    service = service_or_database(server, token_file, database)
-    if service is not None:
-        with service.read_as("answer"):
-            if host is None:
-                return ScoresOut.model_validate(service.get("scores", since=since))
-            name = service.named("hosts", host)["id"]
-            return HostScoresOut.model_validate(service.get("hosts", name, "scores", since=since))
-    with Advisor(settings(database=database)) as advisor:
-        now = advisor.cloud.scores()
+    with asked_cloud(server, token_file, database) as cloud:
         if host is None:
-            return ScoresOut.of(now, advisor.cloud.score_history(since=since))
-        name = advisor.inventory.find_host(host).id
-        history = advisor.cloud.score_history(name, since=since)
-        return HostScoresOut.of_host(now, name, history, advisor.cloud.memory().get(name))
+            return cloud.ask(ScoresOut, lambda advisor: ScoresOut.asked(advisor.cloud, since), "scores", since=since)
+        name = cloud.id_of("hosts", host)
+        return cloud.ask(
+            HostScoresOut,
+            lambda advisor: HostScoresOut.asked(advisor.cloud, name, since),
+            *("hosts", name, "scores"),
+            since=since,
+        )
 
 
 def _all(found: ScoresOut | HostScoresOut) -> ScoresIn:
@@ -268,7 +262,7 @@ def _say_lowest(history: Sequence[ScorePointOut]) -> None:
 
 
 def _figure(score: float | None) -> str:
-    return "" if score is None else f"{score:.0f}"
+    return "" if score is None else f"{round(score, 1):.0f}"  # of tenths, which a service gives
 
 
 def _part(part: float | None) -> str:
@@ -287,6 +281,8 @@ def worth(
     report: ReportOut = None,
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Say what effect the advice had: followed or not, predicted against measured, beside similar instances.
 
@@ -295,8 +291,8 @@ def worth(
     """
     if report is not None:
         offline.check_report(report)
-    with Advisor(settings(database=database)) as advisor:
-        advice = advisor.outcomes.worth(since=since)
+    with asked_cloud(server, token_file, database) as cloud:
+        advice = cloud.ask(AdviceWorth, lambda advisor: advisor.outcomes.worth(since=since), "worth", since=since)
     if report is not None:
         offline.write_worth_report(advice, report)
     if as_json:
@@ -345,13 +341,8 @@ def doctor(
     Also hosts whose own work takes CPUs from instances, sources that disagree, and a broken model. Exit code 1 where
     anything is.
     """
-    service = service_or_database(server, token_file, database)
-    if service is not None:
-        with service.read_as("checkup"):
-            found = codec.decode(Checkup, service.get("checkup"))
-    else:
-        with Advisor(settings(database=database)) as advisor:
-            found = advisor.cloud.checkup()
+    with asked_cloud(server, token_file, database) as cloud:
+        found = cloud.ask(Checkup, lambda advisor: advisor.cloud.checkup(), "checkup")
     if as_json:
         print_json(found)
     else:

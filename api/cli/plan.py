@@ -28,9 +28,8 @@ from advisor.domain import (
     settings_in_words,
 )
 from advisor.errors import InvalidInput
-from advisor.service import Advisor
 from api.cli.answers import ratio, sizes_only
-from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
+from api.cli.asking import SERVER, Server, ServerOrDatabase, Service, TokenFile, asked_cloud, asked_service
 from api.cli.lazy import NO_HOST
 from api.cli.options import (
     NOTHING,
@@ -146,11 +145,18 @@ def list_plans(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of plans at most.")] = 100,
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """List plans that were made, newest first."""
-    with Advisor(settings(database=database)) as advisor:
-        generation = advisor.inventory.generation()
-        listed = [PlanItem.of(item, generation) for item in advisor.plans.page(kind=kind, limit=limit).items]
+    with asked_cloud(server, token_file, database) as cloud:
+        listed = cloud.every(
+            PlanItem,
+            lambda advisor: PlanItem.asked(advisor.plans, advisor.inventory, kind=kind, limit=limit).items,
+            "plans",
+            most=limit,
+            kind=kind,
+        )
     if as_json:
         print_json(listed)
         return
@@ -167,16 +173,18 @@ def show_made_plan(
     undo: Annotated[bool, typer.Option("--undo", help="Also print the steps that take the plan back.")] = False,
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Show a plan that was made, and what was written to the inventory since."""
-    with Advisor(settings(database=database)) as advisor:
-        stored = advisor.plans.get(plan)
-        age = advisor.plans.age(stored)
+    with asked_cloud(server, token_file, database) as cloud:
+        found = cloud.ask(PlanAnswer, lambda advisor: PlanAnswer.asked(advisor.plans, plan), "plans", plan)
     if as_json:
-        print_json(PlanAnswer.of(stored, age))
+        print_json(found)
         return
-    show_words(stored, undo=undo)
-    say(_age(age, stored.generation))
+    show_words(found, undo=undo)
+    if found.age is not None:
+        say(_age(found.age, found.generation))
 
 
 def _stale(stale: bool | None) -> str:
@@ -344,6 +352,16 @@ def cloud_of(service: Service) -> Inventory:
             instances=tuple(InstanceItem.model_validate(item).as_domain() for item in service.all_of("instances")),
             workloads=tuple(WorkloadItem.model_validate(item).as_domain() for item in service.all_of("workloads")),
         )
+
+
+def inventory_of(file: Path | None, server: str | None, token_file: Path | None) -> Inventory:
+    """The cloud of a file, or of the service that is named instead; the question is then answered here."""
+    service = asked_service(server, token_file, file, model=None)
+    if service is not None:
+        return cloud_of(service)
+    if file is None:
+        raise AssertionError("neither a file nor a service was named")
+    return offline.load_inventory(file)
 
 
 def planned_by(service: Service, request: PlanRequest) -> Plan:

@@ -20,15 +20,17 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from api.cli.ask import instance_of, is_file
-from api.cli.options import AsJson, InventoryFile, ModelDir, ObjectiveName, settings
+from api.cli.asking import Server, TokenFile
+from api.cli.options import AsJson, InventoryUnlessServer, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, progress, say
+from api.cli.plan import inventory_of
 
 MOST_SHOWN = 3  # hosts or decisions of a row; --json has all
 HEADERS = ("rank", "pair", "CPUs", "would meet on", "could turn", "probability", "gain", "minutes", "in all")
 
 
 def probe_plan(
-    inventory: InventoryFile,
+    inventory: InventoryUnlessServer = None,
     instance: Annotated[
         list[str] | None,
         typer.Option(
@@ -68,12 +70,15 @@ def probe_plan(
     ] = None,
     as_json: AsJson = False,
     model: ModelDir = None,
+    server: Server = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Say which pairs to measure next, because knowing them would change a decision.
 
-    Nothing is measured here, and "nothing is worth measuring" is an answer.
+    Nothing is measured here, and "nothing is worth measuring" is an answer. With --server the cloud is that of the
+    service, and the plan is made here, by the model of this machine.
     """
-    cloud = offline.load_inventory(inventory)
+    cloud = inventory_of(inventory, server, token_file)
     request = ProbeRequest(
         budget_s=offline.duration_s(budget),
         instances=_asked(cloud, instance),

@@ -10,9 +10,9 @@ import typer
 
 from advisor.domain import Activation, ModelCard
 from advisor.errors import NotFound, RefusedByGate
-from advisor.service import Advisor
+from api.cli.asking import Cloud, ServerOrDatabase, TokenFile, asked_cloud
 from api.cli.lazy import FAILED
-from api.cli.options import AsJson, Database, settings
+from api.cli.options import AsJson, Database
 from api.cli.output import clean, figure, print_json, print_table, say
 from api.rows import figures, is_section, origins
 from api.schemas.quality import GroupOut, ModelOut, QualityOut, WindowGroupOut
@@ -100,6 +100,7 @@ QUALITY_COLUMNS = (
     "widen",
     "drift",
 )
+MOST = 100_000  # models that a list shows
 OF_WINDOWS = (
     "windows", "asked", "of", "known as", "rows", "number", "in 90 % interval", "error", "bias", "90 % at", "widen",
 )  # fmt: skip
@@ -117,14 +118,22 @@ def quality(
     ] = None,
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Predicted against observed: coverage, error and drift of a model.
 
     Per platform and workload, of what was reported to POST /v1/colocations and POST /v1/placements/{placement}/outcome;
     and of windows that agents measured, by kind of host and by what was known of the instances.
     """
-    with Advisor(settings(database=database)) as advisor:
-        shown = QualityOut.of(advisor.outcomes.quality(version, window=last))
+    with asked_cloud(server, token_file, database) as cloud:
+        named = version if version is not None or cloud.service is None else answering(cloud)
+        shown = cloud.ask(
+            QualityOut,
+            lambda advisor: QualityOut.of(advisor.outcomes.quality(named, window=last)),
+            *("models", named or "", "quality"),
+            last=None if last is None else str(last),
+        )
     if as_json:
         print_json(shown)
         return
@@ -140,6 +149,12 @@ def quality(
         print_table(OF_WINDOWS, [_of_windows(group) for group in shown.windows], right=range(4, 11))
     for other in shown.beside:
         say(f"{other.text}")
+
+
+def answering(cloud: Cloud) -> str:
+    """The version of the model that answers."""
+    listed = cloud.every(ModelOut, lambda advisor: map(ModelOut.of, advisor.models.listing()), "models", most=MOST)
+    return next(model.version for model in listed if model.status == "active")
 
 
 def _quality_cells(group: GroupOut) -> list[str]:
@@ -186,22 +201,30 @@ models = typer.Typer(
 
 
 @models.command("list")
-def list_models(database: Database = None, as_json: AsJson = False) -> None:
+def list_models(
+    database: Database = None, as_json: AsJson = False, server: ServerOrDatabase = None, token_file: TokenFile = None
+) -> None:
     """List every registered model."""
-    with Advisor(settings(database=database)) as advisor:
-        cards = advisor.models.listing()
+    with asked_cloud(server, token_file, database) as cloud:
+        cards = _listed(cloud)
     if as_json:
-        print_json([ModelOut.of(card) for card in cards])
+        print_json(cards)
     else:
         rows = [(card.version, card.status, _gate(card), _created(card), card.origin) for card in cards]
         print_table(("version", "status", "gate", "created (UTC)", "origin"), rows)
 
 
 @models.command("show")
-def show_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
+def show_model(
+    version: Version,
+    database: Database = None,
+    as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
+) -> None:
     """Show one model: card, training data, figures, the gate's verdict, when it answered."""
-    with Advisor(settings(database=database)) as advisor:
-        model = ModelOut.of(advisor.models.get(version), advisor.models.history(version))
+    with asked_cloud(server, token_file, database) as cloud:
+        model = _shown(cloud, version)
     if as_json:
         print_json(model)
     else:
@@ -209,13 +232,24 @@ def show_model(version: Version, database: Database = None, as_json: AsJson = Fa
 
 
 @models.command("gate")
-def judge_model(version: Version, database: Database = None, as_json: AsJson = False) -> None:
+def judge_model(
+    version: Version,
+    database: Database = None,
+    as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
+) -> None:
     """Compare a model with the analytic and the active one on held-out rows; exit code 1 where the gate refuses it."""
-    with Advisor(settings(database=database)) as advisor:
-        model = advisor.models.judge(version)
+    with asked_cloud(server, token_file, database) as cloud:
+        model = cloud.ask(
+            ModelOut,
+            lambda advisor: ModelOut.of(advisor.models.judge(version)),
+            *("models", version, "gate"),
+            method="POST",
+        )
     verdict = model.verdict
     if as_json:
-        print_json(ModelOut.of(model))
+        print_json(model)
     elif verdict is None:
         say("The analytic model needs no gate: models are compared with it.")
     else:
@@ -230,33 +264,52 @@ def activate_model(
     force: Annotated[bool, typer.Option("--force", help="Activate it although the gate refuses it.")] = False,
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Let this model answer from now on.
 
     The gate judges it first, against the model that answers now. One that lies in the state folder and is not
     registered yet is registered.
     """
-    chosen = settings(database=database)
-    with Advisor(chosen) as advisor:
+    with asked_cloud(server, token_file, database) as cloud:
         try:
-            advisor.models.get(version)
-        except NotFound:
-            artifact = chosen.model_dir / version
-            if Path(version).name != version or not artifact.is_dir():
+            _shown(cloud, version)
+        except NotFound as unknown:
+            if Path(version).name != version:
                 raise
-            version = advisor.models.register(artifact).version
+            try:
+                cloud.ask(
+                    ModelOut,
+                    lambda advisor: ModelOut.of(advisor.models.register_named(version)),
+                    "models",
+                    method="POST",
+                    body={"version": version},
+                )
+            except NotFound:
+                raise unknown from None
         try:
-            active = advisor.models.activate(version, force=force)
+            active = cloud.ask(
+                ModelOut,
+                lambda advisor: ModelOut.of(advisor.models.activate(version, force=force)),
+                *("models", version, "activate"),
+                method="POST",
+                body={"force": force},
+            )
         except RefusedByGate as error:
             raise RefusedByGate(error.message.replace("activate by force", "activate it with --force")) from error
     _say_active(active, as_json=as_json)
 
 
 @models.command("rollback")
-def roll_back_model(database: Database = None, as_json: AsJson = False) -> None:
+def roll_back_model(
+    database: Database = None, as_json: AsJson = False, server: ServerOrDatabase = None, token_file: TokenFile = None
+) -> None:
     """Let the model answer that did before the one that answers now."""
-    with Advisor(settings(database=database)) as advisor:
-        active = advisor.models.roll_back()
+    with asked_cloud(server, token_file, database) as cloud:
+        active = cloud.ask(
+            ModelOut, lambda advisor: ModelOut.of(advisor.models.roll_back()), "models", "rollback", method="POST"
+        )
     _say_active(active, as_json=as_json)
 
 
@@ -265,12 +318,19 @@ def shadow_model(
     version: Annotated[str, typer.Argument(help="A version from the list, or analytic for none.")],
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Score this model beside the active one wherever an outcome is observed, without letting it answer."""
-    with Advisor(settings(database=database)) as advisor:
-        model = advisor.models.shadow(version)
+    with asked_cloud(server, token_file, database) as cloud:
+        model = cloud.ask(
+            ModelOut,
+            lambda advisor: ModelOut.of(advisor.models.shadow(version)),
+            *("models", version, "shadow"),
+            method="POST",
+        )
     if as_json:
-        print_json(ModelOut.of(model))
+        print_json(model)
     elif model.status == "shadow":
         say(f"Model {model.version} is scored beside the active one from now on.")
     else:
@@ -278,10 +338,12 @@ def shadow_model(
 
 
 @models.command("history")
-def show_history(database: Database = None, as_json: AsJson = False) -> None:
+def show_history(
+    database: Database = None, as_json: AsJson = False, server: ServerOrDatabase = None, token_file: TokenFile = None
+) -> None:
     """Show which model answered when, and by what that changed."""
-    with Advisor(settings(database=database)) as advisor:
-        changes = list(advisor.models.history())
+    with asked_cloud(server, token_file, database) as cloud:
+        changes = cloud.every(Activation, lambda advisor: advisor.models.history(), "activations", most=MOST)
     if as_json:
         print_json(changes)
     elif changes:
@@ -293,9 +355,17 @@ def show_history(database: Database = None, as_json: AsJson = False) -> None:
 models.command("quality")(quality)
 
 
+def _listed(cloud: Cloud) -> list[ModelOut]:
+    return cloud.every(ModelOut, lambda advisor: map(ModelOut.of, advisor.models.listing()), "models", most=MOST)
+
+
+def _shown(cloud: Cloud, version: str) -> ModelOut:
+    return cloud.ask(ModelOut, lambda advisor: ModelOut.asked(advisor.models, version), "models", version)
+
+
 def _say_active(model: ModelCard, *, as_json: bool) -> None:
     if as_json:
-        print_json(ModelOut.of(model))
+        print_json(model)
     else:
         say(f"Model {model.version} answers from now on.")
 

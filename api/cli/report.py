@@ -13,7 +13,7 @@ from advisor import offline, service
 from advisor.domain import Find, PlanKind, PlanRequest, found_in
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, Reported
-from api.cli.asking import ServerOrDatabase, TokenFile, asked_service, service_or_database
+from api.cli.asking import ServerOrDatabase, TokenFile, asked_cloud, asked_service, service_or_database
 from api.cli.options import NOTHING, AsJson, Database, ModelDir, Options, asked_of, settings, with_options
 from api.cli.output import print_json, progress, say
 from api.cli.plan import cloud_of, planned_by
@@ -142,12 +142,8 @@ def snapshot(
     to_output = str(out) == "-"
     if to_output and as_json:
         raise InvalidInput("--json reports on a file; it does not go with -", field="json")
-    asked = service_or_database(server, token_file, database)
-    if asked is not None:
-        cloud = cloud_of(asked)
-    else:
-        with Advisor(settings(database=database)) as advisor:
-            cloud = advisor.inventory.whole()
+    with asked_cloud(server, token_file, database) as asked:
+        cloud = asked.here.inventory.whole() if asked.service is None else cloud_of(asked.service)
     text = offline.snapshot_text(cloud, rename=rename)
     if to_output:
         typer.echo(text, nl=False)

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from advisor import service
-from advisor.domain import Token, TokenScope
+from advisor.domain import AuditEntry, Token, TokenScope
 from advisor.errors import Conflict, InvalidInput
 from advisor.service import Advisor
+from api.cli.asking import ServerOrDatabase, TokenFile, asked_cloud
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
 from api.schemas.commands import BackupOut, PruneOut, RevisionOut, TokenMade, TokenOut
@@ -201,13 +202,23 @@ def show_audit(
     ] = 100,
     database: Database = None,
     as_json: AsJson = False,
+    server: ServerOrDatabase = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Show changes and refused requests by user, newest first."""
-    with Advisor(settings(database=database)) as advisor:
-        entries = advisor.access.audit(actor=actor, named=named, limit=limit).items
-        names = {f"token:{token.id}": f"token:{token.id} ({token.name})" for token in advisor.access.tokens.listing()}
+    with asked_cloud(server, token_file, database) as cloud:
+        entries = cloud.every(
+            AuditEntry,
+            lambda advisor: advisor.access.audit(actor=actor, named=named, limit=limit).items,
+            "audit",
+            most=limit,
+            actor=actor,
+            object=named,
+        )
+        listed = () if cloud.advisor is None else cloud.advisor.access.tokens.listing()  # REST names no token
+    names = {f"token:{token.id}": f"token:{token.id} ({token.name})" for token in listed}
     if as_json:
-        print_json(list(entries))
+        print_json(entries)
         return
     rows = [
         (

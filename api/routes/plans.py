@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from advisor.domain import Plan, PlanAge, PlanKind, codec
+from advisor.domain import PlanKind, codec
 from api.http.bodies import OnceDep
 from api.routes.common import Cursor, InventoryDep, Limit, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.base import PageOut
@@ -26,7 +26,7 @@ def make(body: PlanBody, plans: PlanDep, inventory: InventoryDep, settings: Sett
 
     def work() -> Response:
         plan = plans.make(body.to_domain(inventory.instance))
-        return _json(plan, plans.age(plan), {"Location": f"/v1/plans/{plan.id}"})
+        return _json(PlanAnswer.of(plan, plans.age(plan)), {"Location": f"/v1/plans/{plan.id}"})
 
     return once(body, work, holds=False)
 
@@ -36,18 +36,17 @@ def get(plan: PathId, plans: PlanDep) -> Response:
 
     `stale` says whether the inventory was written since.
     """
-    stored = plans.get(plan)
-    return _json(stored, plans.age(stored))
+    return _json(PlanAnswer.asked(plans, plan))
 
 
 def listing(
     inventory: InventoryDep, plans: PlanDep, kind: OnlyKind = None, cursor: Cursor = None, limit: Limit = 100
 ) -> PageOut[PlanItem]:
     """Plans that were made, newest first; of one kind."""
-    page, generation = plans.page(kind=kind, cursor=cursor, limit=limit), inventory.generation()
-    return PageOut(items=[PlanItem.of(item, generation) for item in page.items], next_cursor=page.next_cursor)
+    page = PlanItem.asked(plans, inventory, kind=kind, cursor=cursor, limit=limit)
+    return PageOut(items=list(page.items), next_cursor=page.next_cursor)
 
 
-def _json(plan: Plan, age: PlanAge, headers: dict[str, str] | None = None) -> Response:
-    text = codec.answer_text(PlanAnswer.of(plan, age))
+def _json(answer: PlanAnswer, headers: dict[str, str] | None = None) -> Response:
+    text = codec.answer_text(answer)
     return Response(text, headers=headers, media_type="application/json")

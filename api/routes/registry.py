@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from advisor.errors import InvalidInput, NotFound
-from api.routes.common import Cursor, Limit, ModelDep, PathId, SettingsDep
+from advisor.domain import Activation
+from advisor.errors import InvalidInput
+from api.routes.common import Cursor, Limit, ModelDep, PathId
 from api.schemas.base import PageOut
 from api.schemas.quality import ActivateBody, ModelBody, ModelOut
 
@@ -20,20 +21,32 @@ def listing(models: ModelDep, cursor: Cursor = None, limit: Limit = 100) -> Page
     return PageOut(items=[ModelOut.of(model) for model in cards[start:end]], next_cursor=last)
 
 
+def activations(models: ModelDep, cursor: Cursor = None, limit: Limit = 100) -> PageOut[Activation]:
+    """Every change of the model that answers, oldest first, in pages."""
+    changes = models.history()
+    if cursor is not None and not (cursor.isdecimal() and len(cursor) < 10):
+        raise InvalidInput("cursor was not handed out by this list; leave it out to start over", field="cursor")
+    start = int(cursor or 0)
+    end = start + limit
+    return PageOut(items=list(changes[start:end]), next_cursor=str(end) if end < len(changes) else None)
+
+
 def get(version: PathId, models: ModelDep) -> ModelOut:
     """One registered model with its card, the gate's verdict and when it answered."""
-    return ModelOut.of(models.get(version), models.history(version))
+    return ModelOut.asked(models, version)
 
 
-def register(body: ModelBody, models: ModelDep, settings: SettingsDep) -> ModelOut:
+def register(body: ModelBody, models: ModelDep) -> ModelOut:
     """Register an artifact that lies in the service's model directory; it becomes a candidate, not yet active.
 
     The gate judges it against the analytic model and the active model.
     """
-    artifact = settings.model_dir / body.version
-    if not artifact.is_dir():
-        raise NotFound(f"no artifact {body.version} in the service's model directory", field="version")
-    return ModelOut.of(models.register(artifact))
+    return ModelOut.of(models.register_named(body.version))
+
+
+def judge(version: PathId, models: ModelDep) -> ModelOut:
+    """Put a model before the gate again, against the model that answers now; the verdict is kept."""
+    return ModelOut.of(models.judge(version))
 
 
 def activate(version: PathId, models: ModelDep, body: ActivateBody | None = None) -> ModelOut:

@@ -12,17 +12,14 @@ def cloud(cloud: CloudDep, since: Since = "24h") -> ScoresOut:
 
     Measured where a window of the last 15 minutes is stored, else predicted.
     """
-    return ScoresOut.of(cloud.scores(), cloud.score_history(since=since))
+    return ScoresOut.asked(cloud, since)
 
 
 def instance(instance: PathId, cloud: CloudDep, inventory: InventoryDep, since: Since = "24h") -> VmScoresOut:
     """The score of one VM now with its factors, and over time; kept as long as samples are."""
-    name, now = inventory.find_instance(instance).id, cloud.scores()
-    history = list(cloud.vm_score_history(name, since=since))
-    return VmScoresOut(instance=name, time=now.time, now=now.instances.get(name), history=history)
+    return VmScoresOut.asked(cloud, inventory.find_instance(instance).id, since)
 
 
 def host(host: PathId, cloud: CloudDep, inventory: InventoryDep, since: Since = "24h") -> HostScoresOut:
     """The scores of the VMs of one host now, the state of its memory, and its scores over time."""
-    name, now = inventory.host(host).id, cloud.scores()
-    return HostScoresOut.of_host(now, name, cloud.score_history(name, since=since), cloud.memory().get(name))
+    return HostScoresOut.asked(cloud, inventory.host(host).id, since)

@@ -13,15 +13,18 @@ from advisor.domain import (
     Find,
     Growth,
     NextKind,
+    Page,
     Plan,
     PlanAge,
     PlanEntry,
+    PlanKind,
     PlanRequest,
     WhatIf,
     codec,
     fields_of,
     found_in,
 )
+from advisor.service import InventoryService, PlanService
 from api.schemas.base import examples
 from api.schemas.declared import AskedInstance, QuestionBody, all_asked, asks
 from api.schemas.inventory import HostItem, each_to_domain
@@ -137,6 +140,12 @@ class PlanAnswer(Plan):
     age: Annotated[PlanAge | None, Field(description="the same with what was written since; null = a file")]
 
     @classmethod
+    def asked(cls, plans: PlanService, plan: str) -> PlanAnswer:
+        """What the service answers of a stored plan; NotFound where there is none."""
+        stored = plans.get(plan)
+        return cls.of(stored, plans.age(stored))
+
+    @classmethod
     def of(cls, plan: Plan, age: PlanAge | None = None) -> PlanAnswer:
         """Of a plan; `age` where it is beside an inventory."""
         question, stale = PlanBody.of(plan.request), None if age is None else age.stale
@@ -148,6 +157,20 @@ class PlanItem(PlanEntry):
     """A plan in a listing, beside the inventory of now."""
 
     stale: Annotated[bool | None, Field(description="the inventory was written since; null = not known")]
+
+    @classmethod
+    def asked(
+        cls,
+        plans: PlanService,
+        inventory: InventoryService,
+        *,
+        kind: PlanKind | None,
+        limit: int,
+        cursor: str | None = None,
+    ) -> Page[PlanItem]:
+        """What the service lists, newest first."""
+        page, generation = plans.page(kind=kind, cursor=cursor, limit=limit), inventory.generation()
+        return Page(tuple(cls.of(item, generation) for item in page.items), page.next_cursor)
 
     @classmethod
     def of(cls, entry: PlanEntry, generation: int) -> PlanItem:

@@ -23,6 +23,7 @@ from advisor.domain import (
     codec,
 )
 from advisor.domain.figures import Figure, Known, Tenths
+from advisor.service import CloudService, ModelRegistry
 from api.schemas.base import AnswerBody, Flag, Id, Schema, Time, examples
 
 
@@ -153,6 +154,11 @@ class ModelOut(ModelCard):
     ] = None
 
     @classmethod
+    def asked(cls, models: ModelRegistry, version: str) -> ModelOut:
+        """What the service answers of one model; NotFound where there is none."""
+        return cls.of(models.get(version), models.history(version))
+
+    @classmethod
     def of(cls, model: ModelCard, history: Sequence[Activation] | None = None) -> ModelOut:
         """Of a model; with its history where one model is asked for."""
         return cls(**codec.columns(model), history=None if history is None else tuple(history))
@@ -206,6 +212,12 @@ class VmScoresOut(AnswerBody):
         description="windows of five minutes, the oldest first; of more than 300 the lowest of each equal step"
     )
 
+    @classmethod
+    def asked(cls, cloud: CloudService, instance: str, since: str) -> VmScoresOut:
+        """What the service answers now of a VM by id, with a history that far back."""
+        now, history = cloud.scores(), list(cloud.vm_score_history(instance, since=since))
+        return cls(instance=instance, time=now.time, now=now.instances.get(instance), history=history)
+
 
 class ScoresOut(AnswerBody):
     """Scores of the cloud."""
@@ -217,6 +229,11 @@ class ScoresOut(AnswerBody):
     history: list[ScorePointOut] = Field(
         description="windows of the cloud, the oldest first; of more than 300 the lowest of each equal step"
     )
+
+    @classmethod
+    def asked(cls, cloud: CloudService, since: str) -> ScoresOut:
+        """What the service answers now, with a history that far back."""
+        return cls.of(cloud.scores(), cloud.score_history(since=since))
 
     @classmethod
     def of(cls, now: CloudScores, history: Iterable[ScorePoint]) -> ScoresOut:
@@ -242,6 +259,12 @@ class HostScoresOut(ScoresIn):
     memory: HostMemory | None = Field(description="of the host; null = not measured in the last 15 minutes")
     vms: list[VmScore] = Field(description="its VMs, the lowest score first")
     history: list[ScorePointOut] = Field(description="windows of the host, as those of the cloud")
+
+    @classmethod
+    def asked(cls, cloud: CloudService, host: str, since: str) -> HostScoresOut:
+        """What the service answers now of a host by id, with a history that far back."""
+        history, memory = cloud.score_history(host, since=since), cloud.memory().get(host)
+        return cls.of_host(cloud.scores(), host, history, memory)
 
     @classmethod
     def of_host(

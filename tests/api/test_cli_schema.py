@@ -10,6 +10,7 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from api.cli import ON_THIS_MACHINE
 from api.cli.lazy import WRONG_USAGE
 from api.cli.schema import shapes
 from docs.site.commands import Parameter, commands
@@ -98,6 +99,14 @@ OPTIONS = {
 def test_every_command_that_takes_json_has_a_schema() -> None:
     takes_json = {name for name, options in OPTIONS.items() if any(option.name == "--json" for option in options)}
     assert takes_json == set(shapes())
+
+
+def test_every_command_asks_a_service_or_says_why_it_does_not() -> None:
+    takes_server = {name for name, options in OPTIONS.items() if any(option.name == "--server" for option in options)}
+    without = {name if name in ON_THIS_MACHINE else name.split()[0] for name in OPTIONS.keys() - takes_server}
+    assert without == set(ON_THIS_MACHINE)
+    assert not {word for name in takes_server for word in (name, name.split()[0])} & set(ON_THIS_MACHINE)
+    assert all(len(reason) > 10 for reason in ON_THIS_MACHINE.values())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,12 @@ from docs.site.commands import commands
 
 # Options that several commands explain in words of their own: what all of them mean, and which commands take them. Who
 # adds a command here has compared the meanings; a number, a file or a time that is something else gets another name.
+ASKING = {  # commands that ask a running service
+    *("plan", "tune", "predict", "report", "where", "migrate", "doctor", "slowing", "obtained", "score", "snapshot"),
+    *("worth", "profile", "probe-plan", "freeze", "audit", "plans list", "plans show"),
+    *("changes list", "changes show", "changes approve"),
+    *(f"models {name}" for name in ("list", "show", "gate", "activate", "rollback", "shadow", "history", "quality")),
+}
 MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--add": ("instances that are not there yet", {"plan", "report"}),
     "--all": ("everything, not what is named or has a chosen part", {"tune", "lab show"}),
@@ -43,7 +49,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--since": ("how far back is read", {"history", "profile", "slowing", "obtained", "worth", "score"}),
     "--server": (
         "the running service that is asked",
-        {"plan", "tune", "predict", "report", "where", "migrate", "doctor", "slowing", "obtained", "score", "snapshot"},
+        ASKING,
     ),
     "--size": ("bytes that are sent at a time", {"probe"}),
     "--state": ("what is in a state, or the folder that keeps it", {"changes list", "lab clean", "lab run"}),
@@ -52,22 +58,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--watch": ("wait for what the other side reports", {"apply", "sync"}),
     "--token-file": (
         "a file with a token",
-        {
-            "plan",
-            "tune",
-            "predict",
-            "report",
-            "run",
-            "act",
-            "where",
-            "probe",
-            "migrate",
-            "doctor",
-            "slowing",
-            "obtained",
-            "score",
-            "snapshot",
-        },
+        ASKING | {"run", "act", "probe"},
     ),
 }
 
