@@ -1,4 +1,4 @@
-"""Advisor: the ten services of one database, put together.
+"""Advisor: the eleven services of one database, put together.
 
 All are thread-safe: each call opens its own transaction. Each raises StorageUnavailable when the database cannot be
 read or written, and SchemaMismatch while its tables are of another version.

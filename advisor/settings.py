@@ -166,7 +166,7 @@ class Settings(BaseSettings):
         "Hosts without a line get no orders",
     )
     apply_agent_patience_s: float = Field(
-        30.0, ge=5, le=300, description="seconds in which the agent of a host has to report on an order"
+        30.0, ge=5, le=60, description="seconds in which the agent of a host has to report on an order"
     )
     apply_move_s: float = Field(
         900.0, ge=10, le=86_400, description="seconds after which a live migration that is not done is called off"

@@ -153,6 +153,15 @@ def test_an_agent_that_falls_silent_ends_the_rollout_and_nothing_is_done_later(
     assert set(there.shares().values()) == {"1024"}
 
 
+def test_a_clock_that_stands_still_ends_the_waiting_all_the_same(
+    advisor: Advisor, clock: Clock, there: AgentThere
+) -> None:
+    advisor.orders._wait = lambda seconds: None
+    standing = carried_out(advisor, clock)
+    assert "did not report within 30 s" in standing.why
+    assert set(there.shares().values()) == {"1024"}
+
+
 def test_a_report_that_another_key_signed_is_none(advisor: Advisor, clock: Clock, there: AgentThere) -> None:
     there.key = OTHER
     standing = carried_out(advisor, clock)
