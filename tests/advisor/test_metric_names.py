@@ -51,7 +51,7 @@ def test_a_typing_error_in_the_profile_of_a_question_is_reported_with_what_it_ma
     found = answer(profile={"cpuu": 80.0, "block": 3.0})
     assert found.candidates
     assert found.notes == (
-        "Unknown to model prior, cpuu (is cpu meant?) in the profile of the question changes nothing.",
+        "Unknown to model analytic, cpuu (is cpu meant?) in the profile of the question changes nothing.",
     )
     assert answer(profile={"cpu": 80.0, "instance.block": 3.0}).notes == ()
 
@@ -68,7 +68,9 @@ def test_a_profile_of_nothing_but_unknown_metrics_is_refused_with_the_known_ones
 def test_typing_errors_in_the_inventory_are_reported_where_the_workload_is_in_use() -> None:
     odd = replace(SPIN, name="odd", metrics={"cpu": 5.0, "net_mbits": 4.0, "blocc": 1.0})
     assert answer(workloads=(SPIN, odd)).notes == ()
-    reported = "Unknown to model prior, blocc (is block meant?), net_mbits (is net_mbit meant?) in the profile of odd "
+    reported = (
+        "Unknown to model analytic, blocc (is block meant?), net_mbits (is net_mbit meant?) in the profile of odd "
+    )
     assert answer("odd", workloads=(SPIN, odd)).notes == (f"{reported}change nothing.",)
     (both,) = answer("odd", workloads=(replace(SPIN, metrics={"cpu": 1.0, "blocc": 2.0}), odd)).notes
     assert "in the profiles of odd, spin change nothing" in both

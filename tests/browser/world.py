@@ -101,7 +101,10 @@ def _service(
     with Advisor(settings) as advisor:
         fill_in(advisor)
         tokens = advisor.access.tokens
-        secrets: dict[str, str] = {scope: tokens.create(f"{scope} token", scope, lasts=None)[1] for scope in scopes}
+        secrets: dict[str, str] = {
+            scope: tokens.create(f"{scope} token", scope, lasts=None, host="h1" if scope == "act" else "")[1]
+            for scope in scopes
+        }
         with _listening(advisor, settings, demonstration) as url:
             yield Service(url, advisor, secrets)
 
