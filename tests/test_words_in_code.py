@@ -19,7 +19,8 @@ CODE = sorted(
     path
     for folder in FOLDERS
     for path in (ROOT / folder).rglob("*.py")
-    if "versions" not in path.parts and not any(part.startswith((".", "var")) for part in path.relative_to(ROOT).parts)
+    if "versions" not in path.parts
+    and not any(part == "build" or part.startswith((".", "var")) for part in path.relative_to(ROOT).parts)
 )  # migrations name columns as they were
 TEMPLATES = sorted(
     path for pattern in ("*.html", "*.html.j2") for folder in FOLDERS for path in (ROOT / folder).rglob(pattern)

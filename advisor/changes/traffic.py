@@ -116,8 +116,8 @@ class Traffic:
             found = _CLASS.match(line.strip())
             if found and found[1] == number:
                 words = found[3].split()
-                told = {name: words[at + 1] for at, name in enumerate(words[:-1]) if name in _NUMBERS}
-                texts = (f"{name} {_amount(told[name])}" for name in _NUMBERS if name in told)
+                named = {name: words[at + 1] for at, name in enumerate(words[:-1]) if name in _NUMBERS}
+                texts = (f"{name} {_amount(named[name])}" for name in _NUMBERS if name in named)
                 return " ".join([f"parent {found[2] or '1:'}", *texts])
         return ""
 
@@ -166,8 +166,8 @@ def _words(what: str, number: str, device: str, text: str, now: str) -> list[str
     if not text:
         return start
     units = {"rate": "bit", "ceil": "bit", "burst": "b", "cburst": "b"}
-    told = [(name, f"{numbers[name]}{units.get(name, '')}") for name in _NUMBERS if name in numbers]
-    return [*start, "htb", *(word for pair in told for word in pair)]
+    named = [(name, f"{numbers[name]}{units.get(name, '')}") for name in _NUMBERS if name in numbers]
+    return [*start, "htb", *(word for pair in named for word in pair)]
 
 
 def _parsed(argv: tuple[str, ...]) -> tuple[str, str, str]:
@@ -186,8 +186,8 @@ def _parsed(argv: tuple[str, ...]) -> tuple[str, str, str]:
         name, text = f"filter {options.get('pref')}", f"{options.get('src')} {options.get('flowid')}"
     else:
         name = f"class {options.get('classid')}"
-        told = (f"{one} {_amount(options[one])}" for one in _NUMBERS if one in options)
-        text = " ".join([f"parent {options.get('parent')}", *told])
+        named = (f"{one} {_amount(options[one])}" for one in _NUMBERS if one in options)
+        text = " ".join([f"parent {options.get('parent')}", *named])
     text = "" if removed else text
     if not _NAME.match(name) or (text and not _TEXTS[name.partition(" ")[0]].match(text)):
         raise refusal

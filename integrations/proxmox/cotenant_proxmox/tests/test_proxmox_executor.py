@@ -40,8 +40,8 @@ def executor(cluster: Cluster) -> Iterator[Proxmox]:
 
 
 def move(executor: Proxmox) -> Change:
-    told = executor.moving(VM, PVE1, PVE2)
-    return Change(0, "west:pve1", VM.id, told.kind, "proxmox", told.target, told.before, told.after)
+    meant = executor.moving(VM, PVE1, PVE2)
+    return Change(0, "west:pve1", VM.id, meant.kind, "proxmox", meant.target, meant.before, meant.after)
 
 
 def test_a_vm_moves_once_is_where_it_is_and_comes_back(cluster: Cluster, executor: Proxmox) -> None:
@@ -90,7 +90,7 @@ def test_a_vm_in_another_state_is_left_alone(cluster: Cluster, executor: Proxmox
     assert cluster.migrations == 0
 
 
-def test_a_vm_that_is_gone_and_an_api_that_fails_are_told_apart(cluster: Cluster, executor: Proxmox) -> None:
+def test_a_vm_that_is_gone_and_an_api_that_fails_are_distinguished(cluster: Cluster, executor: Proxmox) -> None:
     change = move(executor)
     cluster.codes["/cluster/resources"] = 500
     with pytest.raises(ChangeFailed, match="500") as failed:
@@ -121,13 +121,13 @@ def test_settings_are_written_read_and_brought_back_byte_by_byte(cluster: Cluste
     made = [command for command in commands(PVE1, VM, now, wanted) if command.argv]
     undo = []
     for command in made:
-        told = executor.meaning(PVE1, command)
-        change = Change(0, "west:pve1", VM.id, told.kind, "proxmox", told.target, told.before, told.after)
-        (name,) = told.after
+        meant = executor.meaning(PVE1, command)
+        change = Change(0, "west:pve1", VM.id, meant.kind, "proxmox", meant.target, meant.before, meant.after)
+        (name,) = meant.after
         found = executor.read(change)
-        assert executor.same(name, found[name], told.before[name])
-        executor.write(change, told.after)
-        assert executor.same(name, executor.read(change)[name], told.after[name])
+        assert executor.same(name, found[name], meant.before[name])
+        executor.write(change, meant.after)
+        assert executor.same(name, executor.read(change)[name], meant.after[name])
         undo.append((change, found))
     assert cluster.configs[100] == {
         **{name: value for name, value in before.items() if name != "affinity"}, "cpuunits": "200", "cpulimit": "1.5",

@@ -39,8 +39,10 @@ def executor(pool: Pool) -> Iterator[Xapi]:
 
 
 def move(executor: Xapi) -> Change:
-    told = executor.moving(VM, XEN1, XEN2)
-    return Change(0, "xen1", VM.id, told.kind, "xapi", told.target, told.before, told.after, told.command, told.undo)
+    meant = executor.moving(VM, XEN1, XEN2)
+    return Change(
+        0, "xen1", VM.id, meant.kind, "xapi", meant.target, meant.before, meant.after, meant.command, meant.undo
+    )
 
 
 def resident(pool: Pool) -> str:
@@ -90,7 +92,7 @@ def test_a_vm_in_another_state_is_left_alone(pool: Pool, executor: Xapi) -> None
     assert pool.tasks == {}
 
 
-def test_a_vm_that_is_gone_and_a_pool_that_refuses_are_told_apart(pool: Pool, executor: Xapi) -> None:
+def test_a_vm_that_is_gone_and_a_pool_that_refuses_are_distinguished(pool: Pool, executor: Xapi) -> None:
     change = move(executor)
     pool.refuses["VM.get_record"] = ["INTERNAL_ERROR", "x"]
     with pytest.raises(ChangeFailed, match="INTERNAL_ERROR") as failed:
@@ -103,8 +105,8 @@ def test_a_vm_that_is_gone_and_a_pool_that_refuses_are_told_apart(pool: Pool, ex
 
 
 def test_a_host_is_closed_and_opened(pool: Pool, executor: Xapi) -> None:
-    told = executor.closing(XEN1)
-    change = Change(0, "xen1", "", told.kind, "xapi", told.target, told.before, told.after)
+    meant = executor.closing(XEN1)
+    change = Change(0, "xen1", "", meant.kind, "xapi", meant.target, meant.before, meant.after)
     assert executor.read(change) == {OPEN: YES}
     executor.write(change, {OPEN: NO})
     assert pool.classes["host"]["OpaqueRef:h1"]["enabled"] is False
