@@ -16,20 +16,32 @@ from advisor.domain.rules import ANY, EACH, HAS, LOCAL_STORAGE, NEEDS, NONE, PRE
 from advisor.errors import InvalidInput
 from advisor.validation import write_whole
 from profiler.demand import Demand
+from profiler.huge_pages import PAGES_MB
 from profiler.observed import MOVED_LABEL, NEVER_MOVE_LABEL, REQUIRE_LABEL, format_cpus
 
 CPU_LISTS = ("driver_cpus", "cpu_ids", "isolated_cpus", "dedicated_cpus")
 CPU_GROUPS = ("numa", "siblings")
+SOURCE = "source"  # label: the system that something is from, with the name of the cloud where it has one
 DIGITS = 6  # of numbers that were estimated
 # Labels whose values say how a host works or what a rule is, and not what anything is called.
 TECHNICAL = frozenset(
     {
-        "source", "render", "cgroup_version", "assumed", "anti_affinity_most", NEVER_MOVE_LABEL, MOVED_LABEL, WINDOW,
-        LOCAL_STORAGE, "dirty_mb_s", "migration_mbit",
+        "render", "cgroup_version", "assumed", "anti_affinity_most", NEVER_MOVE_LABEL, MOVED_LABEL, WINDOW,
+        LOCAL_STORAGE, "dirty_mb_s", "migration_mbit", *(f"{name}_by_node" for name in PAGES_MB),
     }
 )  # fmt: skip
 ABOUT_LABELS = (REQUIRE_LABEL, ANY, NONE, EACH, PREFER)  # before the name of a label of hosts
-NAMED_WITHIN = ("aggregate.", "metadata.", "node.", "taint.", "tag.", "resource.")  # before a name in a label's name
+NAMED_WITHIN = (
+    "aggregate.",
+    "metadata.",
+    "node.",
+    "taint.",
+    "tag.",
+    "resource.",
+    "sr.",
+    "network.",
+    "trait.",
+)  # before a name in a label's name
 _COUNTED = re.compile(r"(.*?)([-_.]?\d*)\Z", re.DOTALL)
 
 
@@ -130,6 +142,9 @@ def renamed(inventory: Inventory) -> Inventory:
         return name if start is None else start + ".".join(map(inside.of, name.removeprefix(start).split(".")))
 
     def value(name: str, text: str) -> str:
+        if name in {SOURCE, f"{REQUIRE_LABEL}{SOURCE}"}:  # the system, and the name of a cloud
+            system, colon, cloud = text.partition(":")
+            return f"{system}{colon}{texts.of(cloud)}"
         if name in TECHNICAL or name.startswith((NEEDS, HAS)) or text in {"true", "false"}:
             return text
         names = hosts if name.endswith(".id") and name.startswith(ABOUT_LABELS) else texts

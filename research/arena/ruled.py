@@ -25,6 +25,7 @@ from research.arena.clusters import (
     UTILISATION,
 )
 
+UNKNOWN = 0.1  # of the vCPUs of a VM whose demand is not known
 ZONES = 3
 HOT_PART, HOT_WEIGHT = 0.25, 3.0  # of the hosts: chosen so many times as often as others
 FULLEST = 0.97  # of what a host may promise: room for the groups that are formed
@@ -71,6 +72,19 @@ def ruled(seed: int, size: Size, busy: float = 1.0) -> Inventory:
             Instance(name, vcpus, memory_mb, host=hosts[at].id, demand={"cpu": Demand(mean)}, labels=labels)
         )
     return Inventory(hosts, tuple(_with_rules(instances, rng)))
+
+
+def means_of(cloud: Inventory) -> Inventory:
+    """A cloud that was recorded (`cotenant snapshot`) as balancers see it: hosts, placed VMs with their rules, and the
+    mean demand of each, a tenth of its vCPUs where none is known."""
+    return Inventory(
+        cloud.hosts,
+        tuple(
+            replace(one, demand={"cpu": Demand(one.demand["cpu"].mean if "cpu" in one.demand else UNKNOWN * one.vcpus)})
+            for one in cloud.instances
+            if one.host
+        ),
+    )
 
 
 def metered(inventory: Inventory) -> Inventory:

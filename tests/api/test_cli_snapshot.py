@@ -54,6 +54,18 @@ def test_with_made_up_names_no_host_or_vm_of_the_cloud_is_named() -> None:
     assert not {one.id for one in cloud.instances} & {one.id for one in other.instances}
 
 
+def test_plans_of_the_file_and_of_the_renamed_file_are_those_of_the_cloud() -> None:
+    run("sync", CLOUD)
+    for name, more in (("mine.yaml", ()), ("renamed.yaml", ("--rename",))):
+        assert run("snapshot", name, *more).exit_code == 0
+    plans = [
+        json.loads(run("plan", str(file), "--kind", "consolidate", "--json").stdout)
+        for file in (CLOUD, "mine.yaml", "renamed.yaml")
+    ]
+    seen = [(plan["search"]["value"], plan["search"]["ended"], len(plan["steps"])) for plan in plans]
+    assert seen[0] == seen[1] == seen[2]
+
+
 def test_an_empty_cloud_and_a_place_that_cannot_be_written_are_refused() -> None:
     assert run("snapshot", "empty.yaml").exit_code == 2
     assert not Path("empty.yaml").exists()

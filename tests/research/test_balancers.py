@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlanKind
+from advisor.inventories.static import load_inventory
 from profiler.demand import Demand
 from research.arena.balancers import imbalance_of, incus, one_drs_balance, one_drs_pack, proxmox, score_of
 from research.arena.clusters import SimulatedCluster
 from research.arena.moments import Checked, checked
-from research.arena.rebalances import by_cotenant
-from research.arena.ruled import SIZES, Size, metered, ruled
+from research.arena.rebalances import Rebalanced, by_cotenant
+from research.arena.ruled import SIZES, Size, means_of, metered, ruled
+from research.benchmarks.peers.__main__ import Contest
 from research.benchmarks.peers.asked import question
 
+ROOT = Path(__file__).parents[2]
 SMALL = Size(6, 60, 64, 524_288)
 
 
@@ -189,3 +193,14 @@ def test_peers_know_hosts_with_what_they_may_promise_and_groups_with_their_polic
     assert [(one["policy"], one["members"]) for one in described["groups"]] == [("affinity", ["i0"])]
     assert described["never"] == ["i1"]
     assert math.isfinite(described["vms"][1]["cpu"])
+
+
+def test_a_snapshot_of_a_cloud_is_a_world_for_all_balancers() -> None:
+    """As `cotenant demo` writes it: some VMs without a known demand, and hosts without zones."""
+    file = ROOT / "api" / "cli" / "demo_cloud" / "cloud.yaml"
+    recorded = means_of(load_inventory(file))
+    assert len(recorded.instances) == 150
+    contest = Contest.of(recorded, 1)
+    assert [len(zone.inventory.hosts) for zone in contest.zones] == [12]
+    row = contest.judged(Rebalanced(contest.cloud))
+    assert (row["moves"], row["rules broken"], row["hosts"]) == (0, 0, 12)

@@ -1,6 +1,7 @@
 """Balancers of other systems beside plans of Cotenant on clouds with rules: moves, rules, hosts, victims and time.
 
-    python -m research.benchmarks.peers --environments DIR [--size "12 x 150"] [--seeds 8] [--busy 2.0] [--only NAME]
+    python -m research.benchmarks.peers --environments DIR [--size "12 x 150" | --cloud FILE] [--seeds 8] [--busy 2.0]
+        [--only NAME]
 
 DIR has an environment each for proxlb, watcher and kronos (`make peers`); whoever has none there is left out. ProxLB,
 its solver, Watcher's strategies and Kronos run unchanged; the rules of Proxmox VE, Incus and OneDRS are written anew
@@ -25,12 +26,13 @@ from pathlib import Path
 import numpy as np
 
 from advisor.domain import Inventory
+from advisor.inventories.static import load_inventory
 from research import markdown
 from research.arena.balancers import BALANCERS, decided
 from research.arena.clusters import SimulatedCluster
 from research.arena.moments import ZONE, checked
 from research.arena.rebalances import STAY, Rebalanced, by_cotenant, cell
-from research.arena.ruled import SIZES, metered, ruled
+from research.arena.ruled import SIZES, means_of, metered, ruled
 from research.benchmarks.peers.asked import PeerError, by_kronos, by_solver
 from research.benchmarks.proxlb.asked import ProxlbError, by_proxlb
 from research.benchmarks.watcher.__main__ import AUDITS
@@ -58,7 +60,7 @@ class Contest:
         cloud = SimulatedCluster.of(metered(means), seed)
         hosts: dict[str, set[str]] = {}
         for host in means.hosts:
-            hosts.setdefault(host.labels[ZONE], set()).add(host.id)
+            hosts.setdefault(host.labels.get(ZONE, ""), set()).add(host.id)
         return cls(cloud, tuple(cloud.part(some) for _, some in sorted(hosts.items())), means)
 
     def by_zone(self, ask: Ask) -> Rebalanced:
@@ -89,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; a peer that fails or takes too long has a line below it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--environments", type=Path, default=Path("var/peers"), metavar="DIR")
+    parser.add_argument("--cloud", type=Path, metavar="FILE", help="a snapshot in place of drawn clouds")
     parser.add_argument("--size", choices=SIZES, default="12 x 150")
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--busy", type=float, default=2.0, help="what multiplies the demand (2.0)")
@@ -97,8 +100,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found of every cloud")
     options = parser.parse_args(arguments)
     asks, failed, found = peers(options.environments, options.most_seconds), dict[str, str](), list[Contest]()
+    recorded = means_of(load_inventory(options.cloud)) if options.cloud else None
     for seed in range(1, options.seeds + 1):
-        contest = Contest.of(ruled(seed, SIZES[options.size], options.busy), seed)
+        drawn = recorded or ruled(seed, SIZES[options.size], options.busy)
+        contest = Contest.of(drawn, seed)
         _play(contest, {name: ask for name, ask in asks.items() if name not in failed}, failed, options.only)
         found.append(contest)
         if options.json:

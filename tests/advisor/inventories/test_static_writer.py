@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, WorkloadProfile
+from advisor.domain.rules import rules_of
 from advisor.inventories.static import load_inventory
-from advisor.inventories.static_writer import renamed, written
+from advisor.inventories.static_writer import renamed, text_of, written
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand, Resource
@@ -130,6 +131,26 @@ def test_equal_names_stay_equal_and_different_ones_different() -> None:
     for one in other.instances:
         assert (one.host, one.labels["require.zone"]) == (first.id, first.labels["zone"])
         assert one.never_moves
+
+
+def test_rules_about_made_up_names_still_hold(tmp_path: Path) -> None:
+    rules = {
+        "require.source": "xapi:berlin", "require.sr.secret-store": "true", "require_any.id": "prod-1, prod-2",
+        "needs.hugepages_1gib": "2", "require_none.rack": "r-7",
+    }  # fmt: skip
+    there = {"source": "xapi:berlin", "sr.secret-store": "true", "has.hugepages_1gib": "4", "rack": "r-1",
+             "hugepages_1gib_by_node": "2 2"}  # fmt: skip
+    cloud = Inventory(
+        tuple(Host(name, "xen", 4, 8192.0, labels=there) for name in ("prod-1", "prod-2", "prod-3")),
+        (Instance("db", memory_mb=2048.0, host="prod-1", labels=rules),),
+    )
+    text = text_of(cloud, rename=True)
+    assert not re.search(r"berlin|secret|prod", text)
+    (tmp_path / "other.yaml").write_text(text, encoding="utf-8")
+    other = load_inventory(tmp_path / "other.yaml")
+    kept = [rules_of(other.instances[0]).refusal(host) == "" for host in other.hosts]
+    assert kept == [rules_of(cloud.instances[0]).refusal(host) == "" for host in cloud.hosts] == [True, True, False]
+    assert other.hosts[0].ordinary_memory_mb == 4096.0
 
 
 def test_an_inventory_without_anything_is_one_of_empty_lists(tmp_path: Path) -> None:
