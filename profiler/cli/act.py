@@ -9,13 +9,14 @@ import time
 from pathlib import Path
 
 from profiler.backends import Backend, BackendError
+from profiler.backends.detection import find_backend
 from profiler.cli.shared_options import (
     DONE,
     FAILED,
     WRONG_USAGE,
-    add_choice,
+    add_backend,
     add_push,
-    chosen_backend,
+    an_id,
     fail,
     profiler_version,
 )
@@ -34,7 +35,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     act = commands.add_parser(
         "act", help="change settings of instances by signed orders of the service, within what a file here allows"
     )
-    add_choice(act)
+    add_backend(act)
+    act.add_argument(
+        "--host", type=an_id("host"), metavar="ID", help="this host's id in the inventory (default: its host name)"
+    )
     add_push(act, "reports, and gives orders")
     act.add_argument(
         "--allowed", type=Path, default=_ALLOWED, metavar="FILE",
@@ -83,7 +87,7 @@ def _act(options: argparse.Namespace) -> int:
         token = PushToken(options.token_file, options.push)
     except ValueError as error:
         return fail(str(error), FAILED)
-    backend = chosen_backend(options)
+    backend = find_backend(options.backend, None, options.host, "off")
     log, stopped = Log(as_json=options.json), threading.Event()
     wire = HttpClient(options.push, token, f"cotenant-profiler/{profiler_version()}")
     actor = Actor(
