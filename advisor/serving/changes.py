@@ -198,11 +198,6 @@ class ChangeService:
             except AdvisorError as error:
                 log.warning("what rollout %s brought is not learned: %s", standing.rollout.id, error)
 
-    def measured_now(self, rollout_id: str) -> tuple[MeasuredEffect, ...]:
-        """What is measured of a rollout so far; nothing is stored."""
-        standing = self.get(rollout_id)
-        return () if standing.applied_at is None else self._effects(standing, self._span(standing)[0])
-
     def get(self, rollout_id: str) -> RolloutStanding:
         """A rollout with its lines; NotFound."""
         with self._read() as connection:

@@ -69,8 +69,6 @@ TIER_OF = {
     "unseen_campaign": "elsewhere", "unseen_host": "elsewhere", "newest": "elsewhere", "unseen_workload": "workload",
     "unseen_pair": "pair",
 }  # fmt: skip
-WHAT = {"unseen_campaign": "campaigns", "unseen_workload": "workloads", "unseen_pair": "pairs", "unseen_host": "hosts",
-        "newest": "newest windows"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
