@@ -50,7 +50,7 @@ class RecommendationOutcome:
     beside: tuple[PredictedVsObserved, ...] = ()
 
 
-# What the advice was worth: how placements that followed it fared, against predictions and against others.
+# Effect of the advice: how placements that followed it fared, against predictions and against others.
 
 # The instance went where it was advised to, went elsewhere, was not seen yet or at all, or no host could take it.
 Heeded = Literal["followed", "elsewhere", "unseen", "no_host"]
@@ -150,7 +150,7 @@ class FaredBeside:
 
 @dataclass(frozen=True, slots=True)
 class AdviceWorth:
-    """What the advice was worth in a span of time."""
+    """Effect of the advice in a span of time."""
 
     since: Annotated[datetime, Field(description="begin")]
     until: Annotated[datetime, Field(description="now")]

@@ -20,7 +20,7 @@ class ReplayRequest:
     """What would policies have made of a trace?
 
     `policies` None = all: `cotenant`, each rule that needs to know no more of a host than a replay does
-    (`advisor.scheduling.rules`), and `lower bound`. `hosts` None = half as many again as the busiest moment needs at
+    (`advisor.scheduling.rules`), and `lower bound`. `hosts` None = 1.5 times what the busiest moment needs at
     least. The first `history_s` of the trace is only watched, None = a day, and at most a quarter of the trace. Who
     decides by demand counts `plan_for` of it, as plans do: a percentile or the mean of every instance's last day, or
     demand as it varied till then, over the hours, too. `rebalance_s` is how often residents may move, None = never.

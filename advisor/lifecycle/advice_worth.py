@@ -1,4 +1,4 @@
-"""What the advice was worth: asked for, followed, predicted against observed, and followers beside others like them."""
+"""Effect of the advice: asked for, followed, predicted against observed, and followers beside others like them."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def pressure(background: Background, plan: Plan) -> Section:
         "dash: the capacity is not known, or there is no such resource."
     )
     if idle:
-        note += f" Next to nothing is asked anywhere of {joined([RESOURCES[resource] for resource in idle])}."
+        note += f" There is almost no demand for {joined([RESOURCES[resource] for resource in idle])}."
     return Section(
         "pressure",
         f"Pressure on the hosts {title_when}",
@@ -361,7 +361,7 @@ def throughput(hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
     chosen = plan_view.worth_a_picture(hosts, plan)
     left_out = sum(1 for host in hosts if host.rows) - len(chosen)
     more = (
-        f" {left_out:,} more host{'' if left_out == 1 else 's'} with instances stand in the last table."
+        f" {left_out:,} more host{'' if left_out == 1 else 's'} with instances are in the last table."
         if left_out
         else ""
     )

@@ -76,7 +76,7 @@ def worst_neighbour(candidate: Candidate) -> Effect | None:
 def _sentences(answer: Recommendation, shown: Candidate) -> Iterator[str]:
     """What must be known before it is followed, what it does, to which instances, and how sure that is."""
     for note in shown.notes:
-        yield f"Mind: {note}."
+        yield f"Note: {note}."
     worst, ratio = worst_neighbour(shown), shown.new_vm.throughput_ratio
     beside = (
         "no other instance is there"
@@ -139,10 +139,10 @@ def _certainty(answer: Recommendation, shown: Candidate) -> str:
 def _width(band: Band) -> str:
     half = (band.upper - band.lower) / 2
     if half <= _NARROW:
-        return "sure to a few per cent"
+        return "certain to a few per cent"
     if half <= _WIDE:
         return "fairly sure"
-    return "not sure: the range is so wide that a measurement may turn the order over"
+    return "uncertain: the range is so wide that a measurement may change the order"
 
 
 def _sections(answer: Recommendation, *, every_rejection: bool) -> Iterator[Section]:
@@ -190,7 +190,7 @@ def _ladder(place: Candidate | Rejection) -> Section:
     changes = place.changes if isinstance(place, Candidate) else {}
     return Section(
         f"tried-{place.host}",
-        f"What was tried on {place.host}",
+        f"Settings tried on {place.host}",
         f"The placement alone breaks a limit there; in order of cost{end}." if steps else "",
         [f"{name} gets: {settings_in_words(settings)}" for name, settings in changes.items()],
         tables=[Table(f"tried-{place.host}", f"Steps on {place.host}", columns, rows)],

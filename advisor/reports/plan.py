@@ -214,7 +214,7 @@ def _why(shown: plan_view.StepView) -> Iterator[str]:
 def _commands(plan: Plan) -> Section:
     tables = []
     for name, caption, steps in (
-        ("commands", "Commands, in this order", plan.steps), ("undo", "The way back, in this order", plan.undo)
+        ("commands", "Commands, in this order", plan.steps), ("undo", "To undo, in this order", plan.undo)
     ):  # fmt: skip
         rows = [
             (number, step.subject, command.tool, (" ".join(command.argv),),
@@ -228,7 +228,7 @@ def _commands(plan: Plan) -> Section:
             Column("note", "Note"),
         )  # fmt: skip
         tables.append(Table(name, caption, columns, rows, look="folded", printed=name == "commands"))
-    note = "Nothing was run: they are for you to read and carry out. Words with blanks in them need quotes in a shell."
+    note = "Nothing was run: read them and carry them out yourself. Words with blanks in them need quotes in a shell."
     if not any(table.rows for table in tables):
         return Section("commands", "Commands")
     return Section("commands", "Commands", note, tables=tables)

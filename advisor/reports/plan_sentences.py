@@ -39,11 +39,11 @@ TITLES = {
     "tune": "Tuning",
 }
 _ENDS = {
-    "optimal": "Nothing better exists by what was predicted: the search is complete.",
+    "optimal": "No better plan exists according to the predictions: the search is complete.",
     "time": "The time limit ended the search; this is the best plan found so far.",
-    "search": "The search found nothing better, which is no proof that nothing better exists.",
-    "in the way": "Not everything that was asked for can be.",
-    "not now": "Instances and hosts that had a move lately rest first.",
+    "search": "The search found no better plan; that does not prove that none exists.",
+    "in the way": "Not everything that was requested is possible.",
+    "not now": "Instances and hosts with a recent move rest first.",
 }
 
 
@@ -51,9 +51,9 @@ def headline(plan: Plan) -> str:
     """The result for the cloud in one sentence."""
     fine = plan.search is not None and plan.search.ended == "already fine"
     if fine and plan.request.kind != "what_if":  # which speaks of two clouds, of which the other one may be fine
-        return "Already fine: nothing is to be done."
+        return "Already fine: no change is needed."
     if plan.search is not None and plan.search.ended == "not now":
-        return "Not now: what would pay has to wait after the last moves."
+        return "Not now: moves that would pay must wait after the last ones."
     return {
         "admit": _admitted,
         "rebalance": _rebalanced,
@@ -71,7 +71,7 @@ def _admitted(plan: Plan) -> str:
     new_vms = {instance.id for instance in plan.request.instances}
     placed = len(new_vms & {step.instance for step in plan.steps if step.host})
     if not new_vms:
-        return "Nothing was to be placed."
+        return "There was no instance to place."
     if len(new_vms) == 1:
         return "The instance can be placed." if placed else "The instance cannot be placed."
     if placed == len(new_vms):
@@ -112,7 +112,7 @@ def _consolidated(plan: Plan) -> str:
     before, after = plan.sums_before, plan.sums_after
     if before is None or after is None or after.hosts_used >= before.hosts_used:
         proven = plan.search is None or plan.search.ended == "optimal" or plan.search.gap <= 0
-        return "No fewer hosts will do." if proven else (
+        return "Fewer hosts are not enough." if proven else (
             f"No plan with fewer hosts was found{' in time' if _out_of_time(plan) else ''}."
         )  # fmt: skip
     return (
@@ -133,7 +133,7 @@ def _repaired(plan: Plan) -> str:
 def _capacity(plan: Plan) -> str:
     capacity = plan.capacity
     if capacity is None:
-        return "How much more fits was not found out."
+        return "How much more fits is not known."
     fits = "No further instance of this mix fits" if capacity.fit == 0 else f"{capacity.fit:,} more of this mix fit"
     fits += "s" if capacity.fit == 1 else ""
     when = (
@@ -146,7 +146,7 @@ def _capacity(plan: Plan) -> str:
 
 def _imagined(plan: Plan) -> str:
     if len(plan.variants) < 2:
-        return "The imagined cloud stands below."
+        return "The imagined cloud is shown below."
     now, then = plan.variants[0].sums, plan.variants[-1].sums
     if now.below != then.below:
         return f"{then.below:,} instead of {now.below:,} instances would be below their limit."
@@ -273,18 +273,18 @@ def fits(plan: Plan) -> Iterable[str]:
     if capacity is None:
         return
     if capacity.fit_lower is None:
-        yield f"By sizes alone {capacity.by_rule:,} would be let in."
+        yield f"By sizes alone {capacity.by_rule:,} would fit."
     else:
         yield (
             f"If every instance ended at the lower edge of its interval, {capacity.fit_lower:,} would fit; by sizes "
-            f"alone {capacity.by_rule:,} would be let in."
+            f"alone {capacity.by_rule:,} would fit."
         )
     if capacity.reserve:
         yield capacity.reserve
     if capacity.outlook:
         yield capacity.outlook
     if capacity.first_refusal:
-        yield f"What is in the way of one more: {capacity.first_refusal}."
+        yield f"What prevents one more: {capacity.first_refusal}."
 
 
 def _worst_off(plan: Plan) -> Iterable[str]:
@@ -351,8 +351,8 @@ def _uncertain(rows: Sequence[InstanceRow], then: str, *, learned: bool) -> Iter
     outside = sum(1 for row in there if row.after and row.after.outside_training)
     if outside and learned:
         yield (
-            f"{outside:,} of {len(there):,} predictions{then} lie outside of what the model was trained on; their "
-            "intervals are wide on purpose."
+            f"{outside:,} of {len(there):,} predictions{then} lie outside the training data, so their "
+            "intervals are wide."
         )
     unsure = sum(1 for row in there if row.may_break)
     if unsure:
@@ -419,7 +419,7 @@ def document(plan: Plan) -> ReportDocument:
 
 
 STALE = (
-    "The inventory was written since this plan was made: look whether it still holds. Pressure and antagonists "
+    "The inventory has changed since this plan was made: check whether the plan still holds. Pressure and antagonists "
     "are those of the inventory as it is now."
 )
 

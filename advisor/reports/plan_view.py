@@ -428,7 +428,7 @@ def fit_table(plan: Plan) -> Table:
         Column("fit", "As expected", "count"), Column("fit_lower", "At the lower edges", "count"),
         Column("by_rule", "By sizes alone", "count"), Column("months_examined", "Months examined", "count"),
         Column("runs_out_month", "Full in month", "number"),
-        Column("first_refusal", "In the way of one more", "prose", shown=False),
+        Column("first_refusal", "What prevents one more", "prose", shown=False),
     )  # fmt: skip
     rows = [] if answer is None else [
         (answer.fit, answer.fit_lower, answer.by_rule, answer.months_examined, answer.runs_out_month,

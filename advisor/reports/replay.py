@@ -237,7 +237,7 @@ def _side_by_side(replay: Replay) -> Section:
     drawn = []
     if points:
         svg = against(points, replay.trace)
-        drawn = [Picture("Hosts against violations", svg, "down and left is better")]
+        drawn = [Picture("Hosts against violations", svg, "lower and further left is better")]
     return Section(
         "policies",
         "Policies side by side",
@@ -328,7 +328,7 @@ def _spread(replay: Replay) -> Section:
     quantiles = (Column("policy", "Policy", "name"), *heads)
     return Section(
         "spread",
-        "What is left of the throughput",
+        "Remaining throughput",
         "One instance at one moment counts once. The share is drawn on a logarithmic scale, because the affected part "
         "is small. Policies with the same result hide one another.",
         pictures=drawn,
@@ -356,7 +356,10 @@ def _repeats(replay: Replay) -> Section:
         for policy in replay.policies
         for repeat in policy.repeats
     ]  # fmt: skip
-    note = "How far the figures move when lots are drawn anew: what runs, if that is drawn, and random's hosts."
+    note = (
+        "How far the figures change with other random seeds: drawn workloads, and the hosts that the random policy "
+        "chooses."
+    )
     table = Table("seeds", "Every seed", columns, rows if len(replay.seeds) > 1 else ())
     return Section("seeds", "Under other seeds", note, tables=[table])
 

@@ -39,7 +39,7 @@ def answered_by(version: str, origin: str, *, degraded: bool = False, effects: I
     known = [effect.basis for effect in effects if effect.basis is not None]
     if known:
         rests = [one for one in known if one.support >= NO_SUPPORT]
-        line += f" {len(rests):,} of {len(known):,} predictions rest on something learned"
+        line += f" {len(rests):,} of {len(known):,} predictions are based on learned data"
         median = sorted(one.support for one in known)[len(known) // 2]
         line += f", median support {100 * median:.0f} %."
     if origin == "analytic":
@@ -55,7 +55,7 @@ def refusals(rejected: Sequence[Rejection]) -> list[str]:
     ordered = sorted(by_code.items(), key=lambda item: (-len(item[1]), item[0]))
     hosts = {code: listed([rejection.host for rejection in group], "hosts") for code, group in ordered}
     return [f"{_begin(REFUSED.get(code, code))}: {hosts[code]}. {group[0].reason}" for code, group in ordered] or [
-        "There is no host in this cloud."
+        "This cloud has no hosts."
     ]
 
 

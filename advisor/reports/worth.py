@@ -18,7 +18,7 @@ def worth_report(worth: AdviceWorth) -> ReportDocument:
     """The report; the same findings give the same report."""
     return ReportDocument(
         what="worth",
-        title="What the advice was worth",
+        title="Effect of the advice",
         headline=worth.sentences[0],
         sentences=worth.sentences[1:],
         facts={
@@ -89,7 +89,9 @@ def _beside(worth: AdviceWorth) -> Section:
         for group in worth.beside
     ]  # fmt: skip
     note = "At least 20 VMs in each group, on 8 hosts and from 5 days, are needed for a comparison."
-    return Section("beside", "Beside others like them", note, tables=[Table("beside", "Matched groups", columns, rows)])
+    return Section(
+        "beside", "Compared with similar instances", note, tables=[Table("beside", "Matched groups", columns, rows)]
+    )
 
 
 def _placements(worth: AdviceWorth) -> Section:
@@ -132,7 +134,10 @@ def _alternatives(worth: AdviceWorth) -> Section:
     ]
     note = "Predicted now. Others are all on this host and on the one where the instance is."
     return Section(
-        "alternatives", "What would it have been?", note, tables=[Table("alternatives", "Hosts", columns, rows)]
+        "alternatives",
+        "What other hosts would have given",
+        note,
+        tables=[Table("alternatives", "Hosts", columns, rows)],
     )
 
 

@@ -20,12 +20,14 @@ __all__ = ["Cotenant", "app", "main", "program_of", "run_program"]
 # The order of the help. Each text is the first line of the command's own help, which a test compares.
 COMMANDS = (
     Listed(
-        "demo", "api.cli.demo:demo", "Answer a question on an example cloud, or serve that cloud or one that lives."
+        "demo",
+        "api.cli.demo:demo",
+        "Answer a question on an example cloud, or serve it, or serve a live cloud of containers.",
     ),
     Listed("serve", "api.cli.serve:serve", "Run the REST service and the web page."),
     Listed("where", "api.cli.ask:where", "Rank the hosts of an inventory for one instance."),
     Listed("predict", "api.cli.ask:predict", "Predict what co-located instances do to each other."),
-    Listed("plan", "api.cli.plan:plan", "Say what should become of a whole cloud."),
+    Listed("plan", "api.cli.plan:plan", "Plan a whole cloud: placements, rebalancing, evacuation, capacity and more."),
     Listed("tune", "api.cli.plan:tune", "Find better settings for all instances of a host as it stands."),
     Listed(
         "report",
@@ -36,62 +38,64 @@ COMMANDS = (
     Listed(
         "worth",
         "api.cli.measured:worth",
-        "Say what effect the advice had: followed or not, predicted against measured, beside similar instances.",
+        "Show the effect of the advice: followed or not, predicted and measured, compared with similar instances.",
     ),
     Listed(
         "probe-plan",
         "api.cli.probe:probe_plan",
-        "Say which pairs to measure next, because knowing them would change a decision.",
+        "Choose the pairs of workloads to measure next: those that could change a decision.",
     ),
     Listed("replay", "api.cli.replay:replay", "Replay a trace of real demand through placement policies."),
     Listed("profile", "api.cli.measure:profile", "Profile an instance from its samples, phase by phase."),
     Listed(
-        "slowing", "api.cli.measured:slowing", "Say which instances of a host slow which, predicted beside measured."
+        "slowing",
+        "api.cli.measured:slowing",
+        "Show which instances of a host slow down which others, predicted and measured.",
     ),
     Listed(
         "score",
         "api.cli.measured:score",
-        "Say how VMs fare on one scale: 100 = uncontended, 0 = nothing is left.",
+        "Show the scores of VMs, from 0 to 100 (uncontended).",
     ),
     Listed(
         "obtained",
         "api.cli.measured:obtained",
-        "Say what an instance obtained as measured: CPU time, and its stalls at disks and networks.",
+        "Show what was measured of an instance: CPU delivered, and stalls at disks and networks.",
     ),
     Listed("train", "api.cli.learn:train", "Fit, calibrate, evaluate and store a model."),
-    Listed("evaluate", "api.cli.learn:evaluate", "Errors of the model and of every baseline on unseen data."),
-    Listed("sync", "api.cli.sync:sync", "Bring the inventory in the database to what a file or another system says."),
+    Listed("evaluate", "api.cli.learn:evaluate", "Evaluate the model and every baseline on unseen data."),
+    Listed("sync", "api.cli.sync:sync", "Update the inventory in the database from a file or another system."),
     Listed("snapshot", "api.cli.report:snapshot", "Write a cloud as one file that every command on files reads."),
     Listed("migrate", "api.cli.migrate:migrate", "Move instances in another system as a rebalancing plan says."),
     Listed(
         "apply",
         "api.cli.apply:apply",
-        "Carry out a plan, a tuning or an answer, measure what it brought, and take it back.",
+        "Apply a plan, a tuning or an answer, measure its effect, and undo it.",
     ),
     Listed(
         "changes",
         "api.cli.apply:changes",
-        "Changes that were carried out: the list with verdicts, one with its ledger, approvals.",
+        "Changes that were applied: list them, show one with its ledger, approve one.",
     ),
     Listed(
         "freeze",
         "api.cli.apply:freeze",
-        "Stop all changes: no controller applies any from now on; what was applied can be taken back.",
+        "Freeze changes: none is applied until they are thawed; applied ones can be undone.",
     ),
     Listed(
         "history",
         "api.cli.sync:history",
-        "Learn the demand of instances from the weeks that Gnocchi, a system itself, or a Prometheus has stored.",
+        "Learn the demand of instances from the history that Gnocchi, Prometheus or the system itself has stored.",
     ),
     Listed(
         "doctor",
         "api.cli.measured:doctor",
-        "Say what is wrong now: hosts without measurements, instances that get little of their CPU time, anomalies.",
+        "List problems: hosts without measurements, instances with little CPU delivered, anomalies.",
     ),
     Listed("schema", "api.cli.schema:schema", "Print the JSON Schema of what a command prints with --json."),
     Listed("audit", "api.cli.tokens:show_audit", "Show changes and refused requests by user, newest first."),
-    Listed("plans", "api.cli.plan:plans", "Plans that the service made: the list, and one of them with its age."),
-    Listed("models", "api.cli.registry:models", "The registry of learned models: which answers, which may, which did."),
+    Listed("plans", "api.cli.plan:plans", "Stored plans: list them, show one with its age."),
+    Listed("models", "api.cli.registry:models", "The registry of learned models: list, judge, activate, roll back."),
     Listed("db", "api.cli.tokens:db", "Administration of the database."),
     Listed("token", "api.cli.tokens:tokens", "Tokens of the REST service."),
 )

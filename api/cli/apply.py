@@ -31,11 +31,11 @@ def apply(
         bool, typer.Option("--yes", help="Carry it out without asking.", show_default="show it, and ask on a terminal")
     ] = False,
     preview: Annotated[bool, typer.Option("--preview", help="Only show what would be done.")] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a rollout that was interrupted.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take a rollout back.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted rollout.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo a rollout.")] = False,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Wait for the windows after it, and take it back where it did harm."),
+        typer.Option("--watch", help="Wait for the next windows, and undo the changes if they did harm."),
     ] = False,
     here: Annotated[
         str | None,
@@ -44,7 +44,7 @@ def apply(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Carry out a plan, a tuning or an answer, measure what it brought, and take it back.
+    """Apply a plan, a tuning or an answer, measure its effect, and undo it.
 
     Without --yes it shows each change beside what the system has now, and what it would run; on a terminal it asks. The
     setting apply_mode must be ask or act. Each step is a line of the ledger before it is done and one after. A failed
@@ -138,7 +138,7 @@ def _read(path: Path) -> Plan:
 
 def _watched(changes: ChangeService, standing: RolloutStanding, stop: Any, *, as_json: bool) -> RolloutStanding:
     if not as_json:
-        say("Waiting for the windows after it; Ctrl-C ends the waiting, and nothing else.")
+        say("Waiting for the next windows; Ctrl-C ends only the waiting.")
     while standing.state in ("carried_out", "canary") and (not standing.effects or standing.state == "canary"):
         if stop.wait(POLL_S):
             break
@@ -181,9 +181,9 @@ def show(rollout: RolloutOut) -> None:
     for effect in rollout.effects:
         say(f"  {effect.instance}: {effect.verdict}: {effect.why}")
     if rollout.state in ("carried_out", "canary"):
-        say(f"Take it back with: cotenant apply {rollout.id} --undo")
+        say(f"Undo it with: cotenant apply {rollout.id} --undo")
     if rollout.state in ("applying", "undoing"):
-        say(f"Go on with: cotenant apply {rollout.id} --resume")
+        say(f"Resume it with: cotenant apply {rollout.id} --resume")
 
 
 def _subject(step: StepOut) -> str:
@@ -195,7 +195,7 @@ def _subject(step: StepOut) -> str:
 RolloutId = Annotated[str, typer.Argument(help="An id from the list.")]
 
 changes = typer.Typer(
-    help="Changes that were carried out: the list with verdicts, one with its ledger, approvals.",
+    help="Changes that were applied: list them, show one with its ledger, approve one.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -204,7 +204,7 @@ changes = typer.Typer(
 @changes.command("list")
 def list_changes(
     state: Annotated[RolloutState | None, typer.Option(help="Only rollouts in this state.", show_default="all")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of rollouts at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of rollouts.")] = 100,
     database: Database = None,
     as_json: AsJson = False,
     server: ServerOrDatabase = None,
@@ -322,7 +322,7 @@ def freeze(
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Stop all changes: no controller applies any from now on; what was applied can be taken back."""
+    """Freeze changes: none is applied until they are thawed; applied ones can be undone."""
     with asked_cloud(server, token_file, database) as cloud:
         if not off:
             frozen = cloud.ask(

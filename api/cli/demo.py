@@ -48,7 +48,7 @@ def demo(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Answer a question on an example cloud, or serve that cloud or one that lives.
+    """Answer a question on an example cloud, or serve it, or serve a live cloud of containers.
 
     12 hosts of 64 CPUs with 150 VMs, whose demand monitoring knows. Neither a database nor a learned model is used.
     The one that lives has 6 hosts with 19 containers, whose agents push what they measure, and a day passes in minutes.

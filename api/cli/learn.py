@@ -39,7 +39,7 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="P",
-            help="What is left out of training, such as unseen_pair or unseen_workload; may be repeated.",
+            help="What training leaves out, such as unseen_pair or unseen_workload; may be repeated.",
             show_default="unseen_pair and unseen_workload",
         ),
     ] = None,
@@ -53,7 +53,7 @@ def evaluate(
     report: ReportOut = None,
     as_json: AsJson = False,
 ) -> None:
-    """Errors of the model and of every baseline on unseen data."""
+    """Evaluate the model and every baseline on unseen data."""
     with progress() as advance:
         result = offline.evaluate(
             dataset,
@@ -70,7 +70,7 @@ def evaluate(
     for evaluation in evaluations:
         _show(evaluation)
     if len(evaluations) > 1:
-        say("Mean rank over all of these, 1 is the best")
+        say("Mean rank over all of these (1 = best)")
         ranks = [[name, _figure(rank)] for name, rank in result["average_rank"].items()]
         print_table(("model", "rank"), ranks, right=(1,))
     if report is not None:
@@ -228,10 +228,10 @@ def _take_in(artifact: Path, chosen: Settings, *, register: bool, auto: bool, as
     if verdict is not None:
         print_verdict(verdict)
     if activated:
-        say("It answers from now on.")
+        say("It is active now.")
         return
     force = "" if verdict is None or verdict["passed"] else " --force"
-    say(f"It answers after: cotenant models activate {artifact.name}{force}")
+    say(f"Activate it with: cotenant models activate {artifact.name}{force}")
 
 
 def _shipped(folder: Path, *, needed: bool) -> Sequence[Path]:

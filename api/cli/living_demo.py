@@ -214,7 +214,7 @@ class Feeder:
                 yield line["at"] + lap_s, to, body
             if not self._day.again:
                 return
-            say("The recorded day is over and begins anew, as the next one.")
+            say("The recorded day has ended and starts again as the next day.")
             lap_s += _DAY_S / self._day.faster
 
     def _tell(self) -> None:
@@ -280,7 +280,7 @@ def _chosen(stack: ExitStack, *, live: bool) -> tuple[DayOfLines, FastClock]:
         if isinstance(live_day, DayOfLines):
             say(f"Real containers on this machine: {live_day.made}.")
             return live_day, FastClock(live_day, time.time() - live_day.begin_s)
-        say(f"A recorded day, for no containers can be run here: {live_day}.")
+        say(f"No containers can run here ({live_day}), so a recorded day is replayed.")
     day = recorded()
     say(f"The recording: {day.made}.")
     return day, FastClock(day, max(_SHOWN_AT_ONCE_H - day.begin_h, 0.0) * 3600 / day.faster)

@@ -52,7 +52,7 @@ def profile(
         str | None, typer.Option(metavar="WORKLOAD", help="Store the phase as a workload.", show_default="not stored")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Save it although it is not enough, or was measured beside others.")
+        bool, typer.Option("--force", help="Save it even if it has too few windows or was measured beside others.")
     ] = False,
     full_load: Annotated[
         bool, typer.Option("--full-load", help="Save it scaled to load 1.0, marked as extrapolated.")
@@ -201,13 +201,13 @@ def _short(value: float) -> str:
 
 def _explain(phase: PhaseOut) -> None:
     say()
-    say(f"Phase {phase.number}: load {phase.load.method}, sure: {phase.load.sure}; {phase.load.text}.")
+    say(f"Phase {phase.number}: load {phase.load.method}, confidence: {phase.load.sure}; {phase.load.text}.")
     if phase.neighbours:
         beside = ", ".join(f"{name} ({cpu:.0f} % CPU)" for name, cpu in list(phase.neighbours.items())[:5])
         say(f"  At times beside {beside}.")
     if not phase.solo:
-        say("  Measured beside others: waiting is not its own; not for training or serving.")
+        say("  Measured beside others, so its waiting is not its own: not for training or serving.")
     for reason in phase.reasons:
         say(f"  Not enough: {reason}.")
     for remark in phase.remarks:
-        say(f"  Mind: {remark}.")
+        say(f"  Note: {remark}.")

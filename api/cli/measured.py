@@ -37,7 +37,7 @@ def obtained(
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Say what an instance obtained as measured: CPU time, and its stalls at disks and networks.
+    """Show what was measured of an instance: CPU delivered, and stalls at disks and networks.
 
     By windows of five minutes; 95 % of them were no worse than the second figure. What its host does not measure is
     left out (cotenant-profiler check says why).
@@ -83,7 +83,7 @@ def slowing(
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Say which instances of a host slow which, predicted beside measured.
+    """Show which instances of a host slow down which others, predicted and measured.
 
     Measured by the run queue where the agent watches it (cotenant-profiler run --run-queue), else by correlation of
     windows: the instance waits more while a certain other one runs.
@@ -139,7 +139,7 @@ def score(
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Say how VMs fare on one scale: 100 = uncontended, 0 = nothing is left.
+    """Show the scores of VMs, from 0 to 100 (uncontended).
 
     The score is 100 x CPU delivered x what devices leave x the part of the time without stalls for memory.
     """
@@ -284,7 +284,7 @@ def worth(
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Say what effect the advice had: followed or not, predicted against measured, beside similar instances.
+    """Show the effect of the advice: followed or not, predicted and measured, compared with similar instances.
 
     Of instances that came to their hosts in this time, in windows that agents measured. Where too few are alike it says
     so in place of a figure.
@@ -336,7 +336,7 @@ def doctor(
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Say what is wrong now: hosts without measurements, instances that get little of their CPU time, anomalies.
+    """List problems: hosts without measurements, instances with little CPU delivered, anomalies.
 
     Also hosts whose own work takes CPUs from instances, sources that disagree, and a broken model. Exit code 1 where
     anything is.

@@ -31,11 +31,11 @@ MOST_SHOWN = 10  # instances that stay; --json has all
 def migrate(
     system: Annotated[str, typer.Argument(metavar="|".join(sorted(service.MOVERS)), help="Where the instances run.")],
     apply: Annotated[
-        bool, typer.Option("--apply", help="Carry the moves out, one at a time.", show_default="only say them")
+        bool, typer.Option("--apply", help="Carry the moves out, one at a time.", show_default="only list them")
     ] = False,
     evict: Annotated[
         bool,
-        typer.Option("--evict", help="Pods may be evicted, too, where something makes another one.", show_default="no"),
+        typer.Option("--evict", help="Evict pods, too, if a controller replaces them.", show_default="no"),
     ] = False,
     namespaces: Annotated[
         str | None, typer.Option(metavar="A,B", help="Only what is in these namespaces.", show_default="all")
@@ -44,11 +44,9 @@ def migrate(
         str | None,
         typer.Option(metavar="TIME", help="Repeat at this interval, such as 15m, until SIGTERM.", show_default="once"),
     ] = None,
-    max_moves: Annotated[int, typer.Option(min=1, max=1000, help="Number of moves at most.")] = 10,
+    max_moves: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of moves.")] = 10,
     asked: Annotated[Mapping[str, Any], Options(PlanRequest, ("move_gain", "keep_ratio", "objective"))] = NOTHING,
-    patience: Annotated[
-        str, typer.Option(metavar="TIME", help="Call a move off that is not done after this time.")
-    ] = "15m",
+    patience: Annotated[str, typer.Option(metavar="TIME", help="Cancel a move that takes longer than this.")] = "15m",
     cloud: CloudName = None,
     as_json: AsJson = False,
     server: Server = None,

@@ -72,7 +72,7 @@ def show_words(plan: Plan, *, undo: bool) -> None:
     show_commands(plan.steps)
     if undo and plan.undo:
         say("")
-        say("The steps back:")
+        say("To undo:")
         show_steps(plan.undo)
         show_commands(plan.undo)
     effects = chain.from_iterable(plan.after.values())
@@ -133,7 +133,7 @@ def show_commands(steps: Sequence[PlanStep]) -> None:
 MOST_NAMED = 5
 
 plans = typer.Typer(
-    help="Plans that the service made: the list, and one of them with its age.",
+    help="Stored plans: list them, show one with its age.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -142,7 +142,7 @@ plans = typer.Typer(
 @plans.command("list")
 def list_plans(
     kind: Annotated[PlanKind | None, typer.Option(help="Only plans of this kind.", show_default="all")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of plans at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of plans.")] = 100,
     database: Database = None,
     as_json: AsJson = False,
     server: ServerOrDatabase = None,
@@ -278,7 +278,7 @@ def plan(
     server: Server = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Say what should become of a whole cloud.
+    """Plan a whole cloud: placements, rebalancing, evacuation, capacity and more.
 
     Places instances (admit), restores limits with the fewest moves (rebalance), empties hosts (evacuate), needs fewer
     hosts (consolidate), says how many more instances fit (capacity), compares with an imagined cloud (what_if), suits

@@ -73,7 +73,7 @@ def probe_plan(
     server: Server = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Say which pairs to measure next, because knowing them would change a decision.
+    """Choose the pairs of workloads to measure next: those that could change a decision.
 
     Nothing is measured here, and "nothing is worth measuring" is an answer. With --server the cloud is that of the
     service, and the plan is made here, by the model of this machine.

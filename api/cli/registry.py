@@ -47,7 +47,7 @@ def print_model(model: ModelOut) -> None:
 
 
 def print_verdict(verdict: Mapping[str, Any]) -> None:
-    """What the gate said, a sentence a line."""
+    """The gate's verdict, a sentence a line."""
     beside = f"the analytic model and {verdict['against']}" if verdict.get("against") else "the analytic model"
     say(f"The gate {'passes' if verdict['passed'] else 'refuses'} it, compared with {beside}:")
     for sentence in verdict["reasons"]:
@@ -113,7 +113,7 @@ def quality(
     last: Annotated[
         int | None,
         typer.Option(
-            min=20, max=10_000, metavar="N", help="Number of observed rows per group at most.", show_default="200"
+            min=20, max=10_000, metavar="N", help="Maximum number of observed rows per group.", show_default="200"
         ),
     ] = None,
     database: Database = None,
@@ -145,7 +145,7 @@ def quality(
         print_table(QUALITY_COLUMNS, [_quality_cells(group) for group in shown.groups], right=range(3, 10))
     if shown.windows:
         say()
-        say("How well answers held here, in windows that agents measured:")
+        say("Predictions compared with windows that agents measured:")
         print_table(OF_WINDOWS, [_of_windows(group) for group in shown.windows], right=range(4, 11))
     for other in shown.beside:
         say(f"{other.text}")
@@ -194,7 +194,7 @@ def _of_windows(group: WindowGroupOut) -> list[str]:
 Version = Annotated[str, typer.Argument(help="A version from the list.")]
 
 models = typer.Typer(
-    help="The registry of learned models: which answers, which may, which did.",
+    help="The registry of learned models: list, judge, activate, roll back.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -267,7 +267,7 @@ def activate_model(
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Let this model answer from now on.
+    """Activate a model.
 
     The gate judges it first, against the model that answers now. One that lies in the state folder and is not
     registered yet is registered.
@@ -305,7 +305,7 @@ def activate_model(
 def roll_back_model(
     database: Database = None, as_json: AsJson = False, server: ServerOrDatabase = None, token_file: TokenFile = None
 ) -> None:
-    """Let the model answer that did before the one that answers now."""
+    """Activate the previous model again."""
     with asked_cloud(server, token_file, database) as cloud:
         active = cloud.ask(
             ModelOut, lambda advisor: ModelOut.of(advisor.models.roll_back()), "models", "rollback", method="POST"
@@ -321,7 +321,7 @@ def shadow_model(
     server: ServerOrDatabase = None,
     token_file: TokenFile = None,
 ) -> None:
-    """Score this model beside the active one wherever an outcome is observed, without letting it answer."""
+    """Score a model beside the active one on every observed outcome; it answers no question."""
     with asked_cloud(server, token_file, database) as cloud:
         model = cloud.ask(
             ModelOut,
@@ -341,7 +341,7 @@ def shadow_model(
 def show_history(
     database: Database = None, as_json: AsJson = False, server: ServerOrDatabase = None, token_file: TokenFile = None
 ) -> None:
-    """Show which model answered when, and by what that changed."""
+    """Show which model was active when, and what changed that."""
     with asked_cloud(server, token_file, database) as cloud:
         changes = cloud.every(Activation, lambda advisor: advisor.models.history(), "activations", most=MOST)
     if as_json:
@@ -367,7 +367,7 @@ def _say_active(model: ModelCard, *, as_json: bool) -> None:
     if as_json:
         print_json(model)
     else:
-        say(f"Model {model.version} answers from now on.")
+        say(f"Model {model.version} is active now.")
 
 
 def _gate(model: ModelCard) -> str:

@@ -23,12 +23,10 @@ def replay(
     trace: Annotated[
         Path, typer.Argument(metavar="TRACE", help="File or folder in one of the formats of docs/traces.md.")
     ],
-    form: Annotated[
-        TraceForm | None, typer.Option(help="Format of the trace.", show_default="by what the file looks like")
-    ] = None,
+    form: Annotated[TraceForm | None, typer.Option(help="Format of the trace.", show_default="detected")] = None,
     host_count: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of hosts.", show_default="half as many again as the busiest moment needs"),
+        typer.Option(min=1, help="Number of hosts.", show_default="1.5 times what the busiest moment needs"),
     ] = None,
     host_type: Annotated[
         Path | None,

@@ -69,7 +69,7 @@ def sync(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring the inventory in the database to what a file or another system says.
+    """Update the inventory in the database from a file or another system.
 
     Of a file: hosts and instances that it does not name go away, unless --merge is given; a malformed one refuses the
     file, or with --merge is left out with its line and the reason. Of a system: only what came from it can go away,
@@ -258,7 +258,7 @@ def history(
     database: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Learn the demand of instances from the weeks that Gnocchi, a system itself, or a Prometheus has stored.
+    """Learn the demand of instances from the history that Gnocchi, Prometheus or the system itself has stored.
 
     Series become demand over time, in windows of five minutes: CPUs (with waiting where it is known), network, disk.
     What the agent measures itself, and what was given by hand, counts for more. Run it each night: again is harmless.

@@ -198,7 +198,7 @@ def show_audit(
         str | None, typer.Option("--object", metavar="ID", help="Only entries that name this object.")
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=1000, metavar="N", help="Number of entries at most, the newest first.")
+        int, typer.Option(min=1, max=1000, metavar="N", help="Maximum number of entries, the newest first.")
     ] = 100,
     database: Database = None,
     as_json: AsJson = False,

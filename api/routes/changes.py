@@ -73,7 +73,7 @@ def frozen(changes: ChangeDep) -> FreezeOut:
 
 
 def freeze(body: FreezeBody, changes: ChangeDep) -> FreezeOut:
-    """Freeze changes: no controller applies any from now on; what was applied can be taken back."""
+    """Freeze changes: none is applied until they are thawed; applied ones can be undone."""
     return FreezeOut.of(changes.freeze(body.reason))
 
 

@@ -52,13 +52,13 @@ def judge(version: PathId, models: ModelDep) -> ModelOut:
 def activate(version: PathId, models: ModelDep, body: ActivateBody | None = None) -> ModelOut:
     """Make a registered model the one that answers; `analytic` stands for the analytic model alone.
 
-    The gate judges it anew, against the model that answers now; `force` overrules it.
+    The gate judges it again, against the model that answers now; `force` overrules it.
     """
     return ModelOut.of(models.activate(version, force=body is not None and body.force))
 
 
 def roll_back(models: ModelDep) -> ModelOut:
-    """Let the model answer that did before the one that answers now."""
+    """Activate the previous model again."""
     return ModelOut.of(models.roll_back())
 
 

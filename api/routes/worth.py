@@ -1,4 +1,4 @@
-"""What the advice was worth."""
+"""Effect of the advice."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_a_report_says_how_the_cloud_stands_and_what_a_rebalance_would_do(writte
     data = json.loads((path / "report.json").read_text(encoding="utf-8"))
     assert (data["report"], data["title"]) == ("cloud", "State of the cloud")
     assert reported["headline"].startswith("6 hosts with 8 instances: no instance is below its limit")
-    assert "Rebalancing plan: Already fine: nothing is to be done." in data["sentences"]
+    assert "Rebalancing plan: Already fine: no change is needed." in data["sentences"]
     hosts = {row["host"]: row for row in data["tables"]["hosts"]}
     assert set(hosts) == {"h1", "h2", "h3", "h4", "h5", "h6"}
     assert sum(row["instances"] for row in hosts.values()) == 8

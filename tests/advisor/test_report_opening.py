@@ -90,7 +90,7 @@ def test_the_page_names_a_resource_without_demand_and_only_the_data_have_the_zer
     hosts, bands = section.tables
     assert [column.key for _, column in hosts.on_page] == ["host", "cpu"]
     assert "nic" in {column.key for column in hosts.columns}
-    assert section.note.endswith("Next to nothing is asked anywhere of network.")
+    assert section.note.endswith("There is almost no demand for network.")
     assert [row[:3] for row in bands.rows] == [("CPU", 1, 1), ("network", 2, 0)]  # of the two hosts in use
     assert len(section.pictures) == 1
     calm = {host: {"cpu": 0.1} for host in load}

@@ -42,14 +42,14 @@ def reported(result: Result) -> str:
 def test_the_ladder_is_reported_with_what_is_enough_and_whose_settings_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.offline.where", lambda cloud, request, **_: answer(request))
     shown = run("where", CLOUD, "--instance", "shop.yaml", "--explain").stdout
-    reported = shown[shown.index("What was tried on h1") :].splitlines()
-    assert reported[0] == "What was tried on h1: The placement alone breaks a limit there; in order of cost."
+    reported = shown[shown.index("Settings tried on h1") :].splitlines()
+    assert reported[0] == "Settings tried on h1: The placement alone breaks a limit there; in order of cost."
     assert [line.split()[:2] for line in reported[1:4]] == [["Step", "Enough"], ["weight", "no"], ["cap", "yes"]]
     assert "Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95." in reported[3]
     assert reported[4] == "  batch-1 gets: cap 60 % of a CPU"
     table = shown[shown.index("rank  host") :].splitlines()
     assert "; batch-1 gets: cap 60 % of a CPU" in table[1]  # the table does not hide it
-    assert "What was tried on h8: The placement alone breaks a limit there; in order of cost; none is enough." in shown
+    assert "Settings tried on h8: The placement alone breaks a limit there; in order of cost; none is enough." in shown
     assert shown.count("breaks a limit") == 2
 
 
@@ -67,9 +67,9 @@ def test_the_headline_names_the_victim_of_the_advice_and_what_its_commands_need(
 
     monkeypatch.setattr("advisor.offline.where", starving)
     lines = run("where", CLOUD, "--instance", "shop.yaml").stdout.splitlines()
-    assert lines[:3] == ["shop-7 should go to h1.", f"Mind: {notes[0]}.", f"Mind: {notes[1]}."]
+    assert lines[:3] == ["shop-7 should go to h1.", f"Note: {notes[0]}.", f"Note: {notes[1]}."]
     monkeypatch.setattr("advisor.offline.where", lambda _, request, **__: answer(request))
-    assert "Mind: " not in run("where", CLOUD, "--instance", "shop.yaml").stdout
+    assert "Note: " not in run("where", CLOUD, "--instance", "shop.yaml").stdout
 
 
 def test_a_limit_that_the_placement_alone_breaks_is_mended_on_the_way() -> None:

@@ -74,7 +74,7 @@ def test_several_datasets_are_shown_with_the_mean_rank_over_all(asked: dict[str,
     lines = run("--dataset", "a", "--dataset", "b").stdout.splitlines()
     assert asked["datasets"] == [Path("a"), Path("b")]
     assert lines.count("lab: 12 rows") == 2
-    assert lines[-3:] == ["Mean rank over all of these, 1 is the best", "model     rank", "cotenant   1.5"]
+    assert lines[-3:] == ["Mean rank over all of these (1 = best)", "model     rank", "cotenant   1.5"]
 
 
 def test_options_reach_the_service(asked: dict[str, Any]) -> None:

@@ -72,14 +72,14 @@ def test_a_rebalance_shows_its_stages_its_commands_and_the_way_back() -> None:
     assert [cells[3:] for cells in clouds[2:]] == [["0", "0", "0", "3", "0"], ["0", "0", "0", "0", "3"]]  # by score
     moves = [line for line in lines if line.startswith("virsh migrate --live")]
     assert [line.rpartition(" ")[2] for line in moves] == ["qemu+ssh://h2/system", "qemu+ssh://h1/system"]
-    assert "The steps back:" in lines
+    assert "To undo:" in lines
 
 
 def test_a_cloud_that_needs_nothing_says_so() -> None:
     Path("fine.yaml").write_text(PRESSED.replace("{id: b, host: h1", "{id: b, host: h2"), encoding="utf-8")
     result = run("fine.yaml", "--kind", "rebalance")
     assert result.exit_code == 0
-    assert result.stdout.splitlines()[0] == "Already fine: nothing is to be done."
+    assert result.stdout.splitlines()[0] == "Already fine: no change is needed."
     Path("dark.yaml").write_text(PRESSED.replace(", workload: batch}", "}"), encoding="utf-8")
     known = run("dark.yaml", "--kind", "right_size").stdout.splitlines()
     assert known[0] == "No other size is advised, as far as is known."
@@ -150,7 +150,7 @@ def test_a_stored_plan_is_shown_with_its_age(tmp_path: Path) -> None:
         shown = stored("show", fresh.id, "--undo")
         assert "Stale: it was made for generation 1 of the inventory, which is at 2 now; changed since: " in shown
         assert "instance late. Ask again." in shown
-        assert "The steps back:" in shown
+        assert "To undo:" in shown
         assert json.loads(stored("show", fresh.id, "--json"))["stale"] is True
         assert [row.split()[:2] + row.split()[-1:] for row in stored("list").splitlines()[1:]] == [
             [fresh.id, "rebalance", "yes"]
@@ -166,7 +166,7 @@ def test_that_nothing_is_to_be_done_says_whose_demand_is_known(known: int) -> No
     cloud = ["hosts: [{id: h1, kind: kvm, pcpus: 32, memory_mb: 8192}]", "instances:", *there]
     Path("calm.yaml").write_text("\n".join(cloud), encoding="utf-8")
     shown = run("calm.yaml", "--kind", "rebalance").stdout
-    assert shown.splitlines()[0] == "Already fine: nothing is to be done."
+    assert shown.splitlines()[0] == "Already fine: no change is needed."
     assert (f"Demand is known for {known} of 3 instances" in shown) == (known < 3)
     assert "only their sizes" not in shown
     notes = json.loads(run("calm.yaml", "--kind", "rebalance", "--json").stdout)["notes"]
@@ -193,7 +193,7 @@ def test_tune_frees_what_is_pinned_badly_on_the_host_that_is_named() -> None:
     of_all = json.loads(cli_runs.run("tune", "pinned.yaml", "--all", "--json").stdout)
     assert (of_all["kind"], [step["instance"] for step in of_all["steps"]]) == ("tune", ["a"])
     assert of_all["question"]["hosts"] is None
-    assert cli_runs.run("tune", "pinned.yaml", "h2").stdout.splitlines()[0] == "Already fine: nothing is to be done."
+    assert cli_runs.run("tune", "pinned.yaml", "h2").stdout.splitlines()[0] == "Already fine: no change is needed."
 
 
 @pytest.mark.parametrize(

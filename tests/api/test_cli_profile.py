@@ -69,7 +69,7 @@ def test_the_table_shows_phases_with_intervals_load_and_verdict() -> None:
     cpu = next(line for line in lines if line.startswith("cpu"))
     assert "40.1 (40-40.1)" in cpu
     assert "event" in result.stdout
-    assert "Phase 1: load relative, sure: fair; against phase 2" in result.stdout
+    assert "Phase 1: load relative, confidence: fair; against phase 2" in result.stdout
 
 
 def test_json_has_the_same_from_a_file_and_from_the_database(file: str) -> None:

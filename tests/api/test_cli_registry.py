@@ -42,7 +42,7 @@ def test_what_the_gate_refuses_is_reported_in_one_line_with_the_option_that_over
         "cotenant: model m-bad is refused by the gate (throughput, unseen_pair: worse than the analytic model"
     )
     assert line.endswith("; train on more, or activate it with --force")
-    assert run("activate", "m-bad", "--force").stdout == "Model m-bad answers from now on.\n"
+    assert run("activate", "m-bad", "--force").stdout == "Model m-bad is active now.\n"
 
 
 def test_the_list_shows_status_and_verdict() -> None:
@@ -73,7 +73,7 @@ def test_rollback_and_history_tell_who_answered() -> None:
     assert run("history").stdout == "No learned model has ever been activated here.\n"
     run("activate", "m-fair")
     run("activate", "m-good")
-    assert run("rollback").stdout == "Model m-fair answers from now on.\n"
+    assert run("rollback").stdout == "Model m-fair is active now.\n"
     rows = [line.split()[2:] for line in run("history").stdout.splitlines()[1:]]
     assert rows == [
         ["analytic", "m-fair", "activate"],

@@ -151,7 +151,7 @@ def test_the_prior_is_listed_shown_and_activated() -> None:
     assert json.loads(run("models", "list", "--json").stdout)[0]["version"] == "analytic"
     assert "analytic model" in run("models", "show", "analytic").stdout
     assert json.loads(run("models", "show", "analytic", "--json").stdout)["status"] == "active"
-    assert run("models", "activate", "analytic").stdout == "Model analytic answers from now on.\n"
+    assert run("models", "activate", "analytic").stdout == "Model analytic is active now.\n"
     assert json.loads(run("models", "activate", "analytic", "--json").stdout)["version"] == "analytic"
 
 
@@ -193,7 +193,7 @@ def test_train_registers_a_candidate_that_can_be_activated(monkeypatch: pytest.M
     assert asked == {"datasets": [Path("a"), Path("b")], "registered": Path("var/models/m-1")}
     assert result.stderr == "fitting: 20 %\n"
     assert "The gate passes it, compared with the analytic model and m-0:\n  It is fine.\n" in result.stdout
-    assert result.stdout.endswith("It answers after: cotenant models activate m-1\n")
+    assert result.stdout.endswith("Activate it with: cotenant models activate m-1\n")
     verdict["passed"] = False
     assert run("train", "--dataset", "a").stdout.endswith("cotenant models activate m-1 --force\n")
     quiet = json.loads(run("train", "--dataset", "a", "--no-register", "--json").stdout)
@@ -219,7 +219,7 @@ def test_train_from_telemetry_activates_what_the_gate_lets_pass(
     assert result.stdout.startswith(
         "Model m-0 turned out worse than the analytic model: mean error of the share 0.090 against"
     )
-    assert ("It answers from now on." in result.stdout) is passed
+    assert ("It is active now." in result.stdout) is passed
 
 
 @pytest.mark.parametrize(

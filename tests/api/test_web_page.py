@@ -161,7 +161,7 @@ def test_the_ladder_is_a_table_and_says_whose_settings_change(advisor: Advisor, 
     _, page = _page(advisor, settings, answer)
     assert [one.get("class") for one in page.all("table")].count("ladder") == 2  # where it mends, and where it does not
     assert "cap Cap batch-1 at 60 % of a CPU: shop-7 0.71 -> 0.95. yes" in page.text
-    assert "What was tried on h8" in page.text
+    assert "Settings tried on h8" in page.text
     assert "batch-1 gets other settings, too: Cap 60 % of a CPU" in page.text
 
 

@@ -113,7 +113,7 @@ def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_plac
         "1 of the 2 instances that stay where they are loses 1 percentage point or more, db-1 on h1 the most, "
         "from 95 % to 70 %.",
         "Predicted below their limit after the plan: db-1 and bulk-1.",
-        "1 of 3 predictions after the plan lie outside of what the model was trained on",
+        "1 of 3 predictions after the plan lie outside the training data",
         "v7: trained on measurements.",
         "2026-03-01 12:00 UTC",
     ):
@@ -123,7 +123,7 @@ def test_the_summary_says_in_words_who_goes_where_who_pays_and_who_finds_no_plac
 @pytest.mark.usefixtures("undrawn")
 def test_where_the_prior_answers_nothing_lies_outside_of_a_training() -> None:
     inventory, made = plan_by_hand()
-    assert "outside of what the model" not in page(inventory, replace(made, model_origin="analytic")).text
+    assert "outside the training data, so" not in page(inventory, replace(made, model_origin="analytic")).text
 
 
 def test_a_step_says_host_prediction_neighbours_settings_and_reasons(by_hand: str) -> None:
@@ -204,7 +204,7 @@ OTHERS = (Variant("now", FINE), Variant("without h1", replace(FINE, worst=0.7)))
         ),
         (
             CONSOLIDATE, {"sums_after": SUMS, "search": Search("hosts in use", 3, 3, 0, "search")},
-            "No fewer hosts will do.",
+            "Fewer hosts are not enough.",
         ),
         (
             REBALANCE, {"steps": (), "search": Search("below", 2, 0, 1, "time")},
@@ -304,7 +304,7 @@ def test_the_same_plan_gives_the_same_file_and_leaves_matplotlib_s_settings_alon
 def test_an_empty_plan_on_an_empty_cloud_is_a_report_too() -> None:
     _, plan = plan_by_hand()
     found = page(Inventory(), replace(plan, request=PlanRequest(), steps=(), before={}, after={}))
-    assert "Nothing was to be placed." in found.text
+    assert "There was no instance to place." in found.text
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -347,7 +347,7 @@ def test_many_hosts_stay_readable_and_what_is_left_out_is_said(many_hosts: tuple
     assert 5 <= text.count("<svg ") <= 20
     said = Report(text).text
     assert "They go to 400 hosts" in said
-    assert "388 more hosts with instances stand in the last table." in said
+    assert "388 more hosts with instances are in the last table." in said
     assert "3,200 more rows stand in instances.csv beside this page." in said
     assert "100 more rows stand in steps.csv" in said
     assert "360 more rows stand in pressure.csv" in said

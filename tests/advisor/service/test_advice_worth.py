@@ -1,4 +1,4 @@
-"""What the advice was worth, of a cloud where it is followed, and not; made samples whose truth is known."""
+"""Effect of the advice, of a cloud where it is followed, and not; made samples whose truth is known."""
 
 from __future__ import annotations
 
