@@ -125,8 +125,8 @@ JUDGED = {
     "n_up_to_k": "runs of more than were trained on",
 }
 MEANING = {
-    "random_row": "Rows left out at random; repeats of what is judged were trained on. A warning of how good a leak "
-    "looks, no figure to rely on.",
+    "random_row": "Rows left out at random; repeats of what is judged were trained on. It shows how good a leak "
+    "looks; do not rely on it.",
     "unseen_pair": "Workloads that were seen, in pairs that were not: all rows of a pair are left out together.",
     "unseen_workload": "Every run that contains the workload is left out of training.",
     "unseen_platform": "Everything measured on a platform is left out of training.",

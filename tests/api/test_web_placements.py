@@ -64,7 +64,7 @@ def test_an_outcome_of_neighbours_alone_is_listed_with_the_prediction_for_the_ne
 def test_an_answer_without_an_outcome_says_how_to_tell_one(advisor: Advisor, settings: Settings) -> None:
     placed = advisor.placements.place(PlacementRequest(Instance("shop-8"), dry_run=True)).recommendation
     assert f"POST /v1/placements/{placed.id}/outcome" in shown(advisor, settings, f"/placements/{placed.id}")
-    assert "Nothing was placed yet" in shown(advisor, settings, "/placements")
+    assert "Nothing has been placed yet" in shown(advisor, settings, "/placements")
     assert "dry run" in shown(advisor, settings, "/placements?which=all")
 
 

@@ -75,7 +75,7 @@ def test_a_plan_for_a_cloud_that_is_gone_is_shown_stale_and_can_be_taken_away(cl
     assert "an earlier cloud" in text(client.page("/plans").text)
     report = client.page(f"/plans/{plan.id}/report.html")
     assert (report.status_code, report.headers["content-disposition"][:10]) == (200, "attachment")
-    assert "written since this plan was made" in report.text
+    assert "changed since this plan was made" in report.text
     data = client.page(f"/plans/{plan.id}/data.json")
     reported = json.loads(data.text)
     assert reported["id"] == plan.id
