@@ -187,7 +187,9 @@ def test_alarms_have_a_page_that_names_the_likely_cause(advisor: Advisor, settin
     assert "its demand rose from 0.50 to 3.50 CPUs" in page.text
     assert "40 % 6 windows 90 % at least 80 %" in page.text
     assert names(shown(client, "/alarms?sort=since"))[0] == "old"
-    assert "There is no alarm now." in shown(bent_client(advisor, settings, cloud={"alarms": lambda: ()}), "/alarms").text
+    assert (
+        "There is no alarm now." in shown(bent_client(advisor, settings, cloud={"alarms": lambda: ()}), "/alarms").text
+    )
 
 
 def test_the_audit_log_has_a_page_with_filters(cloud: Advisor, client: Client) -> None:
