@@ -1,0 +1,233 @@
+"""What a push of one host costs the service, and how many bytes a sample takes on disk, by the store of samples.
+
+    python -m research.benchmarks.sample_stores [--kind KIND] [--pushes N] [--days D] [--json]
+
+Senders are simulated, service and stores are real. A push is one window of 60 s of a host of 30 VMs: 16 metrics of each
+and five of the host, values as agents round them. A third of the VMs idle; CPU use, waiting and rates follow an
+autoregressive process with noise, five of the sixteen metrics are nearly always 0. Pushes go one after the other over
+HTTP to a service of one worker, of hosts in turn; CPU time is that of the service's process, and of the store's beside
+it, without the first pushes. For the bytes, a time-series database gets `--days` of the same windows of two hosts
+without the service, and is flushed and merged; a database gets the pushes, and its table and index are counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import math
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy as sa
+from rich.console import Console
+from rich.table import Table
+
+from advisor.domain import Host, Instance, Inventory
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.store.engine import Database
+from advisor.telemetry.remote_samples import RemoteSamples
+from profiler.observed import MetricSample
+from research.benchmarks.measuring import circumstances, cpu_s, processes_of
+from tests.servers.postgres import postgres
+from tests.servers.running import NotInstalled, Running
+from tests.servers.service import Service
+from tests.servers.victoria_metrics import victoria_metrics
+
+KINDS = ("sqlite", "postgresql", "victoria-metrics")
+HOSTS, VMS, WINDOW_S = 10, 30, 60
+WARM = 2 * HOSTS  # pushes before the clock starts
+MOVING = {"cpu": 40.0, "cpu_p95": 60.0, "waiting": 3.0, "waiting_p95": 6.0, "execution": 300.0, "block": 55.0}
+MOVING |= {"net_mbit": 2.0, "disk_mb_s": 0.8, "disk_iops": 12.0, "system": 8.0, "run_queue_p99_us": 900.0}
+STILL = ("throttled", "psi_io", "psi_memory", "swap_mb", "net_drops")
+OF_HOST = {"busy": 1200.0, "switch": 20_000.0, "event": 3_000.0, "psi_memory": 0.2, "available_mb": 90_000.0}
+MONTH_S = 30 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU time of a push in ms, by process, and bytes of a sample on disk."""
+
+    kind: str
+    pushes: int
+    samples: int
+    service_ms: float
+    store_ms: float
+    bytes_per_sample: float
+    samples_on_disk: int
+
+    @property
+    def month_gb(self) -> float:
+        """Of 1,000 such hosts, all samples kept."""
+        return self.samples / self.pushes * MONTH_S / WINDOW_S * 1000 * self.bytes_per_sample / 1e9
+
+
+class Sender:
+    """Windows of one host, each after the one before."""
+
+    def __init__(self, number: int) -> None:
+        self._host, self._noise = f"h{number}", random.Random(number)
+        self._state: dict[tuple[int, str], float] = {}
+
+    def window(self, time_s: float) -> list[MetricSample]:
+        """One sample of each metric, six digits as from an agent."""
+        sent = []
+        for vm in range(VMS):
+            scale = 0.05 if vm % 3 == 0 else 1.0
+            for metric, level in MOVING.items():
+                value = self._next((vm, metric)) * level * scale
+                sent.append(self._sample(f"{self._host}-i{vm}", "instance", metric, value, time_s))
+            for metric in STILL:
+                value = self._noise.random() if self._noise.random() < 0.02 else 0.0
+                sent.append(self._sample(f"{self._host}-i{vm}", "instance", metric, value, time_s))
+        for metric, level in OF_HOST.items():
+            sent.append(self._sample(None, "host", metric, self._next((-1, metric)) * level, time_s))
+        return sent
+
+    def _next(self, key: tuple[int, str]) -> float:
+        """A logarithm that forgets over ten windows, with a spread of a third."""
+        self._state[key] = now = 0.9 * self._state.get(key, 0.0) + 0.145 * self._noise.gauss(0, 1)
+        return math.exp(now)
+
+    def _sample(self, instance: str | None, scope: str, metric: str, value: float, time_s: float) -> MetricSample:
+        return MetricSample(self._host, instance, scope, metric, float(f"{value:.6g}"), time_s)  # type: ignore[arg-type]
+
+
+def cloud() -> Inventory:
+    names = [f"h{number}" for number in range(HOSTS)]
+    hosts = tuple(Host(name, "kvm", 64, 262_144) for name in names)
+    return Inventory(hosts, tuple(Instance(f"{name}-i{vm}", vcpus=2, host=name) for name in names for vm in range(VMS)))
+
+
+def pushed(settings: Settings, more: dict[str, str], pushes: int, store: Sequence[int]) -> tuple[int, float, float]:
+    """Samples of the pushes that count, CPU seconds of the service and of these processes of a store."""
+    with Advisor(settings) as advisor:
+        advisor.inventory.put(cloud(), mode="replace", generation=None)
+    service = Service(settings.database, settings.state_dir, **more).start()
+    assert isinstance(service.running, Running)
+    assert service.running.process is not None
+    pid = service.running.process.pid
+    senders = [Sender(number) for number in range(HOSTS)]
+    begin_s = time.time() - (pushes + WARM) // HOSTS * WINDOW_S
+    connection, sent, before = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60), 0, (0.0, 0.0)
+    try:
+        for number in range(WARM + pushes):
+            if number == WARM:
+                before = _cpu([pid]), _cpu(store)
+            window = senders[number % HOSTS].window(begin_s + number // HOSTS * WINDOW_S)
+            connection.request("POST", "/v1/samples", _body(window), {"Content-Type": "application/json"})
+            with connection.getresponse() as answer:
+                document = json.loads(answer.read())
+            if answer.status != 200 or document["accepted"] != len(window):
+                raise RuntimeError(f"the service says {answer.status}: {document}")
+            sent += len(window) if number >= WARM else 0
+        return sent, _cpu([pid]) - before[0], _cpu(store) - before[1]
+    finally:
+        connection.close()
+        service.running.stop()
+
+
+def _cpu(pids: Sequence[int]) -> float:
+    return sum(cpu_s(one) for pid in pids for one in processes_of(pid))
+
+
+def _body(window: Sequence[MetricSample]) -> bytes:
+    when = datetime.fromtimestamp(window[0].time_s, UTC).isoformat(timespec="milliseconds")
+    rows = [
+        {"host": one.host, "instance": one.instance, "scope": one.scope, "metric": one.metric, "value": one.value}
+        for one in window
+    ]
+    return json.dumps({"samples": [{**row, "time": when} for row in rows]}, separators=(",", ":")).encode()
+
+
+def measure(kind: str, pushes: int, days: float) -> Cost:
+    """Both figures of one kind of store, on new ones."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-samples-")))
+        database, more, pids = f"sqlite:///{folder}/cotenant.sqlite3", {}, []
+        if kind == "postgresql":
+            server = stack.enter_context(postgres(durable=True))
+            assert isinstance(server.running, Running)
+            assert server.running.process is not None
+            database, pids = server.url(server.new_database()), [server.running.process.pid]
+        if kind == "victoria-metrics":
+            tsdb = stack.enter_context(victoria_metrics())
+            assert tsdb.running.process is not None
+            more, pids = {"samples_url": tsdb.url}, [tsdb.running.process.pid]
+        sent, service_s, store_s = pushed(Settings(database=database, state_dir=folder), more, pushes, pids)
+        if kind == "victoria-metrics":
+            other = stack.enter_context(victoria_metrics())
+            on_disk = _fill(RemoteSamples(Settings(samples_url=other.url)), days)
+            size = other.bytes_on_disk()
+        else:
+            size, on_disk = _table(database)
+        return Cost(kind, pushes, sent, 1000 * service_s / pushes, 1000 * store_s / pushes, size / on_disk, on_disk)
+
+
+def _fill(store: RemoteSamples, days: float) -> int:
+    """Windows of two hosts up to now; returns how many samples."""
+    senders, windows, number = [Sender(one) for one in range(2)], int(days * 86_400 / WINDOW_S), 0
+    begin_s = time.time() - windows * WINDOW_S
+    for at in range(0, windows, 10):
+        batch = [
+            one for later in range(10) for sender in senders for one in sender.window(begin_s + (at + later) * WINDOW_S)
+        ]
+        number += len(batch)
+        if store.send(batch):
+            raise RuntimeError("the store refuses samples")
+    return number
+
+
+def _table(url: str) -> tuple[int, int]:
+    """Bytes of the table of samples with its index, and its rows."""
+    database = Database(url)
+    with database.read() as connection:
+        rows = connection.scalar(sa.text("SELECT count(*) FROM samples")) or 0
+        size = "SELECT sum(pgsize) FROM dbstat WHERE name = 'samples'"
+        if not database.is_sqlite:
+            size = "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('samples')"
+        of_table = int(connection.scalar(sa.text(size)) or 0)
+    database.close()
+    return of_table, rows
+
+
+def costs(kinds: Sequence[str], pushes: int, days: float) -> Iterator[Cost]:
+    for kind in kinds:
+        try:
+            yield measure(kind, pushes, days)
+        except NotInstalled as error:
+            print(f"{kind} is left out: {error}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kind", choices=KINDS, action="append")
+    parser.add_argument("--pushes", type=int, default=300)
+    parser.add_argument("--days", type=float, default=3.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    found = list(costs(options.kind or KINDS, options.pushes, options.days))
+    if options.json:
+        print(json.dumps({**circumstances(), "costs": [asdict(cost) for cost in found]}))
+        return 0
+    table = Table(title="Samples of windows, simulated senders: {date}, {machine}".format(**circumstances()))
+    for title in ("store", "samples a push", "service, ms", "store, ms", "bytes a sample", "1,000 hosts, GB a month"):
+        table.add_column(title, justify="left" if title == "store" else "right")
+    for cost in found:
+        per_push = f"{cost.samples / cost.pushes:.0f}"
+        figures = (cost.service_ms, cost.store_ms, cost.bytes_per_sample, cost.month_gb)
+        table.add_row(cost.kind, per_push, *(f"{figure:,.2f}" for figure in figures))
+    Console().print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
