@@ -24,7 +24,7 @@ from sqlalchemy import Connection
 
 from advisor.errors import Conflict, InvalidInput, OutOfSpace
 from advisor.settings import Settings
-from advisor.store import counters, engine, migrate
+from advisor.store import counters, engine, migrate, partitions
 from advisor.store.engine import Database
 from advisor.store.schema import add_new, is_plain
 from advisor.validation import check_writable
@@ -42,9 +42,15 @@ Row = Sequence[Any]
 
 def tables_of(connection: sa.Connection) -> dict[str, sa.Table]:
     """The tables as this database has them, whatever this code knows; a table comes after those that it refers to."""
-    reflected = sa.MetaData()
-    reflected.reflect(connection)
+    reflected = _reflected(connection)
     return {table.name: table for table in reflected.sorted_tables if table.name != _KEPT_BY_ALEMBIC}
+
+
+def _reflected(connection: sa.Connection) -> sa.MetaData:
+    """All tables but partitions, which come and go with the table that they are of."""
+    reflected = sa.MetaData()
+    reflected.reflect(connection, only=lambda name, _: not partitions.is_one(name))
+    return reflected
 
 
 def read(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
@@ -56,8 +62,7 @@ def read(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
 
 def begin(connection: sa.Connection, revision: str) -> Mapping[str, int]:
     """Make the tables of a revision anew and empty; returns the former values of the counters."""
-    former = sa.MetaData()
-    former.reflect(connection)
+    former = _reflected(connection)
     counter_rows = connection.execute(sa.select(counters.counters)).all() if "counters" in former.tables else []
     counter_values = {row.name: int(row.value) for row in counter_rows}
     former.drop_all(connection)
@@ -71,6 +76,8 @@ def write(connection: sa.Connection, table: sa.Table, columns: Sequence[str], ro
     """Insert rows that `read` gave, into the table of the same revision; KeyError when it has no such column."""
     written = [table.c[name] for name in columns]
     if is_plain(table) and written == list(table.columns):
+        if table.name == "samples":
+            partitions.make(connection, (row[columns.index("time_s")] for row in rows))
         add_new(connection, table, [tuple(row) for row in rows])
         return
     times = {column.name for column in written if isinstance(column.type, sa.DateTime)}

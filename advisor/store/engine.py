@@ -21,7 +21,7 @@ from advisor.settings import DATABASE
 
 # Locks that PostgreSQL needs and SQLite, which has one writer at a time, does not; held until the transaction ends.
 
-What = Literal["tables", "series", "observed", "border", "rollups", "held", "stays", "controls"]
+What = Literal["tables", "series", "observed", "border", "rollups", "held", "stays", "controls", "partitions"]
 
 # Keys of advisory locks are the database's own: these are ours, one for each thing that no row stands for.
 _KEYS: dict[What, int] = {
@@ -33,6 +33,7 @@ _KEYS: dict[What, int] = {
     "held": 0x636F7406,
     "stays": 0x636F7407,
     "controls": 0x636F7408,
+    "partitions": 0x636F7409,
 }
 
 

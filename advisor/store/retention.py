@@ -19,6 +19,7 @@ from advisor.store import (
     hosts,
     idempotency,
     open_windows,
+    partitions,
     plans,
     probes,
     recommendations,
@@ -96,12 +97,25 @@ class Retention(BackgroundPass):
             return self._hold(holder, cut_s, early=False)
 
         try:
+            if not self._keep_rollups:  # no means are kept: days of samples go as they are
+                self._drop_days(cut_s, pausing=pausing, whole=True)
             removed, ours = self._samples(cut_s, hold, pausing=pausing)
+            self._drop_days(cut_s, pausing=pausing, whole=False)
             self._rest_of(cut_s, now, pausing=pausing)
             return removed + self._answers(now, hold, pausing=pausing) if ours else removed
         finally:
             with self._database.write() as connection:
                 rollups.let_go(connection, holder, None if self._stopping.is_set() else self._clock() + EVERY)
+
+    def _drop_days(self, cut_s: float, *, pausing: bool, whole: bool) -> None:
+        """Give the space of partitions back that are before the border, of which no sample is taken any more: of those
+        that are empty, or of all."""
+        with self._database.read() as connection:
+            names = partitions.over(connection, cut_s)
+            gone = names if whole else [name for name in names if partitions.is_empty(connection, name)]
+        for name in gone:
+            with self._resting(pausing=pausing), self._database.write() as connection:
+                partitions.drop(connection, name)
 
     def _rest_of(self, cut_s: float, now: datetime, *, pausing: bool) -> None:
         """What else is old, each in a transaction of its own."""

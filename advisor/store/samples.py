@@ -8,7 +8,7 @@ from operator import itemgetter
 import sqlalchemy as sa
 
 from advisor.domain import Usage
-from advisor.store import engine
+from advisor.store import engine, partitions
 from advisor.store.schema import ID, add_new, chunks, insert_new, metadata, selected, with_pairs
 from models.profiling.windows import MOST, Readings
 from profiler.metrics import WAITED_FOR
@@ -31,7 +31,8 @@ series = sa.Table(
 samples = sa.Table(
     "samples",
     metadata,
-    # no foreign key: PostgreSQL looks each one up, which took longer than to store the row; see `locks`
+    # no foreign key: PostgreSQL looks each one up, which took longer than to store the row. There it is partitioned by
+    # day; see `partitions`
     sa.Column("series", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("time_s", sa.Double, primary_key=True),  # seconds since the epoch, UTC
     sa.Column("value", sa.Double, nullable=False),
@@ -43,6 +44,7 @@ def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
     """Insert the samples whose host, instance, scope, metric and time are new; returns how many were."""
     if not items:
         return 0
+    partitions.make(connection, (item.time_s for item in items))
     engine.shared_with(connection, "series")  # no other writer removes a series that these are about to go to
     keys = [_key(item) for item in items]
     ids = _series_ids(connection, sorted(set(keys)))
