@@ -37,6 +37,7 @@ samples = sa.Table(
     sa.Column("time_s", sa.Double, primary_key=True),  # seconds since the epoch, UTC
     sa.Column("value", sa.Double, nullable=False),
     sqlite_with_rowid=False,  # half the size: the key is the row
+    postgresql_partition_by="RANGE (time_s)",
 )
 
 
