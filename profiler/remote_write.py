@@ -19,6 +19,7 @@ HEADERS = {
     "Content-Encoding": "snappy",
     "X-Prometheus-Remote-Write-Version": "0.1.0",
 }
+_TOO_OLD = "too old sample"  # Prometheus says so with 500 before its pull request 13335 (January 2024)
 OTHER = f"{PREFIX}other"  # with the label `metric`: what is none of the agent's own metrics
 WAITED = f"{PREFIX}waited_for_ratio"  # with the label `other`: the instance that ran meanwhile
 P95 = "_p95"
@@ -52,6 +53,11 @@ def write_request(samples: Iterable[MetricSample]) -> bytes:
         series = labels + b"\x12" + _varint(len(value)) + value
         parts.append(b"\x0a" + _varint(len(series)) + series)
     return _literals(b"".join(parts))
+
+
+def is_refusal(status: int, said: str) -> bool:
+    """Whether a store will never take what it was sent: as too old, or as another value of the same time."""
+    return status == 400 or _TOO_OLD in said
 
 
 @lru_cache(maxsize=_SERIES_KEPT)

@@ -30,14 +30,13 @@ from advisor.telemetry.series_store import GAUGES, Scraped, SeriesStore, quoted,
 from models.profiling.windows import Readings, SeriesKey, hosts_of
 from profiler.metrics import ATTRIBUTED, PREFIX, SCOPES, WAITED_FOR
 from profiler.observed import MetricSample
-from profiler.remote_write import HEADERS, OTHER, P95, WAITED, gauge_name, write_request
+from profiler.remote_write import HEADERS, OTHER, P95, WAITED, gauge_name, is_refusal, write_request
 
 WRITE_S = 10.0  # for one write with its answer: an agent waits for it
 ONE_BY_ONE_S = 7200.0  # means of longer times are made by the store
 MOST_POINTS = 10_000  # of a series in one answer: Prometheus gives at most 11,000
 EVER_S = 86_400.0  # for which an instance counts as measured on a host
 _JUST_S = 0.001  # times have whole ms: a range that ends so long before a border has nothing of the next window
-_TOO_OLD = "too old sample"  # Prometheus says so with 500 before its pull request 13335 (January 2024)
 _REASON = 300  # characters of what the store says
 _ALL = f'__name__=~"{PREFIX}.+"'
 Selected = dict[SeriesKey, tuple[list[float], list[float]]]
@@ -106,7 +105,7 @@ class RemoteSamples:
             raise SeriesUnavailable(f"{self._write_url} does not answer ({reason_of(error)})") from error
         if 200 <= answer.status < 300:
             return None
-        if answer.status == 400 or _TOO_OLD in said:
+        if is_refusal(answer.status, said):
             return f"the store of samples refuses it: {said[:_REASON]}"
         raise SeriesUnavailable(f"{self._write_url} refuses samples with {answer.status}: {said[:_REASON]}")
 

@@ -11,7 +11,7 @@ import re
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -123,9 +123,10 @@ class HttpClient:
         self._ended = False
         self._connection: http.client.HTTPConnection | None = None
 
-    def post(self, body: bytes, to: str = PATH) -> HttpAnswer:
-        """Send a JSON body to a path of the API; raises HttpError when there is no whole answer in time."""
-        headers = {"User-Agent": self._agent, "Content-Type": "application/json"}
+    def post(self, body: bytes, to: str = PATH, content: Mapping[str, str] | None = None) -> HttpAnswer:
+        """Send a body, JSON unless `content` has other headers, to a path behind the URL; raises HttpError when there
+        is no whole answer in time."""
+        headers = {"User-Agent": self._agent, **(content or {"Content-Type": "application/json"})}
         try:
             token = self._token()
         except ValueError as error:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from profiler.cli.shared_options import (
     fail,
     print_json,
     profiler_version,
+    server_url,
 )
 from profiler.collectors.windows import Key, Statistic
 
@@ -37,6 +38,7 @@ from profiler.collectors.windows import Key, Statistic
 if TYPE_CHECKING:
     from profiler.agent.announcement import Announcer
     from profiler.agent.push import Delivery
+    from profiler.collectors.windows import MetricWindow
 
 _GRACE_S = 0.4  # for each part, when the agent ends
 _SPOOL = Path("/var/lib/cotenant-profiler/spool")
@@ -61,6 +63,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     run.add_argument("--no-exporter", action="store_true", help="serve no metrics")
     add_push(run, "every window")
+    run.add_argument(
+        "--remote-write", type=server_url, metavar="URL",
+        help="URL of the remote write of a Prometheus-compatible store that gets every window, too, such as "
+        "http://127.0.0.1:8428/api/v1/write",
+    )  # fmt: skip
+    run.add_argument(
+        "--store-token-file", type=Path, metavar="FILE", help="file with that store's bearer token, mode 640 or less"
+    )
     run.add_argument(
         "--spool",
         type=Path,
@@ -102,9 +112,10 @@ def _listen(text: str) -> tuple[str, int]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.no_exporter and options.push is None:
+    sends = options.push is not None or options.remote_write is not None
+    if options.no_exporter and not sends:
         return fail("with --no-exporter and without --push, what is measured would reach no reader", WRONG_USAGE)
-    window_s = options.window or (PUSHED_WINDOW_S if options.push else Pace().window_s)
+    window_s = options.window or (PUSHED_WINDOW_S if sends else Pace().window_s)
     if window_s < options.every:
         return fail("--window must be at least as long as --every", WRONG_USAGE)
     log = Log(as_json=options.json)
@@ -116,7 +127,7 @@ def _run(options: argparse.Namespace) -> int:
         try:
             announcer = _announcer(options, backend, log)
             shipping = _shipping(options, log, parts, announcer)
-            deliver = shipping.deliver if shipping else lambda _window: None
+            deliver = _deliver([shipping, _storing(options, log, parts)])
             watch = _run_queue(options, backend, log, parts)
             hardware = _hardware(options, backend, log, parts)
             agent = Agent(
@@ -174,6 +185,37 @@ def _shipping(
     )
     parts.callback(shipping.close, _GRACE_S)
     return shipping
+
+
+def _storing(options: argparse.Namespace, log: Log, parts: contextlib.ExitStack) -> Delivery | None:
+    """What goes to a time-series database, with a spool of its own beside that of the server."""
+    if options.remote_write is None:
+        return None
+    from profiler.agent.http_client import HttpClient
+    from profiler.agent.push import Delivery, PushToken
+    from profiler.agent.spool import Spool
+    from profiler.agent.store_connection import StoreConnection
+
+    file = options.store_token_file
+    try:
+        token = PushToken(file, options.remote_write) if file else lambda: None
+    except ValueError as error:
+        raise StartError(str(error)) from None
+    spool = Spool(options.spool.with_name(f"{options.spool.name}-store"), int(options.spool_max_mb * 1e6), log)
+    client = HttpClient(options.remote_write, token, f"cotenant-profiler/{profiler_version()}")
+    storing = Delivery(spool, StoreConnection(client), log)
+    parts.callback(storing.close, _GRACE_S)
+    return storing
+
+
+def _deliver(ways: Sequence[Delivery | None]) -> Callable[[MetricWindow], None]:
+    there = [way for way in ways if way is not None]
+
+    def deliver(window: MetricWindow) -> None:
+        for way in there:
+            way.deliver(window)
+
+    return deliver
 
 
 def _run_queue(

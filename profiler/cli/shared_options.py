@@ -95,7 +95,7 @@ def add_backend(command: argparse.ArgumentParser) -> None:
 def add_push(command: argparse.ArgumentParser, what: str) -> None:
     """Declare `--push` and `--token-file`; `what` names in the help what goes to the server."""
     command.add_argument(
-        "--push", type=_server, metavar="URL", help=f"base URL of the Cotenant server that gets {what}"
+        "--push", type=server_url, metavar="URL", help=f"base URL of the Cotenant server that gets {what}"
     )
     command.add_argument(
         "--token-file",
@@ -151,7 +151,8 @@ def an_id(what: str) -> Callable[[str], str]:
     return read
 
 
-def _server(text: str) -> ServerUrl:
+def server_url(text: str) -> ServerUrl:
+    """The type of options that name an URL."""
     from profiler.agent.http_client import parse_url
 
     try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -20,13 +21,18 @@ from advisor.errors import SeriesUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import samples as table
+from profiler.agent.http_client import HttpClient, parse_url
+from profiler.agent.loop import Log
+from profiler.agent.push import Pusher
+from profiler.agent.spool import SampleBatch, SampleRow, Spool
+from profiler.agent.store_connection import StoreConnection
 from profiler.metrics import WAITED_FOR
 from profiler.observed import MetricSample
 from tests.advisor.service.service_clock import Clock
 from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.prometheus import prometheus
 from tests.servers.running import NotInstalled
-from tests.servers.victoria_metrics import victoria_metrics
+from tests.servers.victoria_metrics import VictoriaMetrics, victoria_metrics
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
@@ -124,6 +130,14 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         kept = filled(tmp_path_factory.mktemp("other"), now, flush, samples_url=url)
         stack.enter_context(kept.advisor)
         yield kept
+
+
+def batch_as_spooled(samples: Sequence[MetricSample]) -> SampleBatch:
+    rows: dict[tuple[str | None, Any], dict[str, float]] = {}
+    for sample in samples:
+        rows.setdefault((sample.instance, sample.scope), {})[sample.metric] = sample.value
+    time = datetime.fromtimestamp(samples[0].time_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return SampleBatch(samples[0].host, time, tuple(SampleRow(*key, values) for key, values in rows.items()))
 
 
 def plain(found: Any) -> Any:
@@ -260,6 +274,52 @@ def test_a_store_that_is_away_takes_no_samples_and_questions_are_answered(tmp_pa
         assert advisor.cloud.checkup().elsewhere
         assert advisor.telemetry.obtained("shop").elsewhere
         assert "does not answer" in advisor.telemetry.histories(host="h1").missing
+
+
+def test_agents_may_write_to_the_store_themselves(tmp_path: Path, now: datetime) -> None:
+    """The service then only learns from what they push, and reads what they wrote."""
+    sent = [minute(at, now.timestamp() // 60 * 60 - 60 * (30 - at)) for at in range(30)]
+    spool = Spool(tmp_path / "spool", 10**8, Log(io.StringIO()))
+    with ExitStack() as stack:
+        try:
+            server = stack.enter_context(victoria_metrics())
+        except NotInstalled as missing:
+            pytest.skip(str(missing))
+        written_by_agents(server, spool, sent)
+        read_by_a_service(server, tmp_path, now, sent)
+
+
+def written_by_agents(server: VictoriaMetrics, spool: Spool, sent: Sequence[Sequence[MetricSample]]) -> None:
+    for batch in sent:
+        for host in ("h1", "h2"):
+            spool.put(batch_as_spooled([sample for sample in batch if sample.host == host]))
+    spool.store()
+    client = HttpClient(parse_url(f"{server.url}/api/v1/write"), lambda: None, "test/1")
+    pusher = Pusher(spool, StoreConnection(client), Log(io.StringIO()))
+    while (wait := pusher.step()) is not None:
+        assert wait == 0, pusher.status()
+    client.close()
+    spool.close()
+    server.flush()
+    assert pusher.status().accepted == sum(len(batch) for batch in sent)
+
+
+def read_by_a_service(
+    server: VictoriaMetrics, folder: Path, now: datetime, sent: Sequence[Sequence[MetricSample]]
+) -> None:
+    settings = Settings(
+        database=sqlite_with_tables(folder / "c.sqlite3"),
+        state_dir=folder,
+        samples_url=server.url,
+        samples_write_url="",
+    )
+    with Advisor(settings, clock=Clock(now)) as advisor:
+        advisor.inventory.put(cloud("h1"), mode="replace", generation=None)
+        assert advisor.telemetry.obtained("shop", since="1h").outcomes[0].windows >= 6
+        for batch in sent:
+            advisor.telemetry.ingest(batch)
+        shop = next(one for one in advisor.cloud.inventory().instances if one.id == "shop")
+        assert shop.demand["cpu"].origin == "measured"
 
 
 def test_what_the_store_refuses_is_dropped_with_its_reason_and_the_rest_is_taken(
