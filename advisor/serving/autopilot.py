@@ -84,36 +84,38 @@ class Autopilot:
         hosts = [name for name in self._hosts() if self._allows(rules, name) and name not in resting]
         kinds: list[PlanKind] = ["tune"] if rules.kinds - {"move"} else []
         for kind in [*kinds, "rebalance"] if "move" in rules.kinds else kinds:
-            rollout = self._best(kind, hosts) if hosts else None
-            if rollout is not None:
-                yield from self._begin(rollout, rules, stop)
+            found = self._best(kind, hosts) if hosts else None
+            if found is not None:
+                yield from self._begin(*found, rules, stop)
                 return
 
     def _allows(self, rules: Rules, host: str) -> bool:
         """Whether a host may be changed: without any pattern, mode ask proposes for all and mode act for none."""
         return any(fnmatchcase(host, one) for one in rules.hosts) if rules.hosts or rules.mode == "act" else True
 
-    def _best(self, kind: PlanKind, hosts: Sequence[str]) -> Rollout | None:
-        """What gains most of what is advised; None where nothing is, or no executor carries it out."""
+    def _best(self, kind: PlanKind, hosts: Sequence[str]) -> tuple[Plan, Rollout] | None:
+        """What gains most of what is advised, and the whole plan; None where nothing is, or no executor carries it
+        out."""
         request = PlanRequest(kind=kind, hosts=tuple(hosts), time_limit_s=self._settings.apply_plan_s)
-        plan = self._plans.make(request)
+        plan = self._plans.find(request)
         parts = [plan] if kind == "rebalance" else sorted(_by_host(plan), key=_gain, reverse=True)
         for part in parts:
             if not part.steps:
                 continue
             try:
-                return self._changes.of_plan(part)
+                return plan, self._changes.of_plan(part)
             except AdvisorError:  # a step that is done by hand: another host's advice may do without
                 continue
         return None
 
-    def _begin(self, rollout: Rollout, rules: Rules, stop: Callable[[], bool]) -> Iterator[str]:
+    def _begin(self, plan: Plan, rollout: Rollout, rules: Rules, stop: Callable[[], bool]) -> Iterator[str]:
         asks = any(rules.asks(change) for change in rollout.changes)
         previewed, refused = self._changes.preview(rollout)
         reasons = [*(one.why_not for one in previewed if one.why_not), *refused]
         if reasons:
             yield f"nothing is begun: {'; '.join(reasons)}"
             return
+        self._plans.keep(plan)
         self._changes.store(rollout)
         if asks:
             yield f"rollout {rollout.id} waits for an approval: {len(rollout.changes)} changes on {_hosts_of(rollout)}"

@@ -76,7 +76,13 @@ class PlanService:
         self._scored = scored
 
     def make(self, request: PlanRequest, progress: Progress | None = None) -> Plan:
-        """Plan the cloud with its pending answers, and store the plan.
+        """Plan the cloud with its pending answers, and store the plan; errors as those of `find`."""
+        plan = self.find(request, progress)
+        self.keep(plan)
+        return plan
+
+    def find(self, request: PlanRequest, progress: Progress | None = None) -> Plan:
+        """Plan the cloud with its pending answers; nothing is stored.
 
         InvalidInput for what contradicts itself or the cloud, NotFound and BrokenArtifact for the model of an imagined
         cloud.
@@ -102,16 +108,18 @@ class PlanService:
             progress=progress,
         )
         plan = replace(plan, notes=(*plan.notes, *seen))
-        plan = self._widened(plan, view)
+        return self._widened(plan, view)
+
+    def keep(self, plan: Plan) -> None:
+        """Store a plan."""
 
         def keep(connection: Connection) -> None:
             plans.add(connection, plan)
-            detail = {"kind": request.kind, "instances": len(request.instances)}
+            detail = {"kind": plan.kind, "instances": len(plan.request.instances)}
             self._audit.record(connection, "plan.answer", [plan.id], **detail)
 
         self._later.write(keep, key=plan.id, value=plan, synced=True)
         self._stored()
-        return plan
 
     def get(self, plan_id: str) -> Plan:
         """A stored plan; NotFound when there is none such."""

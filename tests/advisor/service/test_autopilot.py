@@ -43,7 +43,8 @@ class Planner:
 @pytest.fixture
 def planner(service: Advisor, clock: Clock, groups: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Planner]:
     planner = Planner(service, clock)
-    monkeypatch.setattr(service.plans, "make", planner)
+    monkeypatch.setattr(service.plans, "find", planner)
+    monkeypatch.setattr(service.plans, "keep", lambda plan: None)  # the planner did
     windows(service, clock, 20, {"shop": 0.6, "batch": 0.9, "alike": 0.7})
     yield planner
 
@@ -163,6 +164,20 @@ def test_the_rest_after_a_canary_is_measured_as_well(
     assert "taken back, harmful" in service.autopilot.step()[0]
     assert set(shares(groups).values()) == {"1024"}
     assert service.changes.verdicts() == {"less": 1, "harmful": 1}
+
+
+def test_a_plan_is_stored_with_its_rollout_and_looks_without_one_leave_none(
+    service: Advisor, settings: Settings, clock: Clock, groups: Path
+) -> None:
+    found = service.plans.find(PlanRequest(kind="tune", hosts=("h1",)))
+    assert found.steps
+    service.changes.freeze("not yet")
+    assert service.autopilot.step() == ()
+    service.changes.thaw()
+    service.autopilot._settings = service.changes._settings = settings.model_copy(update={"apply_per_hour": 1})
+    service.autopilot.step()
+    rollouts = service.changes.page().items
+    assert {one.id for one in service.plans.page().items} == {one.rollout.source for one in rollouts}
 
 
 def test_hosts_with_a_step_that_is_done_by_hand_leave_the_others_their_turn(
