@@ -176,6 +176,11 @@ ALSO: dict[str, tuple[str, ...]] = {
         "tests/advisor/changes/test_changes_libvirt.py::test_a_ledger_that_was_edited_gets_no_further",
         "tests/api/test_api_changes.py::test_approvals_and_the_end_of_a_freeze_need_an_administrator",
     ),
+    "Who steals one approves rollouts of stored plans": (
+        "tests/advisor/service/test_rollouts.py::test_the_default_mode_advises_only",
+        "tests/advisor/service/test_autopilot.py::test_it_stays_within_the_guard_rails",
+        "tests/advisor/changes/test_guard.py::test_the_default_mode_carries_nothing_out",
+    ),
     "Agents change nothing unless an administrator of the host starts": (
         "tests/packaging/test_acting_agent_unit.py::"
         "test_it_is_root_without_any_capability_and_writes_control_groups_and_its_state_alone",
