@@ -1,4 +1,4 @@
-"""Models as registered, how well calibrated their ranges are, and contradictions with measurements."""
+"""Models as registered, how well calibrated their ranges are, and anomalies in measurements."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.domain import Objective, PlacementRequest, ProbePair, ProbePinning
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.newcomer import limits_of, new_vm_slot, profile_row, used_share, without_new_vm
+from advisor.scheduling.new_vm import limits_of, new_vm_slot, profile_row, used_share, without_new_vm
 from advisor.scheduling.pinning import PinningOption
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats, Ints

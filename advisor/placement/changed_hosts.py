@@ -33,7 +33,7 @@ from advisor.prediction.cache import PredictionCache
 from advisor.render.migrations import run_on
 from advisor.rounding import SLACK
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.newcomer import profile_row, with_own_profile
+from advisor.scheduling.new_vm import profile_row, with_own_profile
 from advisor.snapshot import ClusterSnapshot
 from advisor.tuning.host import TunedChange, agrees, changes_to, levers_of, oracle_of, settings_in
 from advisor.tuning.layouts import PER_SLOT, Layout, Oracle

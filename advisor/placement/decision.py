@@ -38,7 +38,7 @@ from advisor.prediction.active import ActivePredictor, QuestionContext, crowded
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.posted import note_of, posted_of
 from advisor.scheduling import filters, scoring
-from advisor.scheduling.newcomer import profile_row
+from advisor.scheduling.new_vm import profile_row
 from advisor.snapshot import ClusterSnapshot
 from advisor.stages import stage
 from models.arrays import Bools, Floats, Ints

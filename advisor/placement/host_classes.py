@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from advisor.domain import Host, PlacementRequest
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.newcomer import (
+from advisor.scheduling.new_vm import (
     latency_limits_of,
     limits_of,
     new_vm_slot,

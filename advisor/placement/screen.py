@@ -21,7 +21,7 @@ from advisor.placement.host_classes import (
 from advisor.prediction.active import QuestionContext
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.newcomer import (
+from advisor.scheduling.new_vm import (
     latency_limits_of,
     limits_of,
     prices,

@@ -34,7 +34,7 @@ from advisor.prediction import active
 from advisor.prediction.active import QuestionContext, crowded, effect
 from advisor.rounding import SLACK
 from advisor.scheduling import filters, scoring
-from advisor.scheduling.newcomer import with_own_profile
+from advisor.scheduling.new_vm import with_own_profile
 from advisor.snapshot import ClusterSnapshot, share_promised
 from models.arrays import Floats
 from models.data.scene import affinity_on, build_batch, slot_values, stack

@@ -15,7 +15,7 @@ from advisor import deadline
 from advisor.access.audit import Audit
 from advisor.domain import HostRanking, Instance, Move, MoveSeen, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound
-from advisor.lifecycle import contradictions, monitoring
+from advisor.lifecycle import anomalies, monitoring
 from advisor.lifecycle.monitoring import HowItHeld, Monitor
 from advisor.placement import decision, sequential
 from advisor.placement.requests import check_request
@@ -288,7 +288,7 @@ class PlacementService:
         """The answers with intervals as wide as outcomes showed that they must be, and with alarms."""
         held = {version: self._how_it_held(version, view) for version in {answer.model_version for answer in answers}}
         wide = (monitoring.inflated_recommendation(answer, held[answer.model_version]) for answer in answers)
-        return tuple(contradictions.annotated(answer, view.alarms) for answer in wide)
+        return tuple(anomalies.annotated(answer, view.alarms) for answer in wide)
 
     def _ranked(
         self, request: PlacementRequest, without: Collection[str], *, detailed: int
@@ -302,7 +302,7 @@ class PlacementService:
             return ranking, view
         answer = ranking.answer
         wide = monitoring.inflated_recommendation(answer, self._how_it_held(answer.model_version, view))
-        return replace(ranking, answer=contradictions.annotated(wide, view.alarms)), view
+        return replace(ranking, answer=anomalies.annotated(wide, view.alarms)), view
 
     def _asked_about(self, without: Collection[str]) -> tuple[CloudView, ClusterSnapshot, QuestionContext]:
         """The cloud as it is now, and without these instances."""

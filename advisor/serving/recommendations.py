@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from advisor.domain import Anomaly, AnswerSource, PlacementRequest, Recommendation, codec
-from advisor.lifecycle import contradictions, monitoring
+from advisor.lifecycle import anomalies, monitoring
 from advisor.lifecycle.monitoring import HowItHeld
 from advisor.placement import decision
 from advisor.placement.evidence import with_class
@@ -171,7 +171,7 @@ def answer(
         if decided.model_version != active.predictor.version:
             how_it_held = held(decided.model_version)
         encoded = EncodedRecommendation.of(
-            contradictions.annotated(monitoring.inflated_recommendation(decided, how_it_held), alarms)
+            anomalies.annotated(monitoring.inflated_recommendation(decided, how_it_held), alarms)
         )
         if decided.degraded == active.degraded:
             answers.keep(question, encoded)

@@ -22,13 +22,13 @@ from advisor.domain import (
     Recommendation,
     WorkloadProfile,
 )
-from advisor.lifecycle import contradictions
+from advisor.lifecycle import anomalies
 from advisor.placement import sequential
 from advisor.prediction import active as predictors
 from advisor.prediction.active import ActivePredictor
 from advisor.prediction.cache import PredictionCache
 from advisor.prediction.posted import moves_alike, subjects_of, with_posted
-from advisor.scheduling.newcomer import own_profile
+from advisor.scheduling.new_vm import own_profile
 from advisor.serving.recommendations import RecommendationCache
 from advisor.settings import CLOCK_SKEW, Settings
 from advisor.snapshot import ClusterSnapshot
@@ -339,7 +339,7 @@ class SnapshotCache:
         if former is not None and moved.seen is None:
             look_again = former.look_again
         until = min([look_again, *(place.expires_at for place in held)])
-        raised = tuple(alarm for host, doubt in moved.doubts.items() for alarm in contradictions.standing(host, doubt))
+        raised = tuple(alarm for host, doubt in moved.doubts.items() for alarm in anomalies.standing(host, doubt))
         doubted = {host: doubt["wide"] for host, doubt in moved.doubts.items() if doubt["wide"] > 1}
         return CloudView(counts, until, look_again, inventory, held, snapshot, raised, measured, doubted, own, short)
 
@@ -381,7 +381,7 @@ def _as_advised(
     advised = _Advised(_as_measured(inventory.hosts, own, short) if own or short else {}, {})
     for instance in inventory.instances if measured else ():
         if instance.id in measured and instance.host:
-            advised.instances[instance.id] = contradictions.counting_as(instance, measured[instance.id])
+            advised.instances[instance.id] = anomalies.counting_as(instance, measured[instance.id])
     if not any(place.changes or place.driver_cpus is not None for place in held):
         return advised
     by_host = {host.id: advised.hosts.get(host.id, host) for host in inventory.hosts}

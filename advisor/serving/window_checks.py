@@ -14,9 +14,9 @@ from sqlalchemy import Connection
 from advisor.access.audit import Audit, acting
 from advisor.background import BackgroundPass
 from advisor.domain import Anomaly, Scene
-from advisor.lifecycle import arrivals, contradictions, window_checks
+from advisor.lifecycle import anomalies, arrivals, window_checks
+from advisor.lifecycle.anomalies import AlarmUpdate
 from advisor.lifecycle.arrivals import Fared, PredictedOnArrival
-from advisor.lifecycle.contradictions import AlarmUpdate
 from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import OutcomeScorer
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
@@ -117,13 +117,13 @@ class WindowChecks(BackgroundPass):
     ) -> AlarmUpdate:
         """Keep what this window says against its forecast; alarms that begin and end are in the audit log."""
         judge = next((judge for judge in judges if judge.role == "active"), None)
-        update = contradictions.after_window(
+        update = anomalies.after_window(
             windows.get_alarm(connection, watch.host),
             scene,
             window,
             rows,
             watch.predicted,
-            contradictions.Correction(judge, view.snapshot.workloads),
+            anomalies.Correction(judge, view.snapshot.workloads),
             partial(antagonists.waited_more, connection, self._samples, self._clock().timestamp(), watch.host),
         )
         if update.state is None:
@@ -136,7 +136,7 @@ class WindowChecks(BackgroundPass):
 
     def _end_silent(self, now: datetime) -> None:
         """End alarms of hosts of which nothing was held for long."""
-        before_s = now.timestamp() - contradictions.SILENT_S
+        before_s = now.timestamp() - anomalies.SILENT_S
         with self._read() as connection:
             silent = windows.silent_alarms(connection, before_s)
         if not silent:
@@ -144,7 +144,7 @@ class WindowChecks(BackgroundPass):
         ended: list[Anomaly] = []
         with self._write() as connection:
             for host, state in windows.silent_alarms(connection, before_s).items():
-                ended += contradictions.standing(host, state)
+                ended += anomalies.standing(host, state)
                 windows.delete_alarm(connection, host)
             self._log(connection, "alarm.end", ended)
         self._tell_others(AlarmUpdate(None, differs=bool(ended)))

@@ -17,7 +17,7 @@ from api.cli.options import AsJson, settings
 from api.cli.output import print_json, say
 
 FOLDER = Path(__file__).parent / "demo_cloud"
-CLOUD, NEW_VM = "cloud.yaml", "newcomer.yaml"
+CLOUD, NEW_VM = "cloud.yaml", "new-vm.yaml"
 _LISTEN = "127.0.0.1:8080"
 
 

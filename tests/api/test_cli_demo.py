@@ -53,9 +53,9 @@ def test_the_command_that_it_proposes_works_on_the_files_that_it_saves() -> None
 
 def test_it_never_overwrites_a_file() -> None:
     Path("demo").mkdir()
-    Path("demo/newcomer.yaml").write_text("mine", encoding="utf-8")
+    Path("demo/new-vm.yaml").write_text("mine", encoding="utf-8")
     assert run("demo", "--out", "demo").exit_code == 2
-    assert [path.name for path in Path("demo").iterdir()] == ["newcomer.yaml"]
+    assert [path.name for path in Path("demo").iterdir()] == ["new-vm.yaml"]
 
 
 def test_it_does_one_thing_at_a_time() -> None:

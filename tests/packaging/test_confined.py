@@ -117,7 +117,7 @@ class Done:
 def done(state: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("done")
     dataset, report = World(workloads=4, repeats=1).write(folder / "world"), folder / "plan.html"
-    new_vms = CLOUD.with_name("newcomers.yaml")
+    new_vms = CLOUD.with_name("new-vms.yaml")
     commands = (
         ("train", "--dataset", dataset, "--json"),
         ("plan", CLOUD, "--add", new_vms, "--json", "--report", report),

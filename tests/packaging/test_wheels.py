@@ -171,7 +171,7 @@ def cloud(server: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @installed
 def test_a_plan_is_made_and_its_report_says_why_it_has_no_pictures(server: Path, cloud: Path, tmp_path: Path) -> None:
-    words = ("plan", cloud / "cloud.yaml", "--add", cloud / "newcomer.yaml", "--json", "--report", "plan.html")
+    words = ("plan", cloud / "cloud.yaml", "--add", cloud / "new-vm.yaml", "--json", "--report", "plan.html")
     done = run(server / "cotenant", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["steps"][0]["host"].startswith("kvm")
@@ -225,7 +225,7 @@ def test_a_model_answers_the_same_where_nothing_is_installed_that_trains(
     trained = run(everything / "cotenant", "train", "--no-register", "--dataset", dataset, "--json", cwd=tmp_path)
     assert trained.returncode == 0, trained.stderr
     model = tmp_path / json.loads(trained.stdout)["artifact"]
-    words = ("where", cloud / "cloud.yaml", "--instance", cloud / "newcomer.yaml", "--model", model, "--json")
+    words = ("where", cloud / "cloud.yaml", "--instance", cloud / "new-vm.yaml", "--model", model, "--json")
     answers = [json.loads(run(where / "cotenant", *words, cwd=tmp_path).stdout) for where in (server, everything)]
     assert answers[0]["model_version"] == model.name
     assert answers[0]["candidates"] == answers[1]["candidates"]

@@ -21,7 +21,7 @@ from advisor.placement.host_classes import PlacementQuestion
 from advisor.placement.screen import headroom_of
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import filters, pinning, scoring
-from advisor.scheduling.newcomer import (
+from advisor.scheduling.new_vm import (
     latency_limits_of,
     limits_of,
     new_vm_slot,

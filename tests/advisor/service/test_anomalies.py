@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from advisor.domain import Host, Instance, PlacementRequest, Recommendation, Scene
-from advisor.lifecycle.contradictions import AlarmUpdate, Correction, after_window
+from advisor.lifecycle.anomalies import AlarmUpdate, Correction, after_window
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
 from advisor.service import Advisor
 from advisor.settings import Settings
