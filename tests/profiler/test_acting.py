@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from profiler.acting.allowed import Allowed, read_allowed
+from profiler.acting.group_files import GroupFiles
 from profiler.acting.memory import Memory
 from profiler.acting.orders import check_key, read_report, signed
 from tests.profiler.acting_host import KEY, NOW, OTHER_KEY, ActingHost
@@ -269,3 +270,31 @@ def test_a_key_that_is_none_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(ValueError, match="openssl rand") as refused:
         check_key(text)
     assert text not in str(refused.value)
+
+
+class _Killed(BaseException):
+    """kill -9."""
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it is written", "after it is written"])
+def test_an_agent_that_is_killed_in_an_order_repeats_nothing_and_still_knows_the_way_back(
+    host: ActingHost, monkeypatch: pytest.MonkeyPatch, *, after: bool
+) -> None:
+    def killed(files: GroupFiles, group: str, values: Mapping[str, str]) -> None:
+        if after:
+            write(files, group, values)
+        raise _Killed
+
+    write = GroupFiles.write
+    text, signature = signed(host.order({"cpuset.cpus": "1"}), KEY)
+    monkeypatch.setattr(GroupFiles, "write", killed)
+    with pytest.raises(_Killed):
+        host.send_text(text, signature)
+    monkeypatch.undo()
+    host.begin()
+    report = host.send_text(text, signature)
+    assert report is not None
+    assert (report.state, host.text("cpuset.cpus")) == ("refused", "1" if after else "0-3")
+    back = host.send(host.order({"cpuset.cpus": "0-3"}))
+    assert back is not None
+    assert (back.state, host.text("cpuset.cpus")) == ("done", "0-3")
