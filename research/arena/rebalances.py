@@ -44,13 +44,17 @@ class Rebalanced:
 
 
 def by_cotenant(
-    cluster: SimulatedCluster, max_moves: int | None, kind: PlanKind = "rebalance", keep_ratio: float = 0.8
+    cluster: SimulatedCluster,
+    max_moves: int | None,
+    kind: PlanKind = "rebalance",
+    keep_ratio: float = 0.8,
+    time_limit_s: float = 30.0,
 ) -> Rebalanced:
     """A plan by the analytic model, as `cotenant plan --kind KIND` makes it; a detour is two moves, None = no limit."""
     if max_moves == 0:
         return Rebalanced(cluster)
     cloud, chosen = cluster.snapshot(), ActivePredictor(PriorPredictor())
-    request = PlanRequest(kind, max_moves=max_moves, keep_ratio=keep_ratio)
+    request = PlanRequest(kind, max_moves=max_moves, keep_ratio=keep_ratio, time_limit_s=time_limit_s)
     first, first_cpu = time.perf_counter(), time.process_time()
     plan = planner.plan(cloud, chosen, request, now=NOW, fresh_s=math.inf, models=lambda _: chosen)
     seconds, cpu_seconds = time.perf_counter() - first, time.process_time() - first_cpu

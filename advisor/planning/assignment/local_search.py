@@ -203,12 +203,19 @@ def _possible(state: SearchState, change: HostChanges) -> bool:
 # Neighborhoods of a host: moves off it, swaps with another host, and series of moves that restore its limits.
 
 SWAP_HOSTS = 6  # hosts considered for a swap
+# In a cloud above SMALL_CLOUD hosts: of a host so many instances, those that want the most CPUs, and for each so many
+# hosts. All others are considered again when these have moved.
+MOVERS, MOVE_HOSTS = 12, 8
 
 
 def moves_off(state: SearchState, source: int) -> Iterator[tuple[int, HostChanges]]:
-    """Every move off a host, with its number of moves (1)."""
-    for kind in dict.fromkeys(state.movers[source]):
-        for target in target_hosts(state, kind):
+    """Every move off a host, in a large cloud the most promising ones, with its number of moves (1)."""
+    kinds, targets = list(dict.fromkeys(state.movers[source])), None
+    if state.problem.hosts > SMALL_CLOUD:
+        wanted = state.problem.cpus[:, state.problem.class_of_host[source]]
+        kinds, targets = sorted(kinds, key=lambda kind: -wanted[kind])[:MOVERS], MOVE_HOSTS
+    for kind in kinds:
+        for target in target_hosts(state, kind)[:targets]:
             if target != source:
                 yield 1, ((source, minus(state.movers[source], kind)), (target, plus(state.movers[target], kind)))
 

@@ -34,6 +34,7 @@ class SearchState:
     pair_loss: Floats
     workload_counts: Floats  # (H, F) instances of each workload
     holds_exclusive: Bools  # (H,) whether an instance there requires the host for itself
+    busy: Floats  # (H,) CPUs that the instances of each host want on average, of its pCPUs
     _tolerated: tuple[Mapping[int, tuple[float, int]], ...] = field(default=())
 
     @classmethod
@@ -67,6 +68,7 @@ class SearchState:
             pair_loss,
             workload_counts,
             holds_exclusive,
+            np.array([_busy(problem, host, kinds) for host, kinds in enumerate(all_kinds)]),
             tuple(tolerated),
         )
 
@@ -134,9 +136,10 @@ class SearchState:
         return Counter(group for kind in there for group, _ in groups.get(kind, ()))
 
     def ranked_hosts(self, kind: int, hosts: Ints) -> Ints:
-        """Hosts in the order in which they are worth predicting, by the pairwise losses; to pack, the fullest first."""
-        pressure = np.zeros(len(hosts))
-        if len(self.pair_loss) > 1 or len(self.workload_counts[0]) == 1:
+        """Hosts in the order in which they are worth predicting: by the pairwise losses of workloads, and where there
+        are no several workloads with pairs, by the CPUs that are wanted there; to pack, the fullest first."""
+        pressure = self.busy[hosts]
+        if len(self.pair_loss) > 1:
             pressure = self.workload_counts[hosts] @ self.pair_loss[self.workload_of[kind]]
         if self.objective == "pack":
             share = self.used[hosts, VCPUS] / np.maximum(self.problem.room[hosts, VCPUS], 1e-9)
@@ -151,12 +154,18 @@ class SearchState:
         self.workload_counts[host] = 0
         np.add.at(self.workload_counts[host], self.workload_of[list(all_kinds)], 1)
         self.holds_exclusive[host] = not self.problem.exclusive_kinds.isdisjoint(all_kinds)
+        self.busy[host] = _busy(self.problem, host, all_kinds)
 
     def place_all(self, movers: Sequence[Kinds]) -> None:
         """Replace the movers of all hosts, one entry per host."""
         for host, host_movers in enumerate(movers):
             if host_movers != self.movers[host]:
                 self.place(host, host_movers)
+
+
+def _busy(problem: PackingProblem, host: int, kinds: Kinds) -> float:
+    of_class = int(problem.class_of_host[host])
+    return float(problem.cpus[list(kinds), of_class].sum()) / problem.classes[of_class].pcpus
 
 
 def hosts_in_use(state: SearchState) -> int:

@@ -41,6 +41,7 @@ from advisor.scheduling.scoring import harm
 # Rebalancing: makes only moves whose gain exceeds their cost and their uncertainty.
 
 HOSTS_PER_PREDICTION = 32  # source hosts in one prediction
+NEARLY = 0.9  # of the best gain of a host's changes
 MAX_TURNS = 6  # rounds of making and undoing moves
 RatedChange = tuple[int, float, int, HostChanges]  # fewer below a limit (< 0), negative gain, moves, hosts afterwards
 
@@ -152,8 +153,13 @@ def _best_changes(
     costs: MoveCosts,
     neighborhood: Callable[[SearchState, int], Iterator[tuple[int, HostChanges]]],
 ) -> list[RatedChange]:
-    """The best worthwhile change of each host, among those of a neighborhood."""
-    best: dict[int, RatedChange] = {}
+    """The best worthwhile change of each host, among those of a neighborhood.
+
+    In a large cloud, where many hosts have the same best target, also those that are nearly as good, and hosts that are
+    harmed less come in when no change is left of those that are harmed most.
+    """
+    best: dict[int, list[RatedChange]] = {}
+    large = state.problem.hosts > local_search.SMALL_CLOUD
     for sources in _batches(state, goal):
         options = [change for source in sources for change in neighborhood(state, source)]
         state.evaluator.evaluate(side for _, sides in options for side in sides)
@@ -164,10 +170,17 @@ def _best_changes(
             band = less(gain_between(before, after), cost_of(state, costs, sides))
             if fewer <= 0 and is_worth_it(band, goal) and all(state.feasible(*side) for side in sides):
                 change = (fewer, -round(band.expected, 9), count, sides)
-                best[sides[0][0]] = min(best.get(sides[0][0], change), change)
-        if clock.over:
+                best.setdefault(sides[0][0], []).append(change)
+        if clock.over or (large and best):
             break
-    return list(best.values())
+    if not large:
+        return [min(changes) for changes in best.values()]
+    return [change for changes in best.values() for change in changes if _nearly(change, min(changes))]
+
+
+def _nearly(change: RatedChange, best: RatedChange) -> bool:
+    """Whether a change brings as many back within a limit and gains nearly as much."""
+    return change[0] == best[0] and -change[1] >= NEARLY * -best[1]
 
 
 def _harm(pattern: Pattern) -> float:

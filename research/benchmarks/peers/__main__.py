@@ -42,6 +42,7 @@ Ask = Callable[[SimulatedCluster], Rebalanced]
 Row = Mapping[str, float]
 PACKING = "pack", "vm_workload_consolidation"  # in the names of those that empty hosts
 AT_MOST = "Cotenant, at most as many moves"
+LIMIT_S = 600.0  # of a plan: more than its search needs, so that a busy machine does not decide
 COTENANT, MEANS, CONSOLIDATE = "Cotenant, rebalance", "Cotenant, rebalance, means alone", "Cotenant, consolidate"
 
 
@@ -139,7 +140,7 @@ def peers(environments: Path, seconds: float) -> dict[str, Ask]:
 
 def _play(contest: Contest, asks: Mapping[str, Ask], failed: dict[str, str], only: Sequence[str] | None) -> None:
     """Ask everyone, and Cotenant after each peer that moves something."""
-    rows = contest.rows
+    rows, plan = contest.rows, partial(by_cotenant, time_limit_s=LIMIT_S)
     rows[STAY] = contest.judged(Rebalanced(contest.cloud))
     for name, ask in asks.items():
         if only and not any(part in name for part in only):
@@ -151,11 +152,11 @@ def _play(contest: Contest, asks: Mapping[str, Ask], failed: dict[str, str], onl
             continue
         rows[name] = contest.judged(wanted)
         if not any(word in name for word in PACKING):
-            rows[f"{AT_MOST}: {name}"] = contest.judged(by_cotenant(contest.cloud, wanted.moves))
+            rows[f"{AT_MOST}: {name}"] = contest.judged(plan(contest.cloud, wanted.moves))
     means_alone = replace(contest.cloud, inventory=contest.means)
-    rows[COTENANT] = contest.judged(by_cotenant(contest.cloud, None))
-    rows[MEANS] = contest.judged(by_cotenant(means_alone, None))
-    rows[CONSOLIDATE] = contest.judged(by_cotenant(contest.cloud, None, "consolidate"))
+    rows[COTENANT] = contest.judged(plan(contest.cloud, None))
+    rows[MEANS] = contest.judged(plan(means_alone, None))
+    rows[CONSOLIDATE] = contest.judged(plan(contest.cloud, None, "consolidate"))
 
 
 def table(found: Sequence[Contest]) -> str:
