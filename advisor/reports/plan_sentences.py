@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from advisor.domain import Effect, Inventory, ModelCard, Plan, PlanStep, duration_in_words
+from advisor.domain import Effect, Inventory, ModelCard, Plan, PlanStep, Search, duration_in_words
 from advisor.prediction.active import ActivePredictor
 from advisor.reports import plan_view
 from advisor.reports.parts import (
@@ -45,6 +45,13 @@ _ENDS = {
     "in the way": "Not everything that was requested is possible.",
     "not now": "Instances and hosts with a recent move rest first.",
 }
+
+
+def _end(plan: Plan, search: Search) -> str:
+    """How the search ended: a rebalance that reached its aim may leave hosts that promise too much."""
+    if plan.request.kind == "rebalance" and search.ended == "in the way" and search.value == 0:
+        return "Hosts that promise more than they have, and rules that do not hold, are left to a repair."
+    return _ENDS[search.ended]
 
 
 def headline(plan: Plan) -> str:
@@ -213,7 +220,7 @@ def summary(inventory: Inventory, plan: Plan, hosts: Sequence[HostRows]) -> list
     then = "" if unchanged(plan) else f" {afterwards(plan)}"
     unsized = plan.request.kind == "right_size" and not plan.steps  # its notes say what is not known
     return [
-        *([_ENDS[plan.search.ended]] if plan.search and plan.search.ended == "in the way" else []),
+        *([_end(plan, plan.search)] if plan.search and plan.search.ended == "in the way" else []),
         *(plan.notes if unsized else ()),
         *(_where(inventory, plan) if asked_where else ()),
         *(_no_place(step) for step in [step for step in plan.steps if step.host is None][:MOST_NAMED]),
@@ -373,7 +380,7 @@ def searched(plan: Plan) -> list[str]:
     else:
         gap += f"no plan can surpass {search.bound:.4g}, which is {search.away} away."
     return [
-        *([_ENDS[search.ended]] if search.ended in _ENDS else []),
+        *([_end(plan, search)] if search.ended in _ENDS else []),
         *([gap] if search.ended != "already fine" else []),
     ]
 

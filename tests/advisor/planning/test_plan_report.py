@@ -39,13 +39,15 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput, OutOfSpace
 from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
+from advisor.placement.changed_hosts import NEEDS_SETTINGS
 from advisor.reports import files as report_files
 from advisor.reports import plan_as_html, write_plan_report
 from advisor.reports.parts import Column, ReportDocument, Section, Table, cell
 from advisor.reports.plan import plan_report
-from advisor.reports.plan_sentences import headline
+from advisor.reports.plan_sentences import headline, searched
 from advisor.reports.plan_view import Background, of_plan
-from advisor.reports.shared_sentences import card_section
+from advisor.reports.shared_sentences import REFUSED, card_section
+from advisor.scheduling import filters
 from advisor.snapshot import ClusterSnapshot
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_cases import NOW, cloud, effect, plan_by_hand, vm
@@ -623,3 +625,17 @@ def test_a_really_full_disk_leaves_nothing_half_written(small_disk: Path) -> Non
     with pytest.raises(OutOfSpace):
         write_plan_report(*plan_by_hand(), path)
     assert [(one, one.read_text()) for one in small_disk.iterdir()] == [(path, "former")]
+
+
+def test_each_reason_why_a_host_takes_an_instance_not_has_words_and_no_code() -> None:
+    assert filters.CODES
+    assert [code for code in (*filters.CODES, NEEDS_SETTINGS) if code not in REFUSED] == []
+
+
+def test_a_rebalance_that_reached_its_aim_does_not_say_that_it_failed() -> None:
+    """Hosts that promise too much are left to a repair, and instances below a limit are not."""
+    reached, short = (Search("instances below a limit", value, 0.0, value, "in the way") for value in (0.0, 2.0))
+    _, plan = plan_by_hand()
+    plans = [replace(plan, request=PlanRequest("rebalance"), search=search) for search in (reached, short)]
+    ends = [searched(plan)[0] for plan in plans]
+    assert ends[0] != ends[1]
