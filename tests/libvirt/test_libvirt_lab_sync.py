@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from advisor.inventories.libvirt import Libvirt, ask
+from advisor.inventories.libvirt import CpuRules, Libvirt, ask, cpu_name
 from advisor.service import Advisor
 from advisor.settings import Settings
+from profiler.parse.libvirt import CpuNeed
 from tests.libvirt.daemon import Daemon
 
 UUID = "6695eb01-f6a4-8304-79aa-97f2502e193f"
@@ -76,3 +77,20 @@ def test_a_guest_appears_changes_moves_and_vanishes(daemons: tuple[Daemon, Daemo
         assert followed() == [stays, ("wanderer", "kvm02", 1)]
         there.virsh("destroy", "wanderer")
         assert followed() == [stays]
+
+
+def test_libvirt_itself_says_which_cpus_suit_a_model_over_a_connection_that_only_reads(
+    daemons: tuple[Daemon, Daemon],
+) -> None:
+    """A guest of an ordinary model may come here, and one with a feature that CPUs no longer have may not."""
+    here, _ = daemons
+    name = cpu_name(ask(here.uri, ["capabilities"])[0])
+    assert name
+    rules = CpuRules(lambda uri, commands: ask(here.uri, commands) if uri == here.uri else ["Host CPU is a superset\n"])
+    rules.add_host(here.uri, name)
+    rules.add_host("qemu+ssh://elsewhere/system", "other-1")
+    old = CpuNeed("qemu64", ("3dnowext",))  # which AMD left out in 2011
+    assert rules.of_domain(old, "other-1") == {"require_any.cpu_host": "other-1"}
+    assert rules.of_domain(CpuNeed("kvm64"), "other-1") == {}
+    assert rules.of_domain(CpuNeed("no-such-model"), "other-1") == {}
+    assert rules.of_domain(CpuNeed(whole_host=True), name) == {"require.cpu_host": name}
