@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field
 
 from advisor.domain.effects import Band
+from advisor.domain.figures import Figure
 from profiler.observed import Instance
 
 ChangeKind = Literal["weight", "cap", "pin", "tc", "disk", "move", "host"]  # host = whether it takes new instances
@@ -60,10 +63,13 @@ class PredictedEffect:
     """The relative throughput of an instance without and with the changes, as the plan has it, and the instances that
     it will be compared with: `controls` were chosen before anything was done; empty = the time before alone."""
 
-    instance: str
-    before: Band
-    after: Band
-    controls: tuple[str, ...] = ()
+    instance: Annotated[str, Field(description="the instance")]
+    before: Annotated[Band, Field(description="relative throughput (T/B) without the changes")]
+    after: Annotated[Band, Field(description="relative throughput (T/B) with them")]
+    controls: Annotated[
+        tuple[str, ...],
+        Field(description="instances that it is compared with, chosen before; empty = none is similar"),
+    ] = ()
 
     @property
     def change(self) -> Band:
@@ -83,16 +89,20 @@ class MeasuredEffect:
     """What became of an instance's CPU delivered (0-1): `effect` is the difference between after and before, less that
     of its controls, with its 90 % interval; None where too few windows are there, and `why` says so."""
 
-    instance: str
-    predicted: Band
-    verdict: Verdict
-    effect: Band | None = None
-    before: float | None = None
-    after: float | None = None
-    windows_before: int = 0
-    windows_after: int = 0
-    controls: tuple[str, ...] = ()
-    why: str = ""
+    instance: Annotated[str, Field(description="the instance")]
+    predicted: Annotated[Band, Field(description="the predicted difference")]
+    verdict: Annotated[Verdict, Field(description="the measured difference beside the predicted range")]
+    effect: Annotated[
+        Band | None, Field(description="the measured difference, less that of its controls; its 90 % interval")
+    ] = None
+    before: Annotated[Figure | None, Field(description="mean CPU delivered before, 0-1")] = None
+    after: Annotated[Figure | None, Field(description="mean CPU delivered after, 0-1")] = None
+    windows_before: Annotated[int, Field(description="windows before that count")] = 0
+    windows_after: Annotated[int, Field(description="windows after that count")] = 0
+    controls: Annotated[
+        tuple[str, ...], Field(description="instances that it was compared with; empty = the time before alone")
+    ] = ()
+    why: Annotated[str, Field(description="the figures in a sentence, or why there are none")] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +135,14 @@ class Rollout:
 class LedgerLine:
     """One line: `change` is the number of the change that it is about, None = the whole rollout."""
 
-    line: int
-    at: datetime
-    actor: str
-    event: LedgerEvent
-    change: int | None = None
-    detail: Mapping[str, Any] = field(default_factory=dict)
+    line: Annotated[int, Field(description="its number, from 0")]
+    at: Annotated[datetime, Field(description="when it was written")]
+    actor: Annotated[str, Field(description="`local`, `token:ID`, `keystone:USER` or `service`")]
+    event: Annotated[LedgerEvent, Field(description="what happened; docs/apply.md lists them")]
+    change: Annotated[int | None, Field(description="the change that it is about; null = the rollout")] = None
+    detail: Annotated[Mapping[str, Any], Field(description="what was read, set or measured")] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
-from advisor.domain import Freeze, MeasuredEffect, PredictedEffect, RolloutStanding
-from advisor.domain.figures import Figure
+from advisor.domain import Freeze, LedgerLine, MeasuredEffect, PredictedEffect, RolloutStanding
 from advisor.service import PreviewedChange, SignedText
 from api.schemas.base import AnswerBody, Id, Schema, Text, Time, examples
 from profiler.acting.orders import MOST_BYTES
 
 AT_ONCE = 100  # reports in one call
-
-
-class RangeOut(AnswerBody):
-    """A figure with its range."""
-
-    expected: Figure | None = Field(description="the figure")
-    lower: Figure | None = Field(description="lower end of its range")
-    upper: Figure | None = Field(description="upper end of its range")
 
 
 class StepOut(AnswerBody):
@@ -40,49 +29,6 @@ class StepOut(AnswerBody):
     undo: list[str] = Field(description="the command back")
 
 
-class ForecastOut(AnswerBody):
-    """What is predicted of an instance: relative throughput (T/B) without and with the changes."""
-
-    instance: str = Field(description="the instance")
-    before: RangeOut = Field(description="without them")
-    after: RangeOut = Field(description="with them")
-    controls: list[str] = Field(description="instances that it is compared with, chosen before; empty = none is alike")
-
-    @classmethod
-    def of(cls, one: PredictedEffect) -> ForecastOut:
-        return cls.like(one)
-
-
-class BroughtOut(AnswerBody):
-    """What became of an instance's CPU delivered."""
-
-    instance: str = Field(description="the instance")
-    verdict: str = Field(description="as predicted, more, less, harmful or unknown")
-    predicted: RangeOut = Field(description="the predicted difference")
-    effect: RangeOut | None = Field(description="the measured difference, less that of its controls; its 90 % interval")
-    before: Figure | None = Field(description="mean CPU delivered before")
-    after: Figure | None = Field(description="mean CPU delivered after")
-    windows_before: int = Field(description="windows before that count")
-    windows_after: int = Field(description="windows after that count")
-    controls: list[str] = Field(description="instances that were compared with; empty = the time before alone")
-    why: str = Field(description="the figures in a sentence, or why there are none")
-
-    @classmethod
-    def of(cls, one: MeasuredEffect) -> BroughtOut:
-        return cls.like(one)
-
-
-class LineOut(AnswerBody):
-    """A line of the ledger."""
-
-    line: int = Field(description="its number, from 0")
-    at: Time = Field(description="when it was written")
-    actor: str = Field(description="`local`, `token:ID`, `keystone:USER` or `service`")
-    event: str = Field(description="what happened; docs/apply.md lists them")
-    change: int | None = Field(description="the change that it is about; null = the rollout")
-    detail: dict[str, Any] = Field(description="what was read, set or measured")
-
-
 class RolloutOut(AnswerBody):
     """Changes that belong together, how far they came, and what they brought."""
 
@@ -99,9 +45,9 @@ class RolloutOut(AnswerBody):
     approved_by: str = Field(description="the user that approved it; empty = no user yet")
     canary: int = Field(description="so many changes come first and are measured before the rest; 0 = all at once")
     steps: list[StepOut] = Field(description="its changes in order")
-    predicted: list[ForecastOut] = Field(description="what was predicted of each instance")
-    effects: list[BroughtOut] = Field(description="what was measured of each instance; empty = nothing yet")
-    lines: list[LineOut] = Field(description="the ledger")
+    predicted: list[PredictedEffect] = Field(description="what was predicted of each instance")
+    effects: list[MeasuredEffect] = Field(description="what was measured of each instance; empty = nothing yet")
+    lines: list[LedgerLine] = Field(description="the ledger")
 
     @classmethod
     def of(cls, standing: RolloutStanding) -> RolloutOut:
@@ -117,9 +63,9 @@ class RolloutOut(AnswerBody):
             approved_by=standing.approved_by,
             canary=made.canary,
             steps=[_step(standing, number) for number in range(len(made.changes))],
-            predicted=[ForecastOut.of(one) for one in made.predicted],
-            effects=[BroughtOut.of(one) for one in standing.effects],
-            lines=[LineOut.like(line) for line in standing.lines],
+            predicted=list(made.predicted),
+            effects=list(standing.effects),
+            lines=list(standing.lines),
         )
 
 
