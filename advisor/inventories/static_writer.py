@@ -39,6 +39,7 @@ NAMED_WITHIN = (
     "tag.",
     "resource.",
     "sr.",
+    "storage.",
     "network.",
     "trait.",
 )  # before a name in a label's name

@@ -15,6 +15,7 @@ from profiler.observed import (
     AFFINITY_LABEL,
     ANTI_AFFINITY_LABEL,
     NEVER_MOVE_LABEL,
+    REQUIRE_LABEL,
     NetworkSettings,
     Pinning,
     parse_cpus,
@@ -22,8 +23,23 @@ from profiler.observed import (
 
 Row = Mapping[str, Any]
 OWN_LABELS = frozenset(
-    {"source", "render", "name", "pool", "tag.", "guest", "os", "kernel", "cpu_model", "smbios_uuid", LOCAL_STORAGE}
+    {
+        "source",
+        "render",
+        "name",
+        "pool",
+        "tag.",
+        "guest",
+        "os",
+        "kernel",
+        "cpu_model",
+        "smbios_uuid",
+        LOCAL_STORAGE,
+        "storage.",
+        f"{REQUIRE_LABEL}storage.",
+    }
 )
+STORAGE = "storage."  # label of hosts, before the name of a shared storage that not every node reaches
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}\Z")
 RULE_LABELS = frozenset({AFFINITY_LABEL, ANTI_AFFINITY_LABEL, f"{ANY}id", f"{NONE}id", f"{PREFER}id"})
 _PASSED = re.compile(r"(hostpci|usb)\d+\Z")  # a guest with such a device is not migrated while it runs
@@ -83,11 +99,13 @@ def instance_facts(
     *,
     node: Row,
     local: Collection[str] = (),
+    partly: Collection[str] = (),
     rules: Mapping[str, str] | None = None,
 ) -> Facts:
     """A guest by its row, its config and the row of its node; ValueError says what is wrong.
 
-    `local` are storages that no other node reaches, `rules` the labels that HA rules give it.
+    `local` are storages that no other node reaches, `partly` shared ones that some nodes do not reach,
+    `rules` the labels that HA rules give it.
     """
     kind, number = guest_id(row)
     vcpus = _vcpus(row, config, kind, node)
@@ -107,8 +125,10 @@ def instance_facts(
     if any(_PASSED.match(key) and "spice" not in str(value) for key, value in config.items()):
         labels[NEVER_MOVE_LABEL] = "true"
     volumes = [str(value) for key, value in config.items() if _MOUNTED.match(str(key))]
-    if any(volume.partition(":")[0] in local and "media=cdrom" not in volume for volume in volumes):
+    storages = {volume.partition(":")[0] for volume in volumes if "media=cdrom" not in volume}
+    if storages & set(local):
         labels[LOCAL_STORAGE] = "true"
+    labels |= {f"{REQUIRE_LABEL}{STORAGE}{name}": "true" for name in storages & set(partly)}
     facts: dict[str, Any] = {
         "id": name,
         "host": host,
@@ -130,6 +150,17 @@ def local_storages(rows: Iterable[Row]) -> frozenset[str]:
     """Storages by name that are not shared between nodes."""
     storages = [row for row in rows if row.get("type") == "storage" and isinstance(row.get("storage"), str)]
     return frozenset(str(row["storage"]) for row in storages if row.get("shared") == 0)
+
+
+def shared_storages(rows: Iterable[Row]) -> dict[str, frozenset[str]]:
+    """The nodes by each shared storage that not every node has (storage.cfg, `nodes`)."""
+    listed = list(rows)
+    nodes = {str(row.get("node")) for row in listed if row.get("type") == "node"}
+    found: dict[str, set[str]] = {}
+    for row in listed:
+        if row.get("type") == "storage" and row.get("shared") == 1 and isinstance(row.get("storage"), str):
+            found.setdefault(str(row["storage"]), set()).add(str(row.get("node")))
+    return {name: frozenset(there) for name, there in sorted(found.items()) if not nodes <= there}
 
 
 def rule_labels(rules: Iterable[Row], prefix: str) -> dict[str, dict[str, str]]:

@@ -7,12 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from advisor.inventories.calls import CallError, failed_part
-from advisor.inventories.reading import Facts, Part, Reading, taken
+from advisor.inventories.reading import Facts, Part, Reading, clean_labels, taken
 from cotenant_proxmox import cpus
 from cotenant_proxmox.calls import ProxmoxApi, account
 from cotenant_proxmox.facts import (
     OWN_LABELS,
     RULE_LABELS,
+    STORAGE,
     Row,
     guest_id,
     host_facts,
@@ -20,6 +21,7 @@ from cotenant_proxmox.facts import (
     local_storages,
     node_name,
     rule_labels,
+    shared_storages,
 )
 
 HA_RULES = "/cluster/ha/rules"
@@ -109,13 +111,15 @@ class Proxmox:
             left_out,
             lambda name, _: f"node {name}",
         )
-        return list(hosts.values())
+        shared = shared_storages(rows)
+        reach = {name: {f"{STORAGE}{one}": "true" for one in shared if name in shared[one]} for name in hosts}
+        return [{**facts, "labels": facts["labels"] | clean_labels(reach[name])} for name, facts in hosts.items()]
 
     def _guests(
         self, api: ProxmoxApi, pool: ThreadPoolExecutor, rows: list[Row], parts: list[Part], left_out: list[str]
     ) -> tuple[list[Facts], frozenset[str]]:
         """Facts of guests, and ids of those that are there and could not be read. Templates never run."""
-        local = local_storages(rows)
+        local, partly = local_storages(rows), shared_storages(rows)
         nodes = {str(row.get("node")): row for row in rows if row.get("type") == "node"}
         offline = {str(row.get("node")) for row in rows if row.get("type") == "node" and row.get("status") != "online"}
         guests = [row for row in rows if row.get("type") in ("qemu", "lxc") and not row.get("template")]
@@ -147,6 +151,7 @@ class Proxmox:
                 self.name,
                 node=nodes.get(on, {}),
                 local=local,
+                partly=partly,
                 rules={**self._rules.get(number, {}), **self._cpus.rule(config.get("cpu"), on)},
             )
 

@@ -176,6 +176,27 @@ def test_devices_that_are_passed_and_disks_on_the_node_become_labels(
     assert {name: found[name] for name in found.keys() & {"never_move", "local_storage"}} == labels
 
 
+def test_a_shared_storage_that_some_nodes_lack_is_a_rule_of_the_guests_on_it(
+    source: Proxmox, cluster: Cluster, advisor: Advisor
+) -> None:
+    cluster.nodes.append(node("pve3"))
+    cluster.guests += [
+        {"type": "storage", "id": f"storage/{on}/{name}", "node": on, "storage": name, "shared": 1}
+        for name, nodes in (("ceph", ("pve1", "pve2", "pve3")), ("nfs", ("pve1", "pve3")))
+        for on in nodes
+    ]
+    cluster.configs[100] = {"cores": 2, "scsi0": "ceph:vm-100-disk-0", "scsi1": "nfs:100/vm-100-disk-1.raw"}
+    reading = source.read()
+    labels = _one(reading, "100")["labels"]
+    assert {name for name in labels if name.startswith("require")} == {"require.storage.nfs"}
+    assert [("storage.nfs" in _one(reading, f"pve{at}")["labels"]) for at in (1, 2, 3)] == [True, False, True]
+    advisor.inventory.follow(reading)
+    cluster.configs[100].pop("scsi1")
+    cluster.guests[0]["name"] = "changed"  # its row differs, so that its config is read again
+    advisor.inventory.follow(source.read())
+    assert not any(name.startswith("require") for name in advisor.inventory.instance("100").labels)
+
+
 def test_an_affinity_beyond_the_node_is_said_and_all_else_is_taken(
     source: Proxmox, cluster: Cluster, advisor: Advisor
 ) -> None:
