@@ -29,7 +29,7 @@ from tests.lab.lab_commands import (
 from tests.servers.running import own_folder
 
 pytestmark = pytest.mark.lab
-NO_INSTANCE = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+UNPRIVILEGED = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 
 
 @pytest.mark.usefixtures("bystanders")
@@ -109,10 +109,10 @@ def test_a_dry_run_counts_what_is_finished_and_changes_nothing(tmp_path: Path, s
 
 
 def _as_no_instance(directory: Path, words: list[str]) -> subprocess.CompletedProcess[str]:
-    importing = _run([*NO_INSTANCE, words[0], "-c", "import profiler.cli, yaml, rich"], directory)
+    importing = _run([*UNPRIVILEGED, words[0], "-c", "import profiler.cli, yaml, rich"], directory)
     if importing.returncode != 0:
         pytest.skip(f"an ordinary user cannot read this installation: {importing.stderr[-200:]}")
-    return _run([*NO_INSTANCE, *words], directory)
+    return _run([*UNPRIVILEGED, *words], directory)
 
 
 def _run(words: list[str], directory: Path) -> subprocess.CompletedProcess[str]:

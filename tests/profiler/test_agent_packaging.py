@@ -19,7 +19,7 @@ from research.benchmarks import light_containers
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "packaging" / "build_agent.py"
 UNIT = ROOT / "packaging" / "cotenant-profiler.service"
-NO_INSTANCE = "65534"
+UNPRIVILEGED = "65534"
 
 
 def _bare_python() -> str | None:
@@ -109,7 +109,7 @@ def _absences(archive: Path, capabilities: str, ours: set[str]) -> list[str]:
     """
     assert PYTHON is not None
     dropped = [
-        "setpriv", f"--reuid={NO_INSTANCE}", f"--regid={NO_INSTANCE}", "--clear-groups", "--no-new-privs",
+        "setpriv", f"--reuid={UNPRIVILEGED}", f"--regid={UNPRIVILEGED}", "--clear-groups", "--no-new-privs",
         f"--inh-caps=-all{capabilities}", f"--ambient-caps=-all{capabilities}", f"--bounding-set=-all{capabilities}",
     ]  # fmt: skip
     command = [*dropped, PYTHON, "-I", "-S", str(archive), "once", "--every", "0.3", "--json", "--backend", "lxc"]
