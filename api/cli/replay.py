@@ -32,7 +32,7 @@ def replay(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Inventory file with one host, which all hosts are like, and the workloads of the instances.",
+            help="Inventory file with one host, the model of all hosts, and the workloads of the instances.",
             show_default="kvm, 32 pCPUs, 256 GB",
         ),
     ] = None,
@@ -50,7 +50,7 @@ def replay(
         typer.Option(
             min=0.0,
             metavar="HOURS",
-            help="Hours at the beginning of the trace that are only observed.",
+            help="Hours at the beginning of the trace in which the policies only observe.",
             show_default="24, at most a quarter of the trace",
         ),
     ] = None,

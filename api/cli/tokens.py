@@ -57,7 +57,7 @@ def prune(database: Database = None, as_json: AsJson = False) -> None:
 def backup(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write; an existing one is replaced.")],
     no_samples: Annotated[
-        bool, typer.Option("--no-samples", help="Leave out samples, which are by far the largest part.")
+        bool, typer.Option("--no-samples", help="Leave out samples, the largest part by far.")
     ] = False,
     database: Database = None,
     as_json: AsJson = False,
@@ -118,7 +118,7 @@ def create(
         ),
     ] = "",
     expires: Annotated[
-        str, typer.Option(metavar="TIME", help="How long the token is valid, such as 12h or 90d, or never.")
+        str, typer.Option(metavar="TIME", help="Validity of the token, such as 12h or 90d, or never.")
     ] = "365d",
     database: Database = None,
     as_json: AsJson = False,

@@ -418,7 +418,7 @@ def _cell(now: HostNow) -> Cell:
         words += ", empty"
     else:
         words += f"; most affected: {worst.instance.id}, at {100 * worst.expected:.0f} % of its uncontended speed"
-        words += f"; more than the size is known of {now.known} of {count}"
+        words += f"; more than the size is known for {now.known} of {count}"
     return Cell(
         now.host.id,
         level,

@@ -47,7 +47,7 @@ COLUMNS: Mapping[str, SortColumn] = {
     "score": SortColumn("Score", largest_first=False, help="Mean score of the VMs, 100 = uncontended"),
     **{key: SortColumn(name, figure=False) for key, name in chart.NAMES.items()},
     "memory_mb": SortColumn("Memory", figure=False, help="Memory of the instances, over that of the host"),
-    "crowded": SortColumn("Contended", help="PageSlice of the time with more vCPUs ready to run than CPUs"),
+    "crowded": SortColumn("Contended", help="Part of the time with more vCPUs ready to run than CPUs"),
     "instances": SortColumn("Instances"),
     "age": SortColumn("Data age"),
 }

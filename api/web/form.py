@@ -136,8 +136,8 @@ def _value(name: str, match: re.Match[str]) -> str:
 
 def _complaint(text: str, rest: str) -> str:
     if rest == text and " " not in text:
-        return f"there is no instance {rest!r}: for a new one say its size, as in {LINE_EXAMPLE!r}"
-    return f"cannot read {rest!r}: say it as in {LINE_EXAMPLE!r}"
+        return f"there is no instance {rest!r}: for a new one give its size, as in {LINE_EXAMPLE!r}"
+    return f"cannot read {rest!r}: write it as in {LINE_EXAMPLE!r}"
 
 
 _OBJECTIVE = fields_of(PlacementRequest)["objective"]

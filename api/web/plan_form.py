@@ -117,7 +117,7 @@ _TITLES: Mapping[PlanKind, tuple[str, str]] = {
     "rebalance": ("Rebalance", "Which few moves bring every instance within its limits?"),
     "evacuate": ("Evacuate", "How are these hosts emptied without harm?"),
     "repair": ("Repair", "Which moves make all rules hold again?"),
-    "consolidate": ("Consolidate", "How few hosts would do, with every ratio kept?"),
+    "consolidate": ("Consolidate", "How few hosts are enough, with every limit kept?"),
     "capacity": ("Capacity", "How many more of this mix fit, and when is the cloud full?"),
     "what_if": ("What if", "What would another cloud do to every instance?"),
     "right_size": ("Right-size", "Which instances have more or less CPU than they use?"),
@@ -230,7 +230,7 @@ class PlanForm:
             begin = f"{prefix}-" if row == 1 else f"{prefix}-{row}-"
             instances += self._alike(row, begin, int(numbers[f"count_{row}"] or 0), numbers)
         if not instances and not self.errors:
-            self.errors["count_1"] = "is empty or 0 in every row: say how many instances there are"
+            self.errors["count_1"] = "is empty or 0 in every row: give the number of instances"
         return tuple(instances)
 
     def _alike(self, row: int, begin: str, count: int, numbers: Mapping[str, float | None]) -> list[Instance]:

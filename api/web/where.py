@@ -33,7 +33,7 @@ _LIMIT = re.compile(
     r"(?:keeps?(?:\s+at least)?|at least|short(?:\s+at most)?)\s+(?P<number>\d{1,9}(?:[.]\d{1,6})?)", re.IGNORECASE
 )
 _WORDS = (  # field, text to insert, its meaning
-    ("like", "like ", "as an instance that is there"),
+    ("like", "like ", "like an existing instance"),
     ("max_time_short", "short at most 1 %", "contended for at most 1 % of the time"),
     ("min_throughput_ratio", "keep at least 90 %", "of its uncontended speed"),
     ("service", "latency", "what it is sensitive to"),

@@ -49,7 +49,7 @@ def test_a_line_is_read_as_people_say_it(text: str, fields: dict[str, str]) -> N
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("db-1", "there is no instance 'db-1': for a new one say its size"),
+        ("db-1", "there is no instance 'db-1': for a new one give its size"),
         ("fly to the moon", "cannot read 'fly to the moon'"),
         ("8 vCPUs, 3 parsecs", "cannot read '3 parsecs'"),
         ("8 vCPUs, like web 2", "there is no instance 'web' to be like"),
@@ -98,7 +98,7 @@ def test_a_column_is_as_high_as_busy_times_and_as_red_as_the_worst_off() -> None
     ]
     assert found[1].words == (
         "h2: 50 % of the CPUs at busy times; most affected: a, at 99 % of its uncontended speed; "
-        "more than the size is known of 1 of 2"
+        "more than the size is known for 1 of 2"
     )
 
 
@@ -164,7 +164,7 @@ def test_what_is_wrong_with_the_line_stands_below_it_and_nothing_is_asked(client
     assert "there is no instance 'nobody' to be like" in page.text
     status, page = ask(client, "make it so")
     assert status == 422
-    assert "cannot read 'make it so': say it as in '8 vCPUs, 16 GB, like db-142'" in page.text
+    assert "cannot read 'make it so': write it as in '8 vCPUs, 16 GB, like db-142'" in page.text
 
 
 def test_a_thousand_hosts_are_one_picture(advisor: Advisor, client: Client) -> None:

@@ -84,7 +84,7 @@ def test_what_is_typed_is_what_is_asked(typed: Mapping[str, str], request_: Plan
 @pytest.mark.parametrize(
     ("typed", "wrong"),
     [
-        ({"count_1": "0"}, {"count_1": "is empty or 0 in every row: say how many"}),
+        ({"count_1": "0"}, {"count_1": "is empty or 0 in every row: give the number"}),
         ({"count_1": "1001"}, {"count_1": "is not a whole number from 0 to 1000"}),
         ({"vcpus_1": "2.5"}, {"vcpus_1": "is not a whole number from 1 to 4096"}),
         ({"workload_1": "a\0b"}, {"workload_1": "is not 1–255 characters without control characters"}),
