@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,6 +22,9 @@ from models.profiling.windows import MOST
 from profiler.observed import MetricSample
 
 MOST_WINDOWS = 5_000  # of a host: the oldest go
+_BUSY = frozenset({"busy", "driver_domain", "cpu"})  # what tells a host's own load
+_OF_HOSTS = frozenset({("host", "busy"), ("driver_domain", "cpu")})
+_time = attrgetter("time_s")
 BUSY_S = 3600.0  # for which a host's own load is kept
 Key = tuple[str, str, str]  # host, instance, metric
 
@@ -52,31 +57,34 @@ class _Host:
         state = {"closed_s": self.closed_s, "windows": self.windows, "busy": self.busy}
         return {"host": host, "newest_s": self.newest_s, "state": state}
 
-    def add(self, sample: MetricSample) -> bool:
-        """Whether it is new."""
-        self.newest_s = max(self.newest_s, sample.time_s)
-        if sample.time_s < self.closed_s:
-            return False
-        ends = f"{(sample.time_s // BUCKET_S + 1) * BUCKET_S:.0f}"
+    def add(self, time_s: float, samples: Iterable[MetricSample]) -> int:
+        """Samples of one time; returns how many are new."""
+        self.newest_s = max(self.newest_s, time_s)
+        if time_s < self.closed_s:
+            return 0
+        ends = f"{(time_s // BUCKET_S + 1) * BUCKET_S:.0f}"
         window = self.windows.setdefault(ends, {"times": [], "sums": {}})
-        if sample.time_s not in window["times"]:
-            window["times"].append(sample.time_s)
-        bit = 1 << window["times"].index(sample.time_s)
-        # the driver domain's CPU use under a name of its own: it has no instance, as the host's
-        metric = sample.metric if sample.scope != "driver_domain" else "driver_domain"
-        cell = window["sums"].setdefault(sample.instance or "", {}).setdefault(metric, [0.0, 0])
-        if cell[1] & bit:
-            return False
-        cell[0], cell[1] = cell[0] + sample.value, cell[1] | bit
-        if metric in ("busy", "driver_domain", "cpu"):
-            self._add_busy(sample)
-        return True
-
-    def _add_busy(self, sample: MetricSample) -> None:
-        if not self.busy or self.busy[-1][0] != sample.time_s:
-            self.busy.append([sample.time_s, {}])
-        total = self.busy[-1][1].setdefault(sample.scope, [0.0, 0])
-        total[0], total[1] = total[0] + sample.value, total[1] + 1
+        times, sums = window["times"], window["sums"]
+        if time_s not in times:
+            times.append(time_s)
+        bit, new = 1 << times.index(time_s), 0
+        busy: dict[str, list[Any]] = {}
+        for sample in samples:
+            # the driver domain's CPU use under a name of its own: it has no instance, as the host's
+            metric = sample.metric if sample.scope != "driver_domain" else "driver_domain"
+            cells = sums.setdefault(sample.instance or "", {})
+            cell = cells.get(metric) or cells.setdefault(metric, [0.0, 0])
+            if cell[1] & bit:
+                continue
+            cell[0] += sample.value
+            cell[1] |= bit
+            new += 1
+            if metric in _BUSY:
+                total = busy.setdefault(sample.scope, [0.0, 0])
+                total[0], total[1] = total[0] + sample.value, total[1] + 1
+        if busy:
+            self.busy.append([time_s, busy])
+        return new
 
     def trim(self) -> None:
         self.busy = [entry for entry in self.busy if entry[0] > self.newest_s - BUSY_S]
@@ -95,8 +103,8 @@ def add(connection: sa.Connection, taken: Sequence[MetricSample], metrics: Colle
     new = 0
     for name, samples in by_host.items():
         host = hosts.setdefault(name, _Host())
-        samples.sort(key=lambda sample: sample.time_s)
-        new += sum(host.add(sample) for sample in samples)
+        samples.sort(key=_time)
+        new += sum(host.add(time_s, of_time) for time_s, of_time in groupby(samples, _time))
         host.trim()
     _put(connection, hosts)
     return len(taken) if new or not by_host else 0
@@ -172,7 +180,7 @@ def _counts(sample: MetricSample, metrics: Collection[str]) -> bool:
         return False
     if sample.instance is not None:
         return sample.scope == "instance" and sample.metric in metrics
-    return (sample.scope, sample.metric) in {("host", "busy"), ("driver_domain", "cpu")}
+    return (sample.scope, sample.metric) in _OF_HOSTS
 
 
 def _cells(

@@ -37,6 +37,7 @@ ONE_BY_ONE_S = 7200.0  # means of longer times are made by the store
 MOST_POINTS = 10_000  # of a series in one answer: Prometheus gives at most 11,000
 EVER_S = 86_400.0  # for which an instance counts as measured on a host
 _JUST_S = 0.001  # times have whole ms: a range that ends so long before a border has nothing of the next window
+MOST_SAID = 1 << 16  # bytes of an answer to a write, which is empty as a rule
 _REASON = 300  # characters of what the store says
 _ALL = f'__name__=~"{PREFIX}.+"'
 Selected = dict[SeriesKey, tuple[list[float], list[float]]]
@@ -93,20 +94,26 @@ class RemoteSamples:
         headers = dict(HEADERS)
         if self._store.authorization is not None:
             headers["Authorization"] = self._store.authorization
-        until_s = time.monotonic() + WRITE_S
+        until_s, body = time.monotonic() + WRITE_S, bytearray()
         try:
             answer = self._pool.request(
                 "POST", self._write_url, body=write_request(part), headers=headers, preload_content=False
             )
-            said = answer.read(1 << 12).decode("utf-8", "replace").strip()
-            answer.drain_conn() if time.monotonic() < until_s else answer.close()
+            while more := answer.read1(1 << 12):
+                body += more
+                if len(body) > MOST_SAID or time.monotonic() > until_s:
+                    answer.close()  # what is left would be taken for the next answer
+                    break
             answer.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise SeriesUnavailable(f"{self._write_url} does not answer ({reason_of(error)})") from error
+        said = body.decode("utf-8", "replace").strip()
         if 200 <= answer.status < 300:
             return None
         if is_refusal(answer.status, said):
             return f"the store of samples refuses it: {said[:_REASON]}"
+        if answer.status in {401, 403}:
+            said = "see COTENANT_SAMPLES_AUTHORIZATION_FILE"
         raise SeriesUnavailable(f"{self._write_url} refuses samples with {answer.status}: {said[:_REASON]}")
 
     # what is learned on the way in
