@@ -35,6 +35,7 @@ from advisor.serving.autopilot import Autopilot
 from advisor.serving.changes import ChangeService, PreviewedChange
 from advisor.serving.cloud import CloudService, ScoreKeeper
 from advisor.serving.inventory import InventoryService
+from advisor.serving.maintenance import MaintenanceService
 from advisor.serving.orders import OrderService
 from advisor.serving.outcomes import OutcomeService
 from advisor.serving.placements import PlacementService
@@ -65,6 +66,7 @@ __all__ = [
     "InventorySource",
     "KeptAnswer",
     "Keystone",
+    "MaintenanceService",
     "ModelRegistry",
     "MonitoringHistory",
     "MoveOutcome",
@@ -161,6 +163,7 @@ class Advisor:
         self.autopilot = Autopilot(
             self.changes, self.plans, settings, clock, lambda: [one.id for one in cache.at(clock())[0].inventory.hosts]
         )
+        self.maintenance = MaintenanceService(self.changes, self.plans, self.inventory, transactions)
         self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
 
     def close(self) -> None:

@@ -131,6 +131,10 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/changes/{rollout}", changes.get, "changes", fails=(404,)),
     Route("GET", "/v1/changes", changes.listing, "changes"),
     Route("POST", "/v1/changes/{rollout}/approve", changes.approve, "changes", fails=(404, 409), scope="admin"),
+    Route("GET", "/v1/maintenance", changes.in_maintenance, "changes"),
+    Route("GET", "/v1/hosts/{host}/maintenance", changes.maintenance_of, "changes", fails=(404,)),
+    Route("POST", "/v1/hosts/{host}/maintenance", changes.start_maintenance, "changes", status=201, fails=(404, 409)),
+    Route("DELETE", "/v1/hosts/{host}/maintenance", changes.end_maintenance, "changes", fails=(404, 409)),
     Route("GET", "/v1/freeze", changes.frozen, "changes"),
     Route("PUT", "/v1/freeze", changes.freeze, "changes"),
     Route("DELETE", "/v1/freeze", changes.thaw, "changes", status=204, scope="admin"),
@@ -200,6 +204,7 @@ ROUTES: tuple[Route, ...] = (
     Route(
         "POST", "/changes/{rollout}/approve", change_pages.approve_change, "pages", answers=HTMLResponse, scope="admin"
     ),
+    Route("POST", "/hosts/{host}/maintenance", change_pages.maintain, "pages", fails=(404,), answers=HTMLResponse),
     Route("POST", "/changes/freeze", change_pages.freeze, "pages", answers=HTMLResponse),
     Route("POST", "/changes/thaw", change_pages.thaw, "pages", answers=HTMLResponse, scope="admin"),
     Route("GET", "/models", models.listing, "pages", answers=HTMLResponse, lane="long"),

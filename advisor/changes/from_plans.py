@@ -71,25 +71,43 @@ class _Rendered:
     assumed: bool = True
 
 
-def changes_of(steps: Sequence[PlanStep], inventory: Inventory, executors: Executors) -> tuple[Change, ...]:
-    """The changes of these steps in their order; InvalidInput where one cannot be carried out, with what to do."""
+def changes_of(
+    steps: Sequence[PlanStep], inventory: Inventory, executors: Executors, *, left: list[str] | None = None
+) -> tuple[Change, ...]:
+    """The changes of these steps in their order; InvalidInput where one cannot be carried out, with what to do.
+
+    With `left` such a step is left out, and why goes there.
+    """
     cloud = _Cloud({host.id: host for host in inventory.hosts}, {one.id: one for one in inventory.instances})
     changes: list[Change] = []
     for step in steps:
-        for rendered in _rendered(step, cloud):
-            command = rendered.command
-            if rendered.moves is not None and rendered.to is not None:
-                name, meaning = executors.moving(rendered.moves, rendered.host, rendered.to)
-            elif command.argv:
-                name, meaning = executors.meaning(rendered.host, command)
-            else:
-                what = f"step {step.subject} on {rendered.host.id} cannot be carried out"
-                raise InvalidInput(f"{what}: {command.note}", field="steps")
-            made = change_of(len(changes), rendered.host, name, meaning, rendered.instance, command)
-            changes.append(made if rendered.assumed else replace(made, before={}))
+        before = {name: cloud.instances.get(name) for name in (step.instance, *step.changes)}
+        try:
+            changes += _of_step(step, cloud, executors, len(changes))
+        except InvalidInput as error:
+            if left is None:
+                raise
+            left.append(f"{step.subject} stays on {step.source}: {error.message}")
+            cloud.instances |= {name: one for name, one in before.items() if one is not None}
     if len(changes) > MOST_CHANGES:
         raise InvalidInput(f"{len(changes)} changes are more than {MOST_CHANGES}: plan for fewer hosts", field="steps")
     return tuple(changes)
+
+
+def _of_step(step: PlanStep, cloud: _Cloud, executors: Executors, first: int) -> list[Change]:
+    changes: list[Change] = []
+    for rendered in _rendered(step, cloud):
+        command = rendered.command
+        if rendered.moves is not None and rendered.to is not None:
+            name, meaning = executors.moving(rendered.moves, rendered.host, rendered.to)
+        elif command.argv:
+            name, meaning = executors.meaning(rendered.host, command)
+        else:
+            what = f"step {step.subject} on {rendered.host.id} cannot be carried out"
+            raise InvalidInput(f"{what}: {command.note}", field="steps")
+        made = change_of(first + len(changes), rendered.host, name, meaning, rendered.instance, command)
+        changes.append(made if rendered.assumed else replace(made, before={}))
+    return changes
 
 
 def scenes_of(steps: Sequence[PlanStep], inventory: Inventory) -> tuple[tuple[Instance, ...], tuple[Instance, ...]]:

@@ -29,6 +29,8 @@ from advisor.domain.changes import (
     Freeze,
     LedgerEvent,
     LedgerLine,
+    Maintenance,
+    MaintenanceState,
     MeasuredEffect,
     PredictedEffect,
     Rollout,

@@ -29,7 +29,11 @@ RolloutState = Literal[
 # Fitted so that 90 % of 54 measured effects of changes lie in the predicted range, and judged on others
 # (research/results/plans.md, changes that are carried out).
 SHARED = 0.69
+MaintenanceState = Literal["none", "planned", "emptying", "reached", "not reached", "ended"]
 OPEN_STATES: frozenset[RolloutState] = frozenset({"approved", "applying", "canary", "undoing"})
+
+
+CLOSING, OPENING = "maintenance:", "maintenance-end:"  # before the host's id: sources of rollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +189,27 @@ class Freeze:
     at: datetime
     actor: str
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """How far it is: `reached` = no instance is left there and the host takes none, by what is known of it. `rollout`
+    is the last one that closed or opened it, None = there was none; `stays` are the instances that are there still."""
+
+    host: str
+    state: MaintenanceState
+    rollout: RolloutStanding | None = None
+    stays: tuple[str, ...] = ()
+
+
+def closing(host_id: str) -> str:
+    """The source of the rollout that closes and empties a host."""
+    return f"{CLOSING}{host_id}"
+
+
+def opening(host_id: str) -> str:
+    """The source of the rollout that opens it again."""
+    return f"{OPENING}{host_id}"
 
 
 def _both(one: float, other: float) -> float:

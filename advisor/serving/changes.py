@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,7 +14,14 @@ from sqlalchemy import Connection
 from advisor.access.audit import Audit, Operation, acting, actor
 from advisor.changes.agents import BoxOfAgents
 from advisor.changes.controller import HOST, OPEN, YES, ChangeFailed, Controller, Executors, Reach
-from advisor.changes.from_plans import changes_of, predicted_by_answer, predicted_by_plan, scenes_of, steps_of_answer
+from advisor.changes.from_plans import (
+    change_of,
+    changes_of,
+    predicted_by_answer,
+    predicted_by_plan,
+    scenes_of,
+    steps_of_answer,
+)
 from advisor.changes.guard import Past, Rules, Span, measure, refusals
 from advisor.changes.learned import results_of
 from advisor.changes.ledger import StoredLedger, standing_in
@@ -21,17 +29,19 @@ from advisor.changes.own_hosts import OwnHosts, set_open
 from advisor.domain import (
     Change,
     Freeze,
+    Host,
     LedgerLine,
     MeasuredEffect,
     Page,
     Plan,
+    PlanStep,
     Recommendation,
     Rollout,
     RolloutStanding,
     RolloutState,
     codec,
 )
-from advisor.domain.changes import OPEN_STATES
+from advisor.domain.changes import OPEN_STATES, closing, opening
 from advisor.errors import AdvisorError, Conflict, InvalidInput
 from advisor.inventories import writes
 from advisor.placement.requests import new_id
@@ -108,6 +118,33 @@ class ChangeService:
         there, then = scenes_of(steps, inventory)
         predicted = predicted_by_answer(answer, changes, inventory)
         return replace(self._rollout(answer.id, changes), predicted=predicted, there=there, then=then)
+
+    def of_maintenance(self, host: Host, plan: Plan) -> Rollout:
+        """The changes that close a host and empty it as a plan says, with what stays and why in the notes. A failed
+        move ends it, and takes nothing back."""
+        inventory = self._cache.at(self._clock())[0].inventory
+        moves = [step for step in plan.steps if step.host is not None and step.action == "move"]
+        stays = [f"{step.subject} stays on {host.id}: {_refusal(step)}" for step in plan.steps if step.host is None]
+        planned = {step.instance for step in plan.steps}
+        stays += [
+            f"{one.id} stays on {host.id}: {'it never moves' if one.never_moves else 'no step moves it'}"
+            for one in inventory.instances
+            if one.host == host.id and one.id not in planned
+        ]
+        changes = (self._closed(host), *changes_of(moves, inventory, self._executors, left=stays))
+        numbered = tuple(replace(change, number=number) for number, change in enumerate(changes))
+        made = replace(self._rollout(closing(host.id), numbered), canary=0, keeps=True, notes=tuple(stays))
+        return replace(made, predicted=predicted_by_plan(plan, numbered, inventory))
+
+    def of_opening(self, host: Host) -> Rollout:
+        """The change that lets a host take new instances."""
+        closed = self._closed(host)
+        opened = replace(closed, before=closed.after, after=closed.before, command=closed.undo, undo=closed.command)
+        return self._rollout(opening(host.id), (opened,))
+
+    def _closed(self, host: Host) -> Change:
+        name, meaning = self._executors.closing(host)
+        return change_of(0, host, name, meaning)
 
     def preview(self, rollout: Rollout) -> tuple[tuple[PreviewedChange, ...], tuple[str, ...]]:
         """Each change beside what the system shows, and why the rollout may not be carried out now, if approved."""
@@ -294,6 +331,10 @@ class ChangeService:
 
     def _refusals(self, rollout: Rollout, *, approved: bool, began: bool = False) -> list[str]:
         rules, now, freeze = Rules.of(self._settings), self._clock(), self.frozen()
+        if rollout.keeps:  # who must leave a host is not asked whether it was changed lately
+            rules = replace(rules, cooldown=timedelta())
+        if all(change.kind == "host" for change in rollout.changes):
+            rules = replace(rules, at_once=10**9)
         frozen = "" if freeze is None else f"{freeze.actor} froze changes at {freeze.at:%Y-%m-%d %H:%M} UTC"
         frozen += f" ({freeze.reason})" if freeze and freeze.reason else ""
         if began:  # it counts already, and half of it is worse than the whole
@@ -356,6 +397,12 @@ def _under_way(connection: Connection) -> tuple[str, ...]:
         *rollouts.unmeasured(connection, MOST_UNDER_WAY),
     }
     return tuple(sorted(found))
+
+
+def _refusal(step: PlanStep) -> str:
+    """Why no host takes an instance: the most frequent reason."""
+    reasons = Counter(one.reason for one in step.rejected)
+    return reasons.most_common(1)[0][0] if reasons else step.why or "no host takes it"
 
 
 def reach_of(settings: Settings) -> Reach:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -104,6 +104,18 @@ def verdicts(connection: sa.Connection) -> dict[str, int]:
     query = sa.select(verdict.label("verdict"), sa.func.count().label("number"))
     rows = connection.execute(query.where(lines.c.event == "measured").group_by(verdict))
     return {row.verdict: row.number for row in rows if row.verdict}
+
+
+def of_sources(connection: sa.Connection, sources: Sequence[str], most: int) -> tuple[str, ...]:
+    """Ids of rollouts with one of these sources, the newest first, so many at most."""
+    query = sa.select(rollouts.c.id).where(rollouts.c.source.in_(sources)).order_by(rollouts.c.id.desc()).limit(most)
+    return tuple(connection.scalars(query))
+
+
+def sources_like(connection: sa.Connection, start: str, most: int) -> tuple[str, ...]:
+    """Sources of rollouts that begin so, each once, so many at most."""
+    query = sa.select(rollouts.c.source).where(rollouts.c.source.startswith(start, autoescape=True))
+    return tuple(connection.scalars(query.distinct().order_by(rollouts.c.source).limit(most)))
 
 
 def numbers(connection: sa.Connection) -> dict[str, int]:

@@ -78,6 +78,11 @@ COMMANDS = (
         "Changes that were applied: list them, show one with its ledger, approve one.",
     ),
     Listed(
+        "maintenance",
+        "api.cli.maintenance:maintenance",
+        "Close a host, move its instances away, and open it again: the list, one host, start and end.",
+    ),
+    Listed(
         "freeze",
         "api.cli.apply:freeze",
         "Freeze changes: none is applied until they are thawed; applied ones can be undone.",

@@ -86,7 +86,7 @@ def _begun(advisor: Advisor, source: str, *, yes: bool, only_preview: bool, as_j
     if as_json and (only_preview or not yes or reasons):
         print_json(PreviewOut.preview(planned(rollout, ()), previewed, refused))
     elif not as_json:
-        _show_preview(rollout, [dict(one.now) for one in previewed], reasons)
+        show_preview(rollout, [dict(one.now) for one in previewed], reasons)
     if only_preview:
         return None
     if reasons:
@@ -146,7 +146,8 @@ def _watched(changes: ChangeService, standing: RolloutStanding, stop: Any, *, as
     return standing
 
 
-def _show_preview(rollout: Rollout, now: list[dict[str, str]], reasons: list[str]) -> None:
+def show_preview(rollout: Rollout, now: list[dict[str, str]], reasons: list[str]) -> None:
+    """What would be done, beside what the system has now, and why it may not be."""
     rows = []
     for change, texts in zip(rollout.changes, now, strict=True):
         for name, text in change.after.items():
@@ -157,6 +158,8 @@ def _show_preview(rollout: Rollout, now: list[dict[str, str]], reasons: list[str
         beside = f"beside {len(one.controls)} alike" if one.controls else "beside the time before"
         spread = f"{expected.expected:+.2f} [{expected.lower:+.2f}, {expected.upper:+.2f}]"
         say(f"  {one.instance}: predicted {spread}, {beside}")
+    for note in rollout.notes:
+        say(f"  note: {note}")
     for reason in reasons:
         say(f"Refused: {reason}.")
 

@@ -50,6 +50,7 @@ def shapes() -> dict[str, Any]:
         "changes list": list[changes.RolloutOut],
         "changes show": changes.RolloutOut,
         "changes approve": changes.RolloutOut,
+        "maintenance": changes.MaintenanceOut | list[changes.MaintenanceOut],
         "freeze": changes.FreezeOut,
         "history": commands.HistoryOut,
         "doctor": Checkup,

@@ -10,9 +10,20 @@ from starlette.exceptions import HTTPException
 
 from advisor.domain import RolloutState
 from advisor.errors import NotFound
-from api.routes.common import CallerDep, ChangeDep, Cursor, Limit, OrderDep, PathId, PlacementDep, PlanDep
+from api.routes.common import (
+    CallerDep,
+    ChangeDep,
+    Cursor,
+    Limit,
+    MaintenanceDep,
+    OrderDep,
+    PathId,
+    PathName,
+    PlacementDep,
+    PlanDep,
+)
 from api.schemas.base import Id, PageOut, Schema, examples
-from api.schemas.changes import FreezeBody, FreezeOut, OrderOut, OrdersBody, OrdersOut, RolloutOut
+from api.schemas.changes import FreezeBody, FreezeOut, MaintenanceOut, OrderOut, OrdersBody, OrdersOut, RolloutOut
 
 OnlyState = Annotated[RolloutState | None, Query(description="only rollouts in this state")]
 
@@ -80,3 +91,26 @@ def freeze(body: FreezeBody, changes: ChangeDep) -> FreezeOut:
 def thaw(changes: ChangeDep) -> None:
     """Let changes be applied again."""
     changes.thaw()
+
+
+def in_maintenance(maintenance: MaintenanceDep) -> list[MaintenanceOut]:
+    """The hosts whose maintenance was begun and not ended."""
+    return [MaintenanceOut.of(one) for one in maintenance.listing()]
+
+
+def maintenance_of(host: PathName, maintenance: MaintenanceDep) -> MaintenanceOut:
+    """How far the maintenance of a host is, and which instances are still there."""
+    return MaintenanceOut.of(maintenance.of(host))
+
+
+def start_maintenance(host: PathName, maintenance: MaintenanceDep) -> RolloutOut:
+    """The rollout that closes a host in its scheduler and moves its instances where a plan to empty it says.
+
+    Nothing is carried out: it waits for an approval, and for `cotenant apply`.
+    """
+    return RolloutOut.of(maintenance.start(host))
+
+
+def end_maintenance(host: PathName, maintenance: MaintenanceDep) -> RolloutOut:
+    """The rollout that lets a host take new instances again; it waits for an approval and `cotenant apply`, too."""
+    return RolloutOut.of(maintenance.end(host))

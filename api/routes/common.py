@@ -16,6 +16,7 @@ from advisor.service import (
     ChangeService,
     CloudService,
     InventoryService,
+    MaintenanceService,
     ModelRegistry,
     OrderService,
     OutcomeService,
@@ -88,6 +89,7 @@ AccessDep = Annotated[AccessService, _service("access")]
 ChangeDep = Annotated[ChangeService, _service("changes")]
 CloudDep = Annotated[CloudService, _service("cloud")]
 InventoryDep = Annotated[InventoryService, _service("inventory")]
+MaintenanceDep = Annotated[MaintenanceService, _service("maintenance")]
 ModelDep = Annotated[ModelRegistry, _service("models")]
 OrderDep = Annotated[OrderService, _service("orders")]
 OutcomeDep = Annotated[OutcomeService, _service("outcomes")]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from advisor.domain import Freeze, LedgerLine, MeasuredEffect, PredictedEffect, RolloutStanding
+from advisor.domain import (
+    Freeze,
+    LedgerLine,
+    Maintenance,
+    MaintenanceState,
+    MeasuredEffect,
+    PredictedEffect,
+    RolloutStanding,
+)
 from advisor.service import PreviewedChange, SignedText
 from api.schemas.base import AnswerBody, Id, Schema, Text, Time, examples
 from profiler.acting.orders import MOST_BYTES
@@ -17,8 +25,8 @@ class StepOut(AnswerBody):
 
     number: int = Field(description="its place in the order, from 0")
     host: str = Field(description="the host on which it is made")
-    instance: str = Field(description="the instance that is changed; empty = the driver domain")
-    kind: str = Field(description="weight, cap, pin, tc, disk or move")
+    instance: str = Field(description="the instance that is changed; empty = the driver domain, or the host itself")
+    kind: str = Field(description="weight, cap, pin, tc, disk, move, or host: whether it takes new instances")
     executor: str = Field(description="the executor that carries it out")
     target: str = Field(description="what that addresses, such as a control group or a domain")
     after: dict[str, str] = Field(description="texts that are set, by setting")
@@ -35,7 +43,7 @@ class RolloutOut(AnswerBody):
     id: str = Field(description="its id, which sorts by time")
     created_at: Time = Field(description="when it was made")
     actor: str = Field(description="who made it")
-    source: str = Field(description="the plan or answer that it carries out")
+    source: str = Field(description="the plan or answer that it carries out, or maintenance:HOST")
     state: str = Field(
         description="planned, approved, applying, canary, carried_out, undoing, taken_back, or stopped until the "
         "operator has looked"
@@ -43,6 +51,8 @@ class RolloutOut(AnswerBody):
     verdict: str = Field(description="the worst of what was measured; unknown = nothing yet")
     why: str = Field(description="why it is taken back, or stopped; empty = it is not")
     approved_by: str = Field(description="the user that approved it; empty = no user yet")
+    notes: list[str] = Field(description="what else to know, such as instances that stay on a host that is emptied")
+    keeps: bool = Field(description="true = a failed step ends it and takes nothing back, as in maintenance")
     canary: int = Field(description="so many changes come first and are measured before the rest; 0 = all at once")
     steps: list[StepOut] = Field(description="its changes in order")
     predicted: list[PredictedEffect] = Field(description="what was predicted of each instance")
@@ -61,11 +71,37 @@ class RolloutOut(AnswerBody):
             verdict=standing.verdict,
             why=standing.why,
             approved_by=standing.approved_by,
+            notes=list(made.notes),
+            keeps=made.keeps,
             canary=made.canary,
             steps=[_step(standing, number) for number in range(len(made.changes))],
             predicted=list(made.predicted),
             effects=list(standing.effects),
             lines=list(standing.lines),
+        )
+
+
+class MaintenanceOut(AnswerBody):
+    """How far the maintenance of a host is."""
+
+    host: str = Field(description="the host")
+    state: MaintenanceState = Field(
+        description="none, planned (a rollout waits for an approval), emptying, reached (no instance is left there, "
+        "and it takes none), not reached, or ended"
+    )
+    rollout: str | None = Field(description="the rollout that closed or opened it last; null = there was none")
+    stays: list[str] = Field(description="instances that are there still")
+    notes: list[str] = Field(description="why instances stay, as far as the plan knew")
+
+    @classmethod
+    def of(cls, one: Maintenance) -> MaintenanceOut:
+        made = one.rollout.rollout if one.rollout else None
+        return cls(
+            host=one.host,
+            state=one.state,
+            rollout=made.id if made else None,
+            stays=list(one.stays),
+            notes=[*(made.notes if made else ()), *([one.rollout.why] if one.rollout and one.rollout.why else [])],
         )
 
 

@@ -28,7 +28,7 @@ from advisor.domain import (
 from advisor.domain.rules import has_of, needed, violations
 from api.html import picture
 from api.html.render import page, to_page_of
-from api.routes.common import CloudDep, InventoryDep, ModelDep, PathName, TelemetryDep
+from api.routes.common import CloudDep, InventoryDep, MaintenanceDep, ModelDep, PathName, TelemetryDep
 from api.rows import joined
 from api.web import chart, worth
 from api.web.cloud import age, known_demand, labels_in_words
@@ -91,6 +91,7 @@ def host(
     inventory: InventoryDep,
     telemetry: TelemetryDep,
     models: ModelDep,
+    maintenance: MaintenanceDep,
     host: PathName,
     since: Span = "1h",
 ) -> HTMLResponse | RedirectResponse:
@@ -119,6 +120,7 @@ def host(
         learned=now.model_version != "analytic",
         listed=LISTED,
         bars=chart.bars(detail.now.pressure, detail.now.cpu_peak),
+        maintenance=maintenance.of(host),
         facts=[*_facts(detail.now), *_memory_facts(memory)],
         memory_words=memory.words if memory else "",
         square=_square(detail) if pairs else [],

@@ -15,7 +15,16 @@ from advisor.service import ChangeService
 from api.html.render import page, see_other
 from api.routes.audit import QueryName
 from api.routes.changes import OnlyState
-from api.routes.common import AccessDep, ChangeDep, CloudDep, Cursor, PathId, QueryId
+from api.routes.common import (
+    AccessDep,
+    ChangeDep,
+    CloudDep,
+    Cursor,
+    MaintenanceDep,
+    PathId,
+    PathName,
+    QueryId,
+)
 from api.web.cloud import PageNumber
 from api.web.signing import Posted
 from api.web.sorting import PARAMETER, Order, PageSlice, SortColumn, Value
@@ -143,6 +152,12 @@ def approve_change(request: Request, rollout: PathId, changes: ChangeDep, form: 
     except Conflict as error:
         return _shown(request, changes, changes.get(rollout), error)
     return see_other(f"/changes/{rollout}")
+
+
+def maintain(request: Request, host: PathName, maintenance: MaintenanceDep, form: Posted) -> Response:  # noqa: ARG001
+    """Plan the maintenance of a host, or its end; what is to be done is shown, and waits for an approval."""
+    plan = maintenance.end if form.get("end") else maintenance.start
+    return see_other(f"/changes/{plan(host).rollout.id}")
 
 
 def freeze(request: Request, changes: ChangeDep, form: Posted) -> Response:  # noqa: ARG001

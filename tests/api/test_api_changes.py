@@ -72,3 +72,19 @@ def test_approvals_and_the_end_of_a_freeze_need_an_administrator(client: Client,
     assert client.ask("PUT", "/v1/freeze", json={}, headers=bearer).status_code == 200
     assert client.ask("POST", "/v1/changes/r1/approve", headers=bearer).status_code == 403
     assert client.ask("DELETE", "/v1/freeze", headers=bearer).status_code == 403
+
+
+def test_the_maintenance_of_a_host_is_planned_shown_and_ended_by_rest_and_on_pages(client: Client) -> None:
+    host = "m1"
+    client.ask("PUT", "/v1/hosts/m1", json={"kind": "kvm", "pcpus": 4, "memory_mb": 4096})
+    assert client.get(f"/v1/hosts/{host}/maintenance").json()["state"] == "none"
+    made = client.ask("POST", f"/v1/hosts/{host}/maintenance")
+    assert made.status_code == 201, made.text
+    assert (made.json()["steps"][0]["kind"], made.json()["keeps"]) == ("host", True)
+    assert client.get(f"/v1/hosts/{host}/maintenance").json()["state"] == "planned"
+    assert [one["host"] for one in client.get("/v1/maintenance").json()] == [host]
+    assert "End its maintenance" not in client.get(f"/hosts/{host}").text
+    assert f"/changes/{made.json()['id']}" in client.get(f"/hosts/{host}").text
+    ended = client.ask("DELETE", f"/v1/hosts/{host}/maintenance")
+    assert (ended.status_code, ended.json()["steps"][0]["after"]) == (200, {"open": "yes"})
+    assert client.ask("POST", "/v1/hosts/absent/maintenance").status_code == 404

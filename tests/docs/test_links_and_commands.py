@@ -83,7 +83,18 @@ def test_every_command_that_is_shown_exists_with_its_options(page: str, line: st
 
 # Options of other programs that prose names, and the pages that are about past runs or programs of the repository.
 OTHERS = {"--build-arg", "--secret", "--time", "--outbound", "--platforms", "--affinity", "--cpulimit", "--cpuunits"}
-OTHER_PROGRAMS = ("virsh ", "openstack ", "python -m ", "docker ", "systemctl ", "promtool ", "prometheus ", "thanos ")
+OTHER_PROGRAMS = (
+    "virsh ",
+    "openstack ",
+    "python -m ",
+    "docker ",
+    "qm ",
+    "systemctl ",
+    "virtctl ",
+    "promtool ",
+    "prometheus ",
+    "thanos ",
+)
 GUIDES = [page for page in PAGES if page.parent.name == "docs" and page.name != "results.md"]
 
 

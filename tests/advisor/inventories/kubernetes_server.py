@@ -160,7 +160,12 @@ class _Handler(QuietHandler):
         self._json(200, {"kind": "Status", "status": "Success"})
 
     def do_PATCH(self) -> None:
+        """A strategic merge, as far as `unschedulable` goes: null takes a field out."""
         named, body = self._named(urlsplit(self.path).path), self._body()
+        if named and "unschedulable" in (body.get("spec") or {}):
+            kept = {name: value for name, value in named[2].get("spec", {}).items() if name != "unschedulable"}
+            given = {name: value for name, value in body["spec"].items() if value is not None}
+            self.api.put(named[0], {**named[2], "spec": {**kept, **given}})
         self._json(200, named[2]) if named and body else self._status(404, "not found")
 
     def _body(self) -> Row:
