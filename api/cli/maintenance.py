@@ -14,7 +14,7 @@ from api.cli.apply import show, show_preview
 from api.cli.lazy import FAILED, stop_event
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.changes import MaintenanceOut
+from api.schemas.changes import MaintenanceOut, RolloutOut
 
 MOST_NAMED = 10  # instances that stay; --json has all
 
@@ -82,7 +82,7 @@ def _acted(advisor: Advisor, host: str, *, end: bool, back: bool, yes: bool, qui
         changes.approve(planned.rollout.id)
         standing = changes.carry_out(planned.rollout.id, stop=stop_event().is_set)
     if not quiet:
-        show(standing)
+        show(RolloutOut.of(standing))
     return standing.state == ("taken_back" if back else "carried_out")
 
 

@@ -108,7 +108,7 @@ def test_a_server_in_another_state_is_left_alone(
     assert nova.migrations == []
 
 
-def test_a_server_that_is_deleted_and_an_api_that_fails_are_told_apart(nova: Nova, executor: OpenStack) -> None:
+def test_a_server_that_is_deleted_and_an_api_that_fails_are_kept_apart(nova: Nova, executor: OpenStack) -> None:
     change = move(nova, executor)
     nova.codes[f"GET {change.instance}"] = 503
     with pytest.raises(ChangeFailed) as failed:
