@@ -107,11 +107,12 @@ def cloud() -> Inventory:
     return Inventory(hosts, tuple(Instance(f"{name}-i{vm}", vcpus=2, host=name) for name in names for vm in range(VMS)))
 
 
-def pushed(settings: Settings, more: dict[str, str], pushes: int, store: Sequence[int]) -> tuple[int, float, float]:
+def pushed(settings: Settings, pushes: int, store: Sequence[int]) -> tuple[int, float, float]:
     """Samples of the pushes that count, CPU seconds of the service and of these processes of a store."""
     with Advisor(settings) as advisor:
         advisor.inventory.put(cloud(), mode="replace", generation=None)
-    service = Service(settings.database, settings.state_dir, **more).start()
+    more = {"samples_url": settings.samples_url} if settings.samples_url else {}
+    service = Service(settings.database, settings.state_dir, port=None, forked=False, **more).start()
     assert isinstance(service.running, Running)
     assert service.running.process is not None
     pid = service.running.process.pid
@@ -152,7 +153,7 @@ def measure(kind: str, pushes: int, days: float) -> Cost:
     """Both figures of one kind of store, on new ones."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-samples-")))
-        database, more, pids = f"sqlite:///{folder}/cotenant.sqlite3", {}, []
+        database, samples_url, pids = f"sqlite:///{folder}/cotenant.sqlite3", None, []
         if kind == "postgresql":
             server = stack.enter_context(postgres(durable=True))
             assert isinstance(server.running, Running)
@@ -161,8 +162,10 @@ def measure(kind: str, pushes: int, days: float) -> Cost:
         if kind == "victoria-metrics":
             tsdb = stack.enter_context(victoria_metrics())
             assert tsdb.running.process is not None
-            more, pids = {"samples_url": tsdb.url}, [tsdb.running.process.pid]
-        sent, service_s, store_s = pushed(Settings(database=database, state_dir=folder), more, pushes, pids)
+            samples_url, pids = tsdb.url, [tsdb.running.process.pid]
+        sent, service_s, store_s = pushed(
+            Settings(database=database, state_dir=folder, samples_url=samples_url), pushes, pids
+        )
         if kind == "victoria-metrics":
             other = stack.enter_context(victoria_metrics())
             on_disk = _fill(RemoteSamples(Settings(samples_url=other.url)), days)

@@ -24,8 +24,9 @@ from advisor.store import samples as table
 from profiler.agent.http_client import HttpClient, parse_url
 from profiler.agent.loop import Log
 from profiler.agent.push import Pusher
-from profiler.agent.spool import SampleBatch, SampleRow, Spool
+from profiler.agent.spool import SampleBatch, Spool
 from profiler.agent.store_connection import StoreConnection
+from profiler.collectors.samples import SampleRow
 from profiler.metrics import WAITED_FOR
 from profiler.observed import MetricSample
 from tests.advisor.service.service_clock import Clock
@@ -39,7 +40,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 MINUTES = 4 * 60
 ON = {"shop": "h1", "cache": "h1", "calm": "h2"}
 NAMES = (*ON, "mover")
-CLOSE = {"rel": 1e-9, "abs": 1e-9}
+CLOSE = 1e-9
 LATE = {"storage": {"tsdb": {"out_of_order_time_window": "8d"}}}
 
 
@@ -85,11 +86,11 @@ def minute(at: int, time_s: float) -> list[MetricSample]:
     return sent
 
 
-def filled(folder: Path, now: datetime, flush: Callable[[], None], **settings: str) -> Kept:
+def filled(folder: Path, now: datetime, flush: Callable[[], None], samples_url: str | None = None) -> Kept:
     """A service that took four hours of both hosts, in batches of ten minutes, one of them twice."""
     clock = Clock(now)
     database = sqlite_with_tables(folder / "cotenant.sqlite3")
-    advisor = Advisor(Settings(database=database, state_dir=folder, **settings), clock=clock)
+    advisor = Advisor(Settings(database=database, state_dir=folder, samples_url=samples_url), clock=clock)
     advisor.inventory.put(cloud("h1"), mode="replace", generation=None)
     begin_s = now.timestamp() // 60 * 60 - 60 * MINUTES + 0.25
     for at in range(0, MINUTES, 10):
@@ -162,7 +163,7 @@ def alike(one: Any, other: Any, at: str = "") -> None:
         for number, pair in enumerate(zip(one, other, strict=True)):
             alike(*pair, f"{at}[{number}]")
     elif isinstance(one, float):
-        assert other == pytest.approx(one, **CLOSE), at
+        assert other == pytest.approx(one, rel=CLOSE, abs=CLOSE), at
     else:
         assert one == other, at
 
@@ -198,9 +199,11 @@ def test_demand_is_learned_alike(embedded: Kept, other: Kept) -> None:
 @pytest.mark.parametrize("since", ["1h", "3h"])
 def test_windows_and_cpu_delivered_are_alike(embedded: Kept, other: Kept, since: str) -> None:
     for name in NAMES:
-        found = same(
-            embedded, other, lambda kept, name=name: asdict(kept.advisor.telemetry.obtained(name, since=since))
-        )
+
+        def obtained(kept: Kept, name: str = name) -> Any:
+            return asdict(kept.advisor.telemetry.obtained(name, since=since))
+
+        found = same(embedded, other, obtained)
         assert found["outcomes"][0]["metric"] == "cpu_share"
 
 
