@@ -43,7 +43,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled collected style types contracts tests test-ansible terraform-provider
+.PHONY: run test generated test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled collected style types contracts tests test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -97,6 +97,14 @@ var/pve-exporter/.ready: tests/servers/pve_exporter.txt
 	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $< && touch $@ \
 	  || echo "could not get prometheus-pve-exporter: the test that needs it will skip"
+
+generated: setup  ## write anew what is made from the code: references, types of clients, completions
+	@$(BIN)/python -c 'import shtab' 2>/dev/null || $(BIN)/uv pip install --quiet --python $(BIN)/python shtab==1.13.0
+	$(BIN)/python -m profiler.definitions > docs/metrics.md
+	$(BIN)/python -m docs.site.reference
+	$(BIN)/python packaging/client_schemas.py
+	$(BIN)/python packaging/go_clients.py
+	$(BIN)/python packaging/completions.py
 
 test-measured: setup lab-tools server-tools  ## tests of real time, rates and scheduling: alone on the machine, up to three tries
 	$(BIN)/python -m pytest -m measured

@@ -33,7 +33,7 @@ def asking_scripts() -> Iterator[tuple[str, str]]:
 
 
 def written_out() -> Iterator[tuple[str, str]]:
-    """File and text of each shell's script for the agent and the lab; needs shtab."""
+    """File and text of each shell's script for the agent and the lab; needs shtab, which `make generated` installs."""
     import shtab
 
     for parser in parsers():

@@ -30,7 +30,7 @@ def openapi() -> dict[str, Any]:
 def test_the_types_are_what_the_service_says(openapi: dict[str, Any]) -> None:
     made = load("client_schemas")
     written = (ROOT / "cotenant_client" / "schemas.py").read_text(encoding="utf-8")
-    assert written == made.page(openapi), "write it anew: python packaging/client_schemas.py"
+    assert written == made.page(openapi), "write it anew: make generated"
 
 
 def operation(openapi: dict[str, Any], method: str, path: str) -> dict[str, Any]:

@@ -16,13 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_the_page_of_metrics_is_what_the_code_says() -> None:
     written = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    assert written == page_markdown(), "write it anew: python -m profiler.definitions > docs/metrics.md"
+    assert written == page_markdown(), "write it anew: make generated"
 
 
 @pytest.mark.parametrize(("name", "page"), reference.PAGES.items(), ids=reference.PAGES)
 def test_a_page_is_what_the_code_says(name: str, page: Callable[[], str]) -> None:
     written = (reference.FOLDER / name).read_text(encoding="utf-8")
-    assert written == page(), "write it anew: python -m docs.site.reference"
+    assert written == page(), "write it anew: make generated"
 
 
 @pytest.mark.parametrize(

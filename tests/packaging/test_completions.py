@@ -100,7 +100,7 @@ def test_a_shell_completes_the_agent_s_and_the_lab_s_without_starting_them(
 
 def test_the_scripts_of_the_service_s_program_are_typer_s() -> None:
     for file, text in completions.asking_scripts():
-        assert (SCRIPTS / file).read_text(encoding="utf-8") == text, "write it anew: python packaging/completions.py"
+        assert (SCRIPTS / file).read_text(encoding="utf-8") == text, "write it anew: make generated"
 
 
 @pytest.mark.parametrize("parser", completions.parsers(), ids=lambda one: one.prog)
@@ -108,7 +108,7 @@ def test_the_scripts_of_the_agent_and_the_lab_have_every_command_and_option(pars
     for file in (f"bash/{parser.prog}", f"zsh/_{parser.prog}"):
         text = (SCRIPTS / file).read_text(encoding="utf-8")
         missing = [word for word in _words(parser) if word not in text]
-        assert missing == [], f"python packaging/completions.py writes {file} anew"
+        assert missing == [], f"write {file} anew: make generated"
 
 
 def _words(parser: argparse.ArgumentParser) -> Iterator[str]:

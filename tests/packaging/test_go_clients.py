@@ -11,7 +11,7 @@ import pytest
 from docs.site.rest import document
 from tests.packaging.programs import load
 
-AGAIN = "write it anew: python packaging/go_clients.py"
+AGAIN = "write it anew: make generated"
 
 
 go_clients = load("go_clients")

@@ -26,7 +26,8 @@ from tests.advisor.replay.replay_cases import HOST, made_trace, replayed, timele
 from tests.examples import examples
 
 WEB = WorkloadProfile("web", {"cpu": 80.0, "net_mbit": 200.0, "ipc": 1.2}, origin="given")
-PLACING = ("cotenant", "first fit", "best fit", "fewest vCPUs", "Nova's weighers", "random", "peak oracle")
+PLACING = POLICIES[:-1]
+AMONG_THEM = ("cotenant", "first fit", "best fit", "fewest vCPUs", "Nova's weighers", "random", "peak oracle")
 
 
 def work(policy: str = "first fit", *, net: bool = False, hosts: int = 5, **options: object) -> SimulationTask:
@@ -225,7 +226,8 @@ def test_a_replay_in_another_process_is_the_same(monkeypatch: pytest.MonkeyPatch
 
 
 def test_figures_add_up(found: Replay) -> None:
-    assert [one.policy for one in found.policies] == [*PLACING, "lower bound"] == [*POLICIES]
+    assert [one.policy for one in found.policies] == [*PLACING, "lower bound"]
+    assert set(AMONG_THEM) <= set(PLACING)
     present = made_trace().present[4:]
     bound = found.policies[-1]
     assert (bound.mean, bound.below, bound.instance_moments) == (None, (), 0)
