@@ -1,5 +1,7 @@
 """Balancing rules of other systems by their documented definitions, written anew; each for one cluster of hosts.
 
+Of Proxmox VE and Incus the published sources were read, too, and no code of them is here.
+
 Proxmox VE 9.2, automatic rebalancing of the Cluster Resource Scheduler with its defaults (datacenter.cfg(5), option
 `crs`; chapter "High Availability", section "CRS Load Balancer"): a host's load is the mean of its CPU in use and its
 memory in use, both as parts; the imbalance is the coefficient of variation of the loads over the largest that so many
