@@ -205,7 +205,7 @@ def test_a_virsh_that_is_killed_while_the_guest_moves_leaves_it_where_it_was(pai
         virsh.wait()
         raise ChangeFailed("virsh was killed")
 
-    executor = Libvirt({"here": pair.here.uri, "there": pair.there.uri}, run, Waiting(60.0, poll_s=0.3))
+    executor = Libvirt({"here": pair.here.uri, "there": pair.there.uri}, run, Waiting(240.0, poll_s=0.3))
     changes = planned(executor, shop, {}, PlanStep(shop.name, "there", action="move", source="here"))
     begin(bench, changes)
     standing = act(bench, executor, "carry_out")
