@@ -80,7 +80,7 @@ COMMANDS = (
     Listed(
         "maintenance",
         "api.cli.maintenance:maintenance",
-        "Close a host, move its instances away, and open it again: the list, one host, start and end.",
+        "Close a host, move its instances away as a plan says, and open it again.",
     ),
     Listed(
         "freeze",
@@ -115,6 +115,7 @@ ON_THIS_MACHINE = {
     "evaluate": "it reads datasets, and no cloud",
     "sync": "it reads another system with the accounts of this machine, and writes one transaction",
     "history": "it reads another system with the accounts of this machine, and writes one transaction",
+    "maintenance": "it moves instances with the accounts of this machine, as `apply` does",
     "changes run": "it acts on this machine, as `apply` does",
     "apply": "it changes settings of this machine, or signs orders with a key that the service does not have",
     "schema": "it describes what the commands of this version print",

@@ -73,6 +73,7 @@ ELSEWHERE = {
     "changes show": "test_cli_apply.py",
     "db restore": "test_cli_database.py",
     "history": "../advisor/short_history.py",
+    "maintenance": "test_cli_maintenance.py",
     "migrate": "test_cli_migrate.py",
     "models rollback": "test_cli_registry.py",
     "plans show": "test_cli_plan.py",

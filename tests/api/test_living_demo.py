@@ -104,7 +104,7 @@ def test_it_says_why_there_are_no_containers_and_replays(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with ExitStack() as stack:
         day, clock = living_demo._chosen(stack, live=True)
-    assert "no containers can be run here: they need " in capsys.readouterr().out
+    assert "No containers can run here (they need " in capsys.readouterr().out
     assert day.again
     assert clock().hour == 8  # so much of the recorded day is told at once
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,8 +16,11 @@ def _make(folder: Path, python: str) -> subprocess.CompletedProcess[str]:
     program = folder / "python"
     program.write_text(f"#!/bin/sh\n{python}\n", encoding="utf-8")
     program.chmod(0o755)
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    }
     argv = ["make", "-C", str(ROOT), "setup", f"VENV={folder}/venv", f"PYTHON={program}"]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60, env=environment)
 
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
