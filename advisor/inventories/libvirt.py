@@ -240,7 +240,7 @@ def instance_facts(uuid: str, described: DomainDescription, host: Facts, source:
         "vcpus": described.vcpus,
         "memory_mb": described.memory_mb,
         "settings": {
-            "pinning": pinning(described),
+            "pinning": pinning(described, host.get("cpu_ids") or range(host["pcpus"])),
             "cap_percent": cap_percent(described.quotas, described.vcpus),
             "network": network(described.bandwidths),
             "disk_limit_mb_s": disk_limit_mb_s(described.disk_limits),

@@ -11,10 +11,11 @@ import pytest
 from profiler.backends import BackendError, Counters
 from profiler.backends.libvirt.backend import LibvirtBackend
 from profiler.backends.libvirt.connection import LibvirtConnection
-from profiler.backends.libvirt.guests import search_processes
+from profiler.backends.libvirt.guests import pinning, search_processes
 from profiler.collectors import collect
 from profiler.names import instance_id
-from profiler.observed import Instance
+from profiler.observed import Instance, Pinning
+from profiler.parse.libvirt import parse_domain
 from tests.profiler.libvirt_host import CRASHED, DIRECT, PAUSED, STARTED, UUID, LibvirtHost, domain_xml, open_backend
 
 ONE_VCPU = {"libvirt vcpustats": [[1, UUID.format(1), "shop", {"vcpu.maximum": 1, "vcpu.0.time": 70}]]}
@@ -400,3 +401,15 @@ def test_a_guest_with_the_whole_cpu_of_its_host_requires_such_a_one(host: Libvir
     host.values[f"libvirt xml {UUID.format(1)}"] = xml
     (guest,) = open_backend(host).list_instances()
     assert guest.labels.get("require.cpu_model") == ("EPYC 7543" if stays else None)
+
+
+@pytest.mark.parametrize(
+    ("cpusets", "expected"),
+    [(("0-1", "0-1"), None), (("0-1", "0"), Pinning(((), (0,)))), (("0", "1"), Pinning(((0,), (1,))))],
+)
+def test_a_vcpu_that_is_pinned_to_all_cpus_of_its_host_may_use_any(
+    cpusets: tuple[str, str], expected: Pinning | None
+) -> None:
+    pins = "".join(f'<vcpupin vcpu="{at}" cpuset="{cpus}"/>' for at, cpus in enumerate(cpusets))
+    xml = f"<domain><name>shop</name><memory>1024</memory><vcpu>2</vcpu><cputune>{pins}</cputune></domain>"
+    assert pinning(parse_domain(xml, "shop"), range(2)) == expected

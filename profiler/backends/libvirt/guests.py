@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from profiler.observed import (
     IsolationSettings,
     NetworkSettings,
     Pinning,
+    parse_cpus,
     real_limit,
 )
 from profiler.parse.cgroup import parse_balloon, parse_group_of_task
@@ -261,7 +262,7 @@ def read_settings(source: HostSource, connection: LibvirtConnection, record: Dom
     described = or_none(parse_domain, xml, key) if isinstance(xml, str) else None
     parameters = or_none(source.value, f"libvirt scheduler {record.uuid}", lambda: connection.scheduler(record.uuid))
     return IsolationSettings(
-        pinning=pinning(described) if described else None,
+        pinning=pinning(described, _online(source)) if described else None,
         cap_percent=cap_percent(parameters, described.vcpus) if described else None,
         weight=_weight(source, parameters),
         network=network(described.bandwidths) if described else None,
@@ -269,9 +270,21 @@ def read_settings(source: HostSource, connection: LibvirtConnection, record: Dom
     )
 
 
-def pinning(described: DomainDescription) -> Pinning | None:
-    """Which pCPUs each vCPU may use; None where none is pinned. An unpinned one beside pinned ones may use any."""
-    return Pinning(described.pins) if any(described.pins) else None
+def pinning(described: DomainDescription, cpus: Collection[int] = ()) -> Pinning | None:
+    """Which pCPUs each vCPU may use; None where none is pinned. An unpinned one beside pinned ones may use any, and so
+    may one that is pinned to all `cpus` of the host, as libvirt leaves it whose pins are taken back."""
+    every = frozenset(cpus)
+    pins = tuple(() if every and every <= frozenset(pin) else pin for pin in described.pins)
+    return Pinning(pins) if any(pins) else None
+
+
+def _online(source: HostSource) -> Collection[int]:
+    """The host's CPUs; () where it does not say."""
+    text = or_none(source.read, "/sys/devices/system/cpu/online")
+    try:
+        return parse_cpus(text.strip()) if text else ()
+    except ValueError:
+        return ()
 
 
 def cap_percent(parameters: object, vcpus: int) -> float | None:

@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most-seconds", type=float, default=900.0, help="of each question to a peer (900)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was found of every cloud")
     options = parser.parse_args(arguments)
-    asks, failed, found = peers(options.environments, options.most_seconds), dict[str, str](), list[Contest]()
+    asks, failed, found = peers(options.environments.resolve(), options.most_seconds), dict[str, str](), list[Contest]()
     recorded = means_of(load_inventory(options.cloud)) if options.cloud else None
     for seed in range(1, options.seeds + 1):
         drawn = recorded or ruled(seed, SIZES[options.size], options.busy)
