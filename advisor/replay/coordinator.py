@@ -28,7 +28,6 @@ from advisor.domain import (
 )
 from advisor.errors import InvalidInput
 from advisor.inventories.static import load_inventory
-from advisor.plug_ins import require
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.replay import simulation
@@ -66,7 +65,6 @@ def replay_trace(
     `host_type` is an inventory file with one host, the type of all hosts, and with the workloads and datasets that
     instances may run. InvalidInput names file and field.
     """
-    require("traces", "a replay")
     from advisor.replay.trace_formats import load_trace
 
     cloud = Inventory((HOST_TYPE,)) if host_type is None else load_inventory(host_type)
