@@ -266,8 +266,8 @@ class Recommendation:
     tuned: Annotated[
         tuple[Candidate, ...],
         Field(
-            description="with `tune`: hosts that are better, for it or for who is there, if settings of others change "
-            "first; apart from `candidates`, which need nothing of the kind, and also of hosts that are rejected"
+            description="with `tune`: hosts that are better, for it or for the residents, if settings of residents "
+            "change first; apart from `candidates`, which need nothing of the kind, and also of hosts that are rejected"
         ),
     ] = ()
 

@@ -74,7 +74,7 @@ class PlacementRequest:
     tune: Annotated[
         bool,
         Declared(
-            "offer besides, in a list of their own, hosts that would be better if a few settings of who is there "
+            "offer besides, in a list of their own, hosts that would be better if a few settings of residents "
             "changed first: pins, weights, the CPUs of the driver domain"
         ),
     ] = False

@@ -12,6 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from advisor.errors import InvalidInput
+from api.telemetry.traces import traces
 from tests.servers.service import Service
 
 pytest.importorskip("opentelemetry.sdk", reason="needs cotenant[otel]")
@@ -81,6 +83,16 @@ def test_a_question_is_one_trace_whose_stages_are_spans_below_the_request(
     assert {span.parent_span_id for span in inside} == {request.span_id}
     assert all(request.start_time_unix_nano <= span.start_time_unix_nano for span in inside)
     assert b"secret-name" not in b"".join(span.SerializeToString() for span in spans)
+
+
+@pytest.mark.parametrize("url", ["not-a-url", "ftp://collector:4318", "http://"])
+def test_a_collector_that_is_no_url_is_refused_before_anything_is_served(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+    with pytest.raises(InvalidInput) as refused:
+        traces()
+    assert refused.value.field == "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 def test_nothing_is_sent_where_no_collector_is_named(
