@@ -1,4 +1,4 @@
-"""`cotenant history libvirt-exporter` against what Debian's exporter really tells of real guests."""
+"""`cotenant history libvirt-exporter` against what Debian's exporter really reports about real guests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.servers.exporters import answers, scraped
 from tests.servers.running import NotInstalled
 
 pytestmark = pytest.mark.libvirt
-# libvirt 9.0 with this exporter, 0.2.0, tells no delay of vCPUs; `waiting` counts where an exporter does.
+# libvirt 9.0 with this exporter, 0.2.0, reports no delay of vCPUs; `waiting` counts where an exporter does.
 REPORTED = {"cpu", "net_mbit", "disk_mb_s"}
 
 

@@ -15,7 +15,7 @@ from advisor.telemetry.monitoring_history import Preset
 from tests.servers.prometheus import UNPACKED, Prometheus, prometheus
 from tests.servers.running import Running, found, free_port, own_folder
 
-WINDOW = "10s"
+WINDOW_S = 10.0
 _WAIT_S = 60.0
 
 
@@ -30,7 +30,7 @@ def scraped(
     root: bool = False,
     every: str = "1s",
 ) -> Iterator[Prometheus]:
-    """A Prometheus with what an exporter tells from now on; NotInstalled where one of the two is not there."""
+    """A Prometheus with what an exporter reports from now on; NotInstalled where one of the two is not there."""
     port, folder = free_port(), own_folder("exporter")
     argv = [program or found(name, UNPACKED), f"{listen}=127.0.0.1:{port}", *options]
     asked = f"http://127.0.0.1:{port}{path}?{urlencode(parameters or {}, doseq=True)}"
@@ -58,7 +58,11 @@ def scraped(
 
 
 def answers(store: Prometheus, preset: Preset, queries: Sequence[str], name: str) -> Mapping[str, float]:
-    """The latest value of each query of a preset for the instance of a name, once all have one; else those that do."""
+    """The latest value of each query of a preset for the instance of a name, once all have one; else those that do.
+
+    Its window begins after the call: what ran before, a guest without its load say, is not part of it.
+    """
+    time.sleep(WINDOW_S)
     until = time.monotonic() + _WAIT_S
     reported: dict[str, float] = {}
     while set(reported) != set(queries) and time.monotonic() < until:
@@ -73,5 +77,5 @@ def answers(store: Prometheus, preset: Preset, queries: Sequence[str], name: str
 
 
 def _ask(store: Prometheus, query: str) -> Sequence[Mapping[str, Any]]:
-    found_rows: Sequence[Mapping[str, Any]] = store.ask("query", query=query.replace("$window", WINDOW))["result"]
+    found_rows: Sequence[Mapping[str, Any]] = store.ask("query", query=query.replace("$window", f"{WINDOW_S:.0f}s"))["result"]
     return found_rows
