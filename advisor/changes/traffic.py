@@ -135,7 +135,7 @@ class Traffic:
         text = self._run(["tc", "-j", *words])
         try:
             rows = json.loads(text or "[]", object_pairs_hook=_several)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ChangeFailed(f"tc -j {' '.join(words)} prints no JSON") from None
         return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
 

@@ -82,7 +82,7 @@ def load_preset(name: str) -> Preset:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}", field="preset") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"{file} is no TOML: {error}", field="preset") from error
     return _checked(file, document)
 

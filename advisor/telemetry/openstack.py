@@ -203,5 +203,5 @@ def _fault(body: bytes) -> str:
     """What Aetos says in its own words (`error_message.faultstring`)."""
     try:
         return str(json.loads(body)["error_message"]["faultstring"])[:200]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "without a reason"

@@ -130,16 +130,16 @@ class SeriesStore:
 
 
 def series_in(where: str, status: int, body: bytes) -> Iterator[Scraped]:
-    """The series of an answer of Prometheus's API, without NaN and infinity; SeriesUnavailable, with `where`, where
-    it refuses or holds something else."""
+    """The series of an answer of Prometheus's API, without times and values that are NaN or infinite; SeriesUnavailable,
+    with `where`, where it refuses or holds something else."""
     for item in _result(where, status, body):
         try:
             labels = {str(name): str(value) for name, value in item["metric"].items()}
             "".join((*labels, *labels.values())).encode()  # JSON can spell half a character, no query can ask for one
             samples = [(float(at), float(value)) for at, value in item["values"]]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise SeriesUnavailable(f"{where} answered with something that is no series") from error
-        pairs = [pair for pair in samples if math.isfinite(pair[1])]
+        pairs = [pair for pair in samples if math.isfinite(pair[0]) and math.isfinite(pair[1])]
         if pairs:
             yield Scraped(labels, [at for at, _ in pairs], [value for _, value in pairs])
 

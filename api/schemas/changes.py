@@ -14,7 +14,7 @@ from advisor.domain import (
     RolloutStanding,
 )
 from advisor.service import PreviewedChange, SignedText
-from api.schemas.base import AnswerBody, Id, Schema, Text, Time, examples
+from api.schemas.base import TEXT_PATTERN, AnswerBody, Id, Schema, Text, Time, examples
 from profiler.acting.orders import MOST_BYTES
 
 AT_ONCE = 100  # reports in one call
@@ -135,7 +135,7 @@ class SignedBody(Schema):
     """What the agent of a host reports on an order, as it signed it; the service passes it on."""
 
     order: str = Field(pattern=r"^[0-9a-f]{32}$", description="the id of the order")
-    text: str = Field(max_length=MOST_BYTES, description="the report, a text in JSON")
+    text: str = Field(max_length=MOST_BYTES, pattern=TEXT_PATTERN, description="the report, a text in JSON")
     signature: str = Field(pattern=r"^[0-9a-f]{64}$", description="HMAC-SHA256 of it with the key of the host")
 
 

@@ -84,7 +84,7 @@ class Memory:
             self._orders = {str(name): float(over) for name, over in document["orders"].items()}
             self._changed = [float(at) for at in document["changed"]]
             self._before = {str(name): str(text) for name, text in document["before"].items()}
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
             damaged = f"{self._path} is damaged ({type(error).__name__}), and without it orders could count twice"
             message = f"{damaged}: wait for {LONGEST_S:.0f} s, remove it, and take changes back by hand"
             raise ValueError(message) from None

@@ -230,7 +230,7 @@ def push_result(
             raise ProbePushError(f"the server did not take the result: {str(reply['reasons'][0]['reason'])[:500]}")
         if reply["older"]:
             raise ProbePushError("the server has a newer result of this probe; check the clock of this machine")
-    except (ValueError, LookupError, TypeError):
+    except (ValueError, LookupError, TypeError, RecursionError):
         raise ProbePushError(
             f"the answer is not that of a Cotenant server of this version (status {answer.status})"
         ) from None

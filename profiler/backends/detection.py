@@ -124,7 +124,7 @@ class RecordedBackend:
             readings = [RecordedReading.load(entry) for entry in document["readings"]]
             kind, host = document["backend"], document["host"]
             self._source = RecordedSource(readings)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise BackendError(
                 f"{path} is no recording ({error}); make one with: cotenant-profiler once --record FILE"
             ) from None

@@ -322,10 +322,12 @@ EMPTY = json.dumps({"status": "success", "data": {"resultType": "matrix", "resul
             EMPTY.replace(b"[]", b'[{"metric": {"host": "\\ud83d"}, "values": [[1, "1"]]}]'),
             "something that is no series",
         ),
+        (200, EMPTY.replace(b"[]", b'[{"metric": {}, "values": [[1%s, "1"]]}]' % (b"0" * 400)), "that is no series"),
+        (200, EMPTY.replace(b"[]", b'[{"metric": {}, "values": [[1, 1%s]]}]' % (b"0" * 400)), "that is no series"),
         (401, b"", "refuses with 401; see COTENANT_PROMETHEUS_AUTHORIZATION_FILE"),
         (307, b"", "sends elsewhere with 307"),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_what_is_no_good_answer_is_one_sentence(status: int, body: bytes, words: str) -> None:
     with (
@@ -334,6 +336,14 @@ def test_what_is_no_good_answer_is_one_sentence(status: int, body: bytes, words:
     ):
         read(url)
     assert len(str(reported.value).splitlines()) == 1
+
+
+def test_times_and_values_that_are_no_numbers_are_left_out() -> None:
+    values = b'[[1, "2"], [1e999, "3"], [NaN, "4"], [5, "NaN"], [6, "1e999"]]'
+    (series,) = series_store.series_in(
+        "there", 200, EMPTY.replace(b"[]", b'[{"metric": {"host": "h1"}, "values": %s}]' % values)
+    )
+    assert (series.times, series.values) == ([1.0], [2.0])
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

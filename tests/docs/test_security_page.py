@@ -256,6 +256,40 @@ def test_nothing_that_was_stored_is_executed() -> None:
     assert found == set()
 
 
+def test_whoever_reads_documents_of_others_refuses_one_that_is_nested_too_deeply() -> None:
+    """A thousand brackets raise RecursionError, which is no ValueError: a stranger would end whoever catches only that.
+
+    Looked at are the places that expect a document to be none at all.
+    """
+    found = set()
+    for package in (*PRODUCT, "integrations"):
+        for path in (path for path in sorted((ROOT / package).rglob("*.py")) if "tests" not in path.parts):
+            for block in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(block, ast.Try) and _reads_a_document(block.body):
+                    caught = {name for handler in block.handlers for name in _caught(handler)}
+                    if caught & REFUSALS and not caught & {"RecursionError", "Exception", "BaseException"}:
+                        found.add(f"{path.relative_to(ROOT)}:{block.lineno}")
+    assert found == set()
+
+
+REFUSALS = {"ValueError", "json.JSONDecodeError", "tomllib.TOMLDecodeError"}
+
+
+def _reads_a_document(body: list[ast.stmt]) -> bool:
+    calls = (node.func for part in body for node in ast.walk(part) if isinstance(node, ast.Call))
+    return any(ast.unparse(call) in {"json.load", "json.loads", "tomllib.load", "tomllib.loads"} for call in calls)
+
+
+def _caught(handler: ast.ExceptHandler) -> list[str]:
+    match handler.type:
+        case None:
+            return ["BaseException"]
+        case ast.Tuple(elts=several):
+            return [ast.unparse(each) for each in several]
+        case one:
+            return [ast.unparse(one)]
+
+
 def test_only_these_modules_start_programs() -> None:
     """`virsh` that only reads, `tc` by which `cotenant apply` changes classes, the demonstration's containers, and the
     trial of a model; the agent and its probes read what hypervisors say. None of them gets an answer's commands."""

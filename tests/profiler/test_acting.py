@@ -12,7 +12,7 @@ import pytest
 from profiler.acting.allowed import Allowed, read_allowed
 from profiler.acting.group_files import GroupFiles
 from profiler.acting.memory import Memory
-from profiler.acting.orders import check_key, read_report, signed
+from profiler.acting.orders import _signature, check_key, read_report, signed
 from tests.profiler.acting_host import KEY, NOW, OTHER_KEY, ActingHost
 
 
@@ -61,6 +61,19 @@ def test_what_is_not_signed_for_this_host_changes_nothing_and_gets_no_report(hos
             text, signature = signed(report, KEY)
     assert host.send_text(text, signature) is None
     assert host.everything() == before
+
+
+@pytest.mark.parametrize("text", ["\ud800", "{" * 10_000, "[]", "null", "", '{"id": 1e999}'])
+@pytest.mark.parametrize("is_signed", [False, True])
+def test_no_text_of_the_service_ends_the_agent(host: ActingHost, text: str, is_signed: bool) -> None:
+    before = host.everything()
+    signature = _signature("order", text, KEY) if is_signed else "x" * 64
+    assert host.send_text(text, signature) is None
+    report = host.send(host.order({"cpu.shares": "2048"}, instance="shop-\ud800", target="lxc/\ud800"))
+    assert report is not None and report.state == "gone"
+    assert host.everything() == before
+    report = host.send(host.order({"cpu.shares": "2048"}))
+    assert report is not None and report.state == "done"
 
 
 @pytest.mark.parametrize("again", ["at once", "after a restart", "with the clock set back"])

@@ -77,5 +77,6 @@ def answers(store: Prometheus, preset: Preset, queries: Sequence[str], name: str
 
 
 def _ask(store: Prometheus, query: str) -> Sequence[Mapping[str, Any]]:
-    found_rows: Sequence[Mapping[str, Any]] = store.ask("query", query=query.replace("$window", f"{WINDOW_S:.0f}s"))["result"]
+    whole = query.replace("$window", f"{WINDOW_S:.0f}s")
+    found_rows: Sequence[Mapping[str, Any]] = store.ask("query", query=whole)["result"]
     return found_rows

@@ -234,7 +234,7 @@ def _event(path: str, line: bytes) -> tuple[str, Row]:
     kind, row = str(event.get("type")), event.get("object") or {}
     if kind == "ERROR":
         code = row.get("code")
-        raise CallError(f"{path}: the watch ended: {str(row.get('message'))[:200]}", int(code or 0))
+        raise CallError(f"{path}: the watch ended: {str(row.get('message'))[:200]}", code if type(code) is int else 0)
     return kind, row
 
 

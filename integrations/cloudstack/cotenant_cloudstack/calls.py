@@ -103,7 +103,7 @@ class Api:
         try:
             inner = json.loads(body)[f"{command.lower()}response"]
             code = int(inner.get("errorcode", status))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise CallError(f"{command}: HTTP {status} and no answer of CloudStack's") from None
         if code != 200:
             raise CallError(f"{command}: {code} {inner.get('errortext', '')}"[:200], refused=code in REFUSED)

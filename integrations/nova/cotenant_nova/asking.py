@@ -104,7 +104,7 @@ def _title(content: bytes) -> str:
     """The title of a problem document, short and printable."""
     try:
         text = str(json.loads(content)["title"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         text = "no problem document"
     return "".join(char if char.isprintable() else " " for char in text[:200])
 

@@ -352,7 +352,7 @@ def ask(params, body, token):
         answers = json.loads(once())["answers"]
     except HTTPError as error:
         raise ValueError(problem_of(error)) from None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise ValueError("its answer is not one of a Cotenant service") from None
     if len(answers) != len(body["instances"]):
         raise ValueError(f"it answers for {len(answers)} of {len(body['instances'])} instances")
@@ -364,7 +364,7 @@ def problem_of(error):
     try:
         problem = json.loads(error.read())
         return f"{problem['detail']} ({problem['code']})"
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         return f"it answers with status {error.code}"
 
 
