@@ -130,8 +130,9 @@ class SeriesStore:
 
 
 def series_in(where: str, status: int, body: bytes) -> Iterator[Scraped]:
-    """The series of an answer of Prometheus's API, without times and values that are NaN or infinite; SeriesUnavailable,
-    with `where`, where it refuses or holds something else."""
+    """The series of an answer of Prometheus's API, without times and values that are NaN or infinite.
+
+    SeriesUnavailable, with `where`, where it refuses or holds something else."""
     for item in _result(where, status, body):
         try:
             labels = {str(name): str(value) for name, value in item["metric"].items()}

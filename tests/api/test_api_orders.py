@@ -71,7 +71,9 @@ def test_a_token_for_changes_is_for_one_host(advisor: Advisor) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"order": "x"}, {"text": "a" * 16_385}, {"signature": "0" * 63}, {"more": 1}], ids=str
+    "wrong",
+    [{"order": "x"}, {"text": "a" * 16_385}, {"text": "\0"}, {"signature": "0" * 63}, {"more": 1}],
+    ids=repr,
 )
 def test_reports_are_bounded(advisor: Advisor, client: Client, wrong: dict[str, object]) -> None:
     body = {"host": "h1", "reports": [REPORT | wrong]}
