@@ -387,21 +387,20 @@ class VmScore(TypedDict):
     memory: float | None
 
 
-class ScorePointOut(TypedDict):
+class ScorePoint(TypedDict):
     """Scores in one window of five minutes."""
 
-    instances: int
     measured: int
     mean: float | None
     lowest: float | None
     buckets: dict[str, int]
     time: str
+    instances: int
 
 
 class HostScoresOut(TypedDict):
     """Scores of one host."""
 
-    instances: int
     measured: int
     mean: float | None
     lowest: float | None
@@ -410,7 +409,8 @@ class HostScoresOut(TypedDict):
     time: str
     memory: HostMemory | None
     vms: list[VmScore]
-    history: list[ScorePointOut]
+    history: list[ScorePoint]
+    instances: int
 
 
 class InstanceItem(TypedDict):
@@ -789,35 +789,35 @@ class SceneEffects(TypedDict):
     crowded: NotRequired[float | None]
 
 
-class ScoresIn(TypedDict):
+class ScoreSummary(TypedDict):
     """Scores of several VMs."""
 
-    instances: int
     measured: int
     mean: float | None
     lowest: float | None
     buckets: dict[str, int]
+    instances: int
 
 
-class HostScoreOut(TypedDict):
+class HostScore(TypedDict):
     """Scores of the VMs of one host."""
 
-    instances: int
     measured: int
     mean: float | None
     lowest: float | None
     buckets: dict[str, int]
     host: str
+    instances: int
 
 
 class ScoresOut(TypedDict):
     """Scores of the cloud."""
 
     time: str
-    cloud: ScoresIn
-    hosts: list[HostScoreOut]
+    cloud: ScoreSummary
+    hosts: list[HostScore]
     lowest: list[VmScore]
-    history: list[ScorePointOut]
+    history: list[ScorePoint]
 
 
 class VmScorePoint(TypedDict):

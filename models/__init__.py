@@ -1,4 +1,4 @@
-"""Interference models: learn from profiles and measured co-locations, and predict. No SQL, HTTP or pydantic here."""
+"""Interference models: learn from profiles and measured co-locations, and predict. No SQL and no HTTP here."""
 
 import os
 

@@ -190,6 +190,7 @@ from advisor.domain.scores import (
     NO_SCORES,
     SCORE_BUCKETS,
     CloudScores,
+    HostScore,
     HostSlowing,
     InstanceObtained,
     LowScore,
@@ -220,8 +221,9 @@ from advisor.domain.summaries import (
 )
 from advisor.domain.words import duration_in_words, latency_in_words, listed, short_of_cpu, speed, time_part
 from models.data.profile import WorkloadProfile
-from models.evaluation.quality import QualityGroup as ModelGroup
-from models.evaluation.quality import QualityReport as ModelQuality
+from models.evaluation.prediction_checks import WindowGroup
+from models.evaluation.quality import QualityGroup, QualityReport
+from models.figures import Figure, score_figure, significant, utc_time
 from models.profiling.profiles import InstanceProfile, PhaseProfile
 from models.profiling.windows import MeanEstimate
 from profiler.observed import Host, Instance, IsolationSettings, Pinning

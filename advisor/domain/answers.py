@@ -14,10 +14,10 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, BeforeValidator, Field, computed_field
 
 from advisor.domain.effects import CROWDED, DEGRADED, Effect, Evidence, EvidenceLevel, ModelOrigin, ModelVersion
-from advisor.domain.figures import Figure, Score, Thousandths
 from advisor.domain.models import Calibration
 from advisor.domain.plan_questions import PlacementRequest
 from advisor.domain.settings import Isolated, Pins, Settings
+from models.figures import Figure, Score, Thousandths
 from profiler.observed import Instance, IsolationSettings
 
 # "hit": another question had decided it; "former": on the cloud as it was a moment before; "miss": decided for this one

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from advisor.domain.effects import Band
-from advisor.domain.figures import Figure
+from models.figures import Figure
 from profiler.observed import Instance
 
 ChangeKind = Literal["weight", "cap", "pin", "tc", "disk", "move", "host"]  # host = whether it takes new instances

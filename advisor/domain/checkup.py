@@ -9,10 +9,10 @@ from typing import Annotated
 
 from pydantic import Field, computed_field
 
-from advisor.domain.figures import Known, Tenths
 from advisor.domain.models import Anomaly
 from advisor.domain.scores import LOW_SCORE, LowScore, VmScore
 from advisor.domain.words import listed
+from models.figures import Known, Tenths
 
 # The state of a host's memory beyond its size: stalls, swap, merged pages.
 

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AliasChoices, AliasPath, BeforeValidator, Field, computed_field, field_serializer
 
-from advisor.domain.figures import Figure, Known, Score
+from models.figures import Figure, Known, Score
 from profiler.demand import DemandOrigin
 from profiler.observed import Instance
 

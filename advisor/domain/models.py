@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, computed_field
 
-from advisor.domain.figures import Known, Tenths
+from models.figures import Known, Tenths
 
 # Models as they are registered, and which of them answered when.
 

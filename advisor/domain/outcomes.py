@@ -11,7 +11,7 @@ from pydantic import Field, computed_field
 
 from advisor.domain.answers import Recommendation
 from advisor.domain.effects import Band
-from advisor.domain.figures import Figure, Known
+from models.figures import Figure, Known
 from profiler.observed import Colocation
 
 AnsweredAs = Literal["all", "real", "reported"]  # every answer, those that were no dry run, those with an outcome

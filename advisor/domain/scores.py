@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, computed_field
 
-from advisor.domain.figures import Figure, Known, Tenths
+from models.figures import Figure, Known, Tenths
 
 SCORE_BUCKETS = ("0-20", "20-40", "40-60", "60-80", "80-100")  # of scores; the last one holds 100, too
 LOW_WINDOWS = 3  # windows of five minutes one after the other, before a low score is an alarm
@@ -35,28 +35,54 @@ class VmScore:
 
 @dataclass(frozen=True, slots=True)
 class ScoreSummary:
-    """Scores of several VMs: how many there are in each of SCORE_BUCKETS, and of how many the CPU time was measured.
+    """Scores of several VMs."""
 
-    `mean` and `lowest` are None where there is no VM.
-    """
+    measured: Annotated[
+        int, Field(description="of how many the CPU time was measured in the last window; the others: predicted")
+    ]
+    mean: Annotated[Tenths | None, Field(description="mean score, 0-100; null where no VM runs")]
+    lowest: Annotated[Tenths | None, Field(description="lowest score; null where no VM runs")]
+    buckets: Annotated[
+        Mapping[str, int], Field(description="how many VMs have a score in each fifth; 80-100 holds 100, too")
+    ]
 
-    counts: tuple[int, ...]
-    mean: float | None
-    lowest: float | None
-    measured: int
-
+    @computed_field(description="how many VMs run")  # type: ignore[prop-decorator]
     @property
     def instances(self) -> int:
         """How many VMs there are."""
         return sum(self.counts)
 
     @property
+    def counts(self) -> tuple[int, ...]:
+        """How many VMs there are in each of SCORE_BUCKETS."""
+        return tuple(self.buckets[name] for name in SCORE_BUCKETS)
+
+    @property
     def low(self) -> int:
         """How many VMs are below LOW_SCORE, a border of buckets."""
         return sum(self.counts[: int(LOW_SCORE // 20)])
 
+    @classmethod
+    def of(cls, counts: Sequence[int], mean: float | None, lowest: float | None, measured: int) -> ScoreSummary:
+        """With `counts` in the order of SCORE_BUCKETS."""
+        return ScoreSummary(measured, mean, lowest, dict(zip(SCORE_BUCKETS, counts, strict=True)))
 
-NO_SCORES = ScoreSummary((0,) * len(SCORE_BUCKETS), None, None, 0)
+
+NO_SCORES = ScoreSummary.of((0,) * len(SCORE_BUCKETS), None, None, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class HostScore(ScoreSummary):
+    """Scores of the VMs of one host."""
+
+    host: Annotated[str, Field(description="the host")]
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePoint(ScoreSummary):
+    """Scores in one window of five minutes."""
+
+    time: Annotated[datetime, Field(description="when the window ended")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +109,6 @@ class CloudScores:
         """The VMs below a score, the lowest first."""
         low = [of for of in self.instances.values() if of.score < below]
         return sorted(low, key=lambda of: (of.score, of.instance))[:most]
-
-
-@dataclass(frozen=True, slots=True)
-class ScorePoint:
-    """The scores in the window of five minutes that ended at `time`."""
-
-    time: datetime
-    scores: ScoreSummary
 
 
 @dataclass(frozen=True, slots=True)

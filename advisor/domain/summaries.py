@@ -11,8 +11,8 @@ from pydantic import Field
 
 from advisor.domain.answers import Candidate, Headroom, Recommendation, Rejection
 from advisor.domain.effects import DEGRADED, Band, Effect
-from advisor.domain.figures import Score
 from advisor.domain.settings import Pins
+from models.figures import Score
 
 MOST_TIED = 10  # hosts that a candidate names as tied; the rest is in the whole answer
 

@@ -19,9 +19,9 @@ from advisor.domain import (
     Host,
     Inventory,
     LevelHeld,
-    ModelQuality,
     Plan,
     PlanStep,
+    QualityReport,
     Recommendation,
     SceneEffects,
     listed,
@@ -158,7 +158,7 @@ class Monitor:
         # version, newest row, and the factors by platform
         self._factors: tuple[str, int, Mapping[str, float]] = ("", 0, {})
         self._windows: tuple[int, Mapping[WindowKey, WindowFigures]] = (0, {})  # newest change, and every group
-        self._qualities: dict[str, tuple[tuple[int, int, int], ModelQuality]] = {}
+        self._qualities: dict[str, tuple[tuple[int, int, int], QualityReport]] = {}
 
     def judges(self, shadows: Iterable[str], chosen: ActivePredictor) -> tuple[OutcomeScorer, ...]:
         """The model in use, the `shadows` by version, and the prior as the yardstick of all; each as it was trained."""
@@ -270,7 +270,7 @@ class Monitor:
             self._windows = newest, groups
         return groups
 
-    def quality(self, connection: Connection, version: str, window: int | None = None) -> ModelQuality:
+    def quality(self, connection: Connection, version: str, window: int | None = None) -> QualityReport:
         """Figures, alarms and comparisons of a model by its stored rows, the last `window` of each group."""
         from models.evaluation.quality import assess
 

@@ -76,7 +76,7 @@ def _measured(of: ScoreSummary) -> str:
 
 
 def _rows(history: Sequence[ScorePoint]) -> list[tuple[object, ...]]:
-    return [(f"{point.time:%Y-%m-%d %H:%M} UTC", *_figures(point.scores)) for point in history]
+    return [(f"{point.time:%Y-%m-%d %H:%M} UTC", *_figures(point)) for point in history]
 
 
 def _figures(of: ScoreSummary) -> tuple[float | None, ...]:
@@ -93,8 +93,8 @@ def over_time(history: Sequence[ScorePoint]) -> Markup:
     last = history[-1].time
     hours = [(point.time - last).total_seconds() / 3600 for point in history]
     figure, (axes,) = pictures.new_figure(1, columns=1, width=6.0, height=2.2)
-    axes.plot(hours, [point.scores.mean for point in history], "-", color=AFTER, label="mean")
-    axes.plot(hours, [point.scores.lowest for point in history], "--", color=BEFORE, label="lowest")
+    axes.plot(hours, [point.mean for point in history], "-", color=AFTER, label="mean")
+    axes.plot(hours, [point.lowest for point in history], "--", color=BEFORE, label="lowest")
     axes.set_ylim(0, 105)
     pictures.label(axes, x="hours before the last window", y="score")
     pictures.legend(axes, loc="center left", bbox_to_anchor=(1.0, 0.5))

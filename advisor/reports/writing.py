@@ -58,8 +58,9 @@ def _draw(axes: Any, profile: InstanceProfile, key: str) -> None:
     windows = profile.windows
     ends = windows.times / DAY_S
     for phase in profile.phases:
-        for begin, end in phase.spans:
-            axes.axvspan(begin / DAY_S, end / DAY_S, color=colour(phase.number), alpha=0.35, linewidth=0)
+        for span in phase.spans:
+            begin, end = (time.timestamp() / DAY_S for time in (span.begin, span.end))
+            axes.axvspan(begin, end, color=colour(phase.number), alpha=0.35, linewidth=0)
     top = float(np.nanmax(np.append(windows.own.get(key, np.zeros(1)), 1.0))) * 1.15
     values = windows.own.get(key, np.full(len(windows), np.nan))
     for run in range(int(windows.unbroken[-1]) + 1):

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from advisor.domain import SCORE_BUCKETS, Objective, ScoreSummary
+from advisor.domain import NO_SCORES, SCORE_BUCKETS, Objective, ScoreSummary
 from advisor.rounding import SLACK
 from models.arrays import Bools, Floats, Ints
 from models.prediction import InterferencePrediction
@@ -283,7 +283,7 @@ def score_factors(throughput: Floats, delivered: Floats, measured: Floats, stall
 def score_summary(scores: Floats, measured: Bools) -> ScoreSummary:
     """Counts by bucket, mean and lowest of N scores; `measured` (N,) = by a measured CPU share."""
     if not scores.size:
-        return ScoreSummary((0,) * len(SCORE_BUCKETS), None, None, 0)
+        return NO_SCORES
     buckets = np.minimum((scores / _WIDTH).astype(np.int64), len(SCORE_BUCKETS) - 1)
     counts = np.bincount(buckets, minlength=len(SCORE_BUCKETS))
-    return ScoreSummary(tuple(counts.tolist()), float(scores.mean()), float(scores.min()), int(measured.sum()))
+    return ScoreSummary.of(counts.tolist(), float(scores.mean()), float(scores.min()), int(measured.sum()))

@@ -30,6 +30,7 @@ from advisor.domain import (
     ScoreSummary,
     VmScore,
     VmScorePoint,
+    codec,
 )
 from advisor.lifecycle.monitoring import Monitor
 from advisor.scheduling import scoring
@@ -130,7 +131,9 @@ def history(connection: Connection, host: str, begin_s: float, end_s: float) -> 
         before = lowest.get(step)
         if before is None or (of.mean or 0.0) < (before[1].mean or 0.0):
             lowest[step] = time_s, of
-    return tuple(ScorePoint(datetime.fromtimestamp(time_s, UTC), of) for time_s, of in lowest.values())
+    return tuple(
+        ScorePoint(**codec.columns(of), time=datetime.fromtimestamp(time_s, UTC)) for time_s, of in lowest.values()
+    )
 
 
 def vm_history(connection: Connection, instance: str, begin_s: float, end_s: float) -> tuple[VmScorePoint, ...]:

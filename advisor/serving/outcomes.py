@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from advisor.access.audit import Audit, actor
-from advisor.domain import AdviceWorth, AnsweredAs, ModelQuality, Page, Recommendation, RecommendationOutcome
+from advisor.domain import AdviceWorth, AnsweredAs, Page, QualityReport, Recommendation, RecommendationOutcome
 from advisor.errors import NotFound
 from advisor.lifecycle import advice_worth, outcome_checks
 from advisor.lifecycle.arrivals import with_alternatives
@@ -100,7 +100,7 @@ class OutcomeService:
         with self._read() as connection:
             return outcome_checks.outcomes_page(connection, which, cursor=cursor, limit=limit)
 
-    def quality(self, version: str | None = None, *, window: int | None = None) -> ModelQuality:
+    def quality(self, version: str | None = None, *, window: int | None = None) -> QualityReport:
         """How a model's predictions held recently, by default the active one's; NotFound when there is none such.
 
         `window` is how many rows each group has at most, by default `quality_window`.

@@ -98,7 +98,7 @@ def history(connection: sa.Connection, host: str, since_s: float) -> list[tuple[
     """The windows of a host, or of the cloud, that ended after a time: end in s and scores, the oldest first."""
     query = sa.select(scores).where(scores.c.host == host, scores.c.time_s > since_s).order_by(scores.c.time_s)
     return [
-        (row.time_s, ScoreSummary(tuple(row._mapping[name] for name in _COUNTS), row.mean, row.lowest, row.measured))
+        (row.time_s, ScoreSummary.of([row._mapping[name] for name in _COUNTS], row.mean, row.lowest, row.measured))
         for row in connection.execute(query)
     ]
 

@@ -11,12 +11,12 @@ import numpy as np
 from sqlalchemy import Connection
 
 from advisor.domain import STOPPED_AT, Instance, MeasuredSlowing, SlowingHere
-from advisor.domain.figures import utc_time
 from advisor.store import rollups
 from advisor.store.rollups import BUCKET_S, WaitSums
 from advisor.store.sample_store import STORED, SampleStore
 from advisor.telemetry.profiles import parse_since
 from models.arrays import Floats
+from models.figures import utc_time
 from models.profiling.antagonists import UsedAndWaited, antagonists
 from profiler.metrics import WAITED_FOR
 

@@ -10,7 +10,6 @@ import numpy as np
 from sqlalchemy import Connection
 
 from advisor.domain import Histories, History, InstanceObtained, Obtained
-from advisor.domain.figures import utc_time
 from advisor.errors import NotFound, SeriesUnavailable
 from advisor.settings import Settings
 from advisor.store import instances, rollups
@@ -20,6 +19,7 @@ from advisor.telemetry import series_store
 from advisor.telemetry.antagonists import busiest
 from advisor.telemetry.demands import held_back
 from advisor.telemetry.profiles import parse_since
+from models.figures import utc_time
 from profiler.metrics import ADDITIONAL, BY_NAME, EIGHT, OUTCOMES
 
 STEPS = 120  # in one drawing: a few hundred pixels wide it shows no more

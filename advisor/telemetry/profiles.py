@@ -200,7 +200,7 @@ def workload_of(
         raise InvalidInput(message, field="phase")
     try:
         measured = phase.profile(name, platform)
-        scaled = profile.at_full_load(phase, name, platform) if extrapolate else measured
+        scaled = phase.at_full_load(name, platform) if extrapolate else measured
     except ValueError as error:
         raise InvalidInput(str(error), field="phase") from error
     if scaled is None:

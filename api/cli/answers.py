@@ -7,8 +7,18 @@ import shlex
 from collections.abc import Callable
 
 from advisor import offline
-from advisor.domain import AS_IS, Band, Candidate, Effect, Inventory, Recommendation, settings_in_words, time_part
-from advisor.domain.figures import score_figure, significant
+from advisor.domain import (
+    AS_IS,
+    Band,
+    Candidate,
+    Effect,
+    Inventory,
+    Recommendation,
+    score_figure,
+    settings_in_words,
+    significant,
+    time_part,
+)
 from api.cli.output import print_table, say
 
 HEADERS = ("rank", "host", "score", "new VM (range)", "most affected", "contended", "settings", "tied with")

@@ -26,9 +26,10 @@ from advisor.domain import (
     like_another,
     recommendation_from_json,
     scene_effects_from_json,
+    score_figure,
+    significant,
     time_part,
 )
-from advisor.domain.figures import score_figure, significant
 from advisor.errors import InvalidInput
 from advisor.validation import the_one
 from api.cli.answers import cpu_share, ratio, remark, short, show_answer, shown, times

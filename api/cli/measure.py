@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from advisor import offline, validation
-from advisor.domain import WorkloadProfile
+from advisor.domain import MeanEstimate, PhaseProfile, WorkloadProfile, codec
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import Advisor
 from api.cli.asking import ServerOrDatabase, TokenFile, service_or_database
 from api.cli.options import AsJson, Database, settings
 from api.cli.output import print_json, print_table, say
-from api.schemas.commands import EstimateOut, PhaseOut, ProfileAnswer, ProfileOut, SavedOut
+from api.schemas.commands import ProfileAnswer, ProfileOut, SavedOut
 from profiler.observed import check_id
 
 FIRST = ("cpu", "waiting", "block", "execution", "pages_exchanged", "pages_per_execution")  # of the table's rows
@@ -85,7 +85,7 @@ def profile(
     if service is not None:
         name = service.id_of("instances", instance)
         with service.read_as("profile"):
-            answer = ProfileAnswer.model_validate(service.get("instances", name, "profile", since=since))
+            answer = codec.decode(ProfileAnswer, service.get("instances", name, "profile", since=since))
         _print(answer, phase, None, as_json=as_json)
         return
     if measured is None or save:
@@ -109,10 +109,8 @@ def _print(answer: ProfileAnswer, phase: int | None, stored: WorkloadProfile | N
     _check_phase(answer, phase)
     phases = [each for each in answer.phases if phase in {None, each.number}]
     if as_json:
-        shown: dict[str, Any] = {"phases": phases}
-        if stored:
-            shown["saved"] = SavedOut(workload=stored.name, platform=stored.platform, origin=stored.origin)
-        print_json(ProfileOut.model_validate({**dict(answer), **shown}))
+        saved = SavedOut(workload=stored.name, platform=stored.platform, origin=stored.origin) if stored else None
+        print_json(ProfileOut(**{**codec.columns(answer), "phases": tuple(phases)}, saved=saved))
         return
     _show(answer, phases)
     if stored:
@@ -147,7 +145,7 @@ def _check_phase(measured: ProfileAnswer, phase: int | None) -> None:
         raise InvalidInput(f"{measured.instance} has phases 1-{len(measured.phases)}, not {phase}", field="phase")
 
 
-def _show(measured: ProfileAnswer, phases: list[PhaseOut]) -> None:
+def _show(measured: ProfileAnswer, phases: list[PhaseProfile]) -> None:
     say(f"{measured.instance} on {measured.host}: {measured.windows} windows of {measured.window_s:.3g} s.")
     for note in measured.notes:
         say(note[:1].upper() + note[1:] + ".")
@@ -162,7 +160,7 @@ def _show(measured: ProfileAnswer, phases: list[PhaseOut]) -> None:
         _explain(phase)
 
 
-def _row(phase: PhaseOut) -> tuple[object, ...]:
+def _row(phase: PhaseProfile) -> tuple[object, ...]:
     return (
         phase.number,
         f"{phase.share:.0%}",
@@ -174,7 +172,7 @@ def _row(phase: PhaseOut) -> tuple[object, ...]:
     )
 
 
-def _load(phase: PhaseOut) -> str:
+def _load(phase: PhaseProfile) -> str:
     load = phase.load
     if load.value is None or load.method == "idle":
         return load.method
@@ -186,7 +184,7 @@ def _place(key: str) -> tuple[int, str]:
     return (FIRST.index(key) if key in FIRST else len(FIRST), key)
 
 
-def _interval(estimate: EstimateOut | None) -> str:
+def _interval(estimate: MeanEstimate | None) -> str:
     if estimate is None:
         return ""
     if estimate.lower is None or estimate.upper is None:
@@ -199,7 +197,7 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.001 else "0"
 
 
-def _explain(phase: PhaseOut) -> None:
+def _explain(phase: PhaseProfile) -> None:
     say()
     say(f"Phase {phase.number}: load {phase.load.method}, confidence: {phase.load.sure}; {phase.load.text}.")
     if phase.neighbours:

@@ -16,6 +16,8 @@ from advisor.domain import (
     InstanceObtained,
     PlacementWorth,
     PredictedAndMeasured,
+    ScorePoint,
+    ScoreSummary,
     SlowingPair,
     VmScore,
 )
@@ -24,7 +26,7 @@ from api.cli.asking import ServerOrDatabase, TokenFile, asked_cloud
 from api.cli.lazy import FAILED
 from api.cli.options import AsJson, Database, ReportOut
 from api.cli.output import print_json, print_table, say
-from api.schemas.quality import HostScoresOut, ScorePointOut, ScoresIn, ScoresOut, VmScoresOut
+from api.schemas.quality import HostScoresOut, ScoresOut, VmScoresOut
 
 # `cotenant obtained`: what an instance got of the CPU time that it wanted, and its stalls at disks and networks.
 
@@ -220,11 +222,11 @@ def _ask(
         )
 
 
-def _all(found: ScoresOut | HostScoresOut) -> ScoresIn:
+def _all(found: ScoresOut | HostScoresOut) -> ScoreSummary:
     return found if isinstance(found, HostScoresOut) else found.cloud
 
 
-def _cells(of: ScoresIn) -> tuple[str, ...]:
+def _cells(of: ScoreSummary) -> tuple[str, ...]:
     return (str(of.instances), _figure(of.mean), _figure(of.lowest), *(str(of.buckets[name]) for name in SCORE_BUCKETS))
 
 
@@ -250,11 +252,11 @@ def _print_vms(vms: Sequence[VmScore]) -> None:
     )
 
 
-def _say_sources(of: ScoresIn) -> None:
+def _say_sources(of: ScoreSummary) -> None:
     say(f"CPU delivered was measured for {of.measured} of {of.instances} VMs; for the others it is predicted.")
 
 
-def _say_lowest(history: Sequence[ScorePointOut]) -> None:
+def _say_lowest(history: Sequence[ScorePoint]) -> None:
     known = [point for point in history if point.mean is not None]
     if known:
         worst = min(known, key=lambda point: point.mean or 0.0)

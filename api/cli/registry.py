@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from advisor.domain import Activation, ModelCard
+from advisor.domain import Activation, ModelCard, QualityGroup, QualityReport, WindowGroup
 from advisor.errors import NotFound, RefusedByGate
 from api.cli.asking import Cloud, ServerOrDatabase, TokenFile, asked_cloud
 from api.cli.lazy import FAILED
 from api.cli.options import AsJson, Database
 from api.cli.output import clean, figure, print_json, print_table, say
 from api.rows import figures, is_section, origins
-from api.schemas.quality import GroupOut, ModelOut, QualityOut, WindowGroupOut
+from api.schemas.quality import ModelOut
 
 # How a model's card and the gate's verdict are printed: training data, figures, sentences, libraries, history.
 
@@ -129,8 +129,8 @@ def quality(
     with asked_cloud(server, token_file, database) as cloud:
         named = version if version is not None or cloud.service is None else answering(cloud)
         shown = cloud.ask(
-            QualityOut,
-            lambda advisor: QualityOut.of(advisor.outcomes.quality(named, window=last)),
+            QualityReport,
+            lambda advisor: advisor.outcomes.quality(named, window=last),
             *("models", named or "", "quality"),
             last=None if last is None else str(last),
         )
@@ -157,7 +157,7 @@ def answering(cloud: Cloud) -> str:
     return next(model.version for model in listed if model.status == "active")
 
 
-def _quality_cells(group: GroupOut) -> list[str]:
+def _quality_cells(group: QualityGroup) -> list[str]:
     figures = group.figures
     share = f"{figures.coverage:.0%} ({figures.coverage_low:.0%}-{figures.coverage_high:.0%})"
     return [
@@ -175,7 +175,7 @@ def _quality_cells(group: GroupOut) -> list[str]:
     ]
 
 
-def _of_windows(group: WindowGroupOut) -> list[str]:
+def _of_windows(group: WindowGroup) -> list[str]:
     return [
         "contended" if group.contended else "calm",
         "before" if group.question == "forecast" else "with its demand",

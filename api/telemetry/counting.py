@@ -98,11 +98,11 @@ class _Processes(Collector):
 # The advisor's state as metrics, read at scrape time so that it is never older than the scrape.
 
 if TYPE_CHECKING:
-    from advisor.domain import ModelGroup
+    from advisor.domain import QualityGroup
     from advisor.service import ChangeService, CloudService, OutcomeService
 
 _CAUSES = ("neighbour", "itself", "host")
-_QUALITY: tuple[tuple[str, str, Callable[[ModelGroup], float]], ...] = (
+_QUALITY: tuple[tuple[str, str, Callable[[QualityGroup], float]], ...] = (
     (
         "cotenant_model_coverage",
         "Share of observations inside the active model's own 90 % intervals",

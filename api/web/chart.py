@@ -124,7 +124,7 @@ def share_histories(histories: Histories) -> list[History]:
 
 def scores(history: Sequence[ScorePoint]) -> Chart | None:
     """Mean and lowest score of windows of five minutes; None where there are none."""
-    known = [(point.time.timestamp(), point.scores.mean, point.scores.lowest) for point in history]
+    known = [(point.time.timestamp(), point.mean, point.lowest) for point in history]
     if not known:
         return None
     times, means, lowest = zip(*known, strict=True)

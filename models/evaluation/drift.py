@@ -9,8 +9,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from models.arrays import Floats
 from models.evaluation.prediction_checks import (
@@ -26,6 +28,7 @@ from models.evaluation.prediction_checks import (
     log_off,
     residual,
 )
+from models.figures import Known
 
 # Of 400 windows of 200 normal residuals whose intervals cover 90 %, none alarmed; of 400 with heavy tails (Student's t
 # of 4 degrees of freedom, same spread) 3 did. A shift by one half width was found after 12 scenes (median; 18 in 95 %)
@@ -37,25 +40,23 @@ SHORTEST = 5  # scenes on either side of a change
 
 
 @dataclass(frozen=True, slots=True)
-class Alarm:
-    """A detected drift: `kind` is shift (residuals moved away from 0) or coverage (intervals hold too rarely).
+class DriftAlarm:
+    """Something got worse, since when, and how far; `since` is by the best split of the window."""
 
-    `since` is its start by the best split of the window, `detected` when a detector first reported it. `scenes` were
-    seen since then. `before` and `after` are mean residuals in half widths, or shares covered. `off` is the mean
-    observed over expected since then (0.86 = 14 % below).
-    """
-
-    kind: str
-    detectors: tuple[str, ...]
-    since: datetime
-    detected: datetime
-    scenes: int
-    before: float
-    after: float
-    off: float
+    kind: Annotated[
+        Literal["shift", "coverage"],
+        Field(description="shift: observations moved away from what is expected; coverage: intervals fail"),
+    ]
+    detectors: Annotated[tuple[str, ...], Field(description="which noticed: adwin, page_hinkley, binomial")]
+    since: Annotated[datetime, Field(description="when it began")]
+    detected: Annotated[datetime, Field(description="when it was noticed")]
+    scenes: Annotated[int, Field(description="scenes seen since then")]
+    before: Annotated[Known, Field(description="mean residual in half widths of the interval, or share covered")]
+    after: Annotated[Known, Field(description="the same since then")]
+    off: Annotated[Known, Field(description="mean observed over expected since then; 0.86 = 14 % below")]
 
 
-def alarms(rows: Sequence[CheckedPrediction]) -> tuple[Alarm, ...]:
+def alarms(rows: Sequence[CheckedPrediction]) -> tuple[DriftAlarm, ...]:
     """The alarms of one group's window of rows, which are in order of time; none below FEW scenes."""
     scenes = by_scene(rows)
     if len(scenes) < FEW:
@@ -114,7 +115,7 @@ def split(series: Floats) -> int:
     return int(places[np.argmax(np.abs(second - first) * np.sqrt(places * (count - places)))])
 
 
-def _shift(scenes: Sequence[Sequence[CheckedPrediction]]) -> Alarm | None:
+def _shift(scenes: Sequence[Sequence[CheckedPrediction]]) -> DriftAlarm | None:
     """An alarm for a shift to worse residuals; a shift to better ones gives none."""
     series = np.array([np.mean([residual(row) for row in scene]) for scene in scenes])
     found = detect(series)
@@ -127,7 +128,7 @@ def _shift(scenes: Sequence[Sequence[CheckedPrediction]]) -> Alarm | None:
     return _alarm("shift", tuple(sorted(found)), scenes, begin, min(found.values()), before, after)
 
 
-def _short(rows: Sequence[CheckedPrediction], scenes: Sequence[Sequence[CheckedPrediction]]) -> Alarm | None:
+def _short(rows: Sequence[CheckedPrediction], scenes: Sequence[Sequence[CheckedPrediction]]) -> DriftAlarm | None:
     """An alarm for implausibly low coverage, since it fell, or since the window's start where it never was good."""
     if not is_short(rows, IMPLAUSIBLE):
         return None
@@ -140,16 +141,16 @@ def _short(rows: Sequence[CheckedPrediction], scenes: Sequence[Sequence[CheckedP
 
 
 def _alarm(
-    kind: str,
+    kind: Literal["shift", "coverage"],
     detectors: tuple[str, ...],
     scenes: Sequence[Sequence[CheckedPrediction]],
     begin: int,
     noticed: int,
     before: float,
     after: float,
-) -> Alarm:
+) -> DriftAlarm:
     off = np.mean([log_off(row) for scene in scenes[begin:] for row in scene])
-    return Alarm(
+    return DriftAlarm(
         kind=kind,
         detectors=detectors,
         since=scenes[begin][0].time,

@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
+from pydantic import Field
+
+from models.figures import Figure, Known
 
 TARGETS = ("throughput", "latency", "jitter")
 ROLES = ("active", "shadow", "baseline")  # who answered, who was tried beside it, and the prior as the yardstick
@@ -52,22 +55,18 @@ class CheckedPrediction:
 
 @dataclass(frozen=True, slots=True)
 class CheckFigures:
-    """Figures of a group of rows: `error` is the mean |observed - expected|, `bias` the mean observed - expected.
+    """What the rows of a group say; errors are of the ratio, `bias` is observed minus expected."""
 
-    `coverage` is the share inside the interval, `coverage_low` and `coverage_high` its 90 % interval, where `scenes`
-    and not rows count: instances of one scene err together. `outside` is the share outside the training data.
-    """
-
-    rows: int
-    scenes: int
-    since: datetime
-    until: datetime
-    coverage: float
-    coverage_low: float
-    coverage_high: float
-    error: float
-    bias: float
-    outside: float
+    rows: Annotated[int, Field(description="observed rows")]
+    scenes: Annotated[int, Field(description="measured scenes, whose instances err together; they count, not rows")]
+    since: Annotated[datetime, Field(description="time of the first")]
+    until: Annotated[datetime, Field(description="time of the last")]
+    coverage: Annotated[Known, Field(description="share of observations inside the model's own 90 % interval")]
+    coverage_low: Annotated[Known, Field(description="lower end of the coverage's own 90 % interval")]
+    coverage_high: Annotated[Known, Field(description="upper end of that interval")]
+    error: Annotated[Known, Field(description="mean |observed - expected|")]
+    bias: Annotated[Known, Field(description="mean of observed minus expected")]
+    outside: Annotated[Known, Field(description="share that lay outside the training data")]
 
 
 def figures(rows: Sequence[CheckedPrediction]) -> CheckFigures:
@@ -290,26 +289,42 @@ class WindowKey:
 
 @dataclass(frozen=True, slots=True)
 class WindowGroup:
-    """A group as it is reported: `error` is the mean |observed - expected| of the share of CPU time, `bias` the mean of
-    observed - expected; `scaled` the factor that would make intervals hold 90 %; `widening` what is applied, None =
-    nothing, for there is not enough; `short` whether intervals were too narrow beyond chance."""
+    """Calibration of the predicted CPU delivered, run / (run + wait), in windows that agents measured on a sample of
+    hosts."""
 
-    platform: str
-    level: str
-    question: Question
-    contended: bool
-    rows: int
-    scenes: int
-    since: datetime
-    until: datetime
-    coverage: float
-    coverage_low: float
-    coverage_high: float
-    error: float
-    bias: float
-    scaled: float
-    widening: float | None
-    short: bool
+    platform: Annotated[str, Field(description="platform of the hosts, or their kind where they have none")]
+    level: Annotated[
+        str,
+        Field(description="what was known of the instances before the window (see docs/answers.md); empty = all"),
+    ]
+    question: Annotated[
+        Question,
+        Field(
+            description="forecast: as predicted before the window; window: as predicted with the demand measured in it"
+        ),
+    ]
+    contended: Annotated[
+        bool,
+        Field(description="a share below 0.98 was predicted or observed; of the others little is learned"),
+    ]
+    rows: Annotated[int, Field(description="instances in windows")]
+    scenes: Annotated[
+        int, Field(description="windows of one host, whose instances err together; older ones count less")
+    ]
+    since: Annotated[datetime, Field(description="when the first ended")]
+    until: Annotated[datetime, Field(description="when the last ended")]
+    coverage: Annotated[Known, Field(description="share inside the model's own 90 % interval")]
+    coverage_low: Annotated[Known, Field(description="lower end of the coverage's own 90 % interval")]
+    coverage_high: Annotated[Known, Field(description="upper end of that interval")]
+    error: Annotated[Known, Field(description="mean |observed - expected|")]
+    bias: Annotated[Known, Field(description="mean of observed minus expected")]
+    scaled: Annotated[
+        Known, Field(description="by which half widths must be multiplied to hold 90 %; 4 = that or more")
+    ]
+    widening: Annotated[
+        Figure | None, Field(description="by which intervals are widened for it; null = too few windows")
+    ]
+    short: Annotated[bool, Field(description="its intervals are too narrow beyond chance")]
 
 
 def grouped(

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
-from models.evaluation.drift import Alarm, alarms
+from models.evaluation.drift import DriftAlarm, alarms
 from models.evaluation.prediction_checks import (
     ENOUGH_SCENES,
     FEW,
@@ -21,55 +23,54 @@ from models.evaluation.prediction_checks import (
     figures,
     widening,
 )
+from models.figures import Figure, Known
 
 SCOPES = ("all", "platform", "workload")
 
 
 @dataclass(frozen=True, slots=True)
 class QualityGroup:
-    """The rows of one `role` and `target`: `scope` all, or one platform or workload by `name`.
+    """The rows of one role and target: all of them, one platform's or one workload's."""
 
-    `widening` is the factor by which a platform's intervals should grow, None where the group is no platform.
-    """
-
-    role: str
-    target: str
-    scope: str
-    name: str
-    figures: CheckFigures
-    alarms: tuple[Alarm, ...]
-    widening: float | None = None
+    role: Annotated[str, Field(description="active, shadow or baseline (the analytic model beside a learned model)")]
+    target: Annotated[str, Field(description="throughput, latency or jitter")]
+    scope: Annotated[str, Field(description="all, platform or workload")]
+    name: Annotated[str, Field(description="of the platform or workload")]
+    figures: Annotated[CheckFigures, Field(description="its figures")]
+    alarms: Annotated[tuple[DriftAlarm, ...], Field(description="alarms that are raised")]
+    widening: Annotated[
+        Figure | None,
+        Field(description="by which intervals on this platform should be widened; 1 = not at all, null = no platform"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelComparison:
-    """Two models on the same measurements: `difference` is this one's mean |observed - expected| minus the other's.
+    """The model beside another one on the same measurements; `difference` below 0 is in its favour."""
 
-    `lower`, `upper` are its 95 % bootstrap interval over scenes, None for a single scene; below 0 this one is better.
-    """
-
-    other: str
-    role: str
-    target: str
-    rows: int
-    scenes: int
-    difference: float
-    lower: float | None
-    upper: float | None
-    text: str
+    other: Annotated[str, Field(description="the other model")]
+    role: Annotated[str, Field(description="shadow or baseline")]
+    target: Annotated[str, Field(description="throughput, latency or jitter")]
+    rows: Annotated[int, Field(description="observed rows")]
+    scenes: Annotated[int, Field(description="measured scenes")]
+    difference: Annotated[Known, Field(description="mean error of this model minus that of the other")]
+    lower: Annotated[Figure | None, Field(description="95 % bootstrap interval over scenes; null for a single scene")]
+    upper: Annotated[Figure | None, Field(description="upper end of its 95 % interval")]
+    text: Annotated[str, Field(description="the comparison as a sentence")]
 
 
 @dataclass(frozen=True, slots=True)
 class QualityReport:
-    """How good a model was recently: `status` is no_data, too_few, ok or drift; `verdict` explains it in sentences."""
+    """Calibration of a model's recent predictions: `status` is no_data, too_few, ok or drift, `verdict` says it in
+    words."""
 
-    version: str
-    window: int
-    status: str
-    verdict: tuple[str, ...]
-    groups: tuple[QualityGroup, ...]
-    beside: tuple[ModelComparison, ...]
-    windows: tuple[WindowGroup, ...] = ()
+    version: Annotated[str, Field(description="the model")]
+    last: Annotated[int, Field(description="most observations of a group that are looked at")]
+    status: Annotated[str, Field(description="no_data, too_few, ok or drift")]
+    verdict: Annotated[tuple[str, ...], Field(description="what was found and what to do, as sentences")]
+    groups: Annotated[tuple[QualityGroup, ...], Field(description="figures by role, target and scope")]
+    beside: Annotated[tuple[ModelComparison, ...], Field(description="the model beside others")]
+    windows: Annotated[tuple[WindowGroup, ...], Field(description="calibration in windows that agents measured")] = ()
 
 
 def assess(
@@ -140,7 +141,7 @@ def _groups(rows: Sequence[CheckedPrediction], window: int) -> Iterator[QualityG
         yield QualityGroup(ROLES[role], TARGETS[target], SCOPES[scope], name, figures(last), alarms(last), factor)
 
 
-def sentence(version: str, group: QualityGroup, alarm: Alarm) -> str:
+def sentence(version: str, group: QualityGroup, alarm: DriftAlarm) -> str:
     """A sentence about an alarm: which group, since when, how far off, and what to do."""
     workload = f"workload {group.name}" if group.name else "unknown workloads"
     where = {"all": "Over all", "platform": f"On platform {group.name}", "workload": f"Of {workload}"}

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from datetime import datetime
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
 from models.arrays import Bools, Floats, Ints
 from models.data.profile import WorkloadProfile
+from models.figures import Figure, Known, utc_time
 from models.profiling.phases import Phases, find_phases
 from models.profiling.windows import LEAST_WINDOWS, InstanceWindows, MeanEstimate, PhaseWindows
 from profiler.metrics import BY_NAME, split_key
@@ -60,14 +63,14 @@ class InstanceLimits:
 
 @dataclass(frozen=True, slots=True)
 class LoadLevel:
-    """A load with its range (None = not known), the method it was found by, how certain it is, and a sentence."""
+    """Offered load as a fraction of what the instance can do alone (1.0 = saturated), with the range it lies in."""
 
-    value: float | None
-    lower: float | None
-    upper: float | None
-    method: Method
-    sure: Sure
-    text: str
+    value: Annotated[Figure | None, Field(description="the load, 1.0 = saturated")]
+    lower: Annotated[Figure | None, Field(description="lowest that it may be")]
+    upper: Annotated[Figure | None, Field(description="highest that it may be")]
+    method: Annotated[Method, Field(description="saturated, relative, busiest, idle or unknown")]
+    sure: Annotated[Sure, Field(description="high, fair or low")]
+    text: Annotated[str, Field(description="the load as a sentence")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,33 +191,47 @@ _ATTRIBUTED = "driver_domain.cpu"
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time."""
+
+    begin: Annotated[datetime, Field(description="when it begins")]
+    end: Annotated[datetime, Field(description="when it ends")]
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseProfile:
-    """What an instance does in one of its phases.
+    """What the instance does in one of its phases; a phase may come back."""
 
-    `number` counts from 1 by first appearance; `spans` are (begin, end) in seconds since the epoch; `share` of all
-    windows; `solo` says that `metrics` are made of solo windows only; `effective` is how many independent windows the
-    least certain demand is worth; `neighbours` are the mean CPU (%) of who was active, in windows that were not solo.
-    `reasons` say why it is not `enough`, `remarks` what should be known all the same.
-    """
-
-    number: int
-    spans: tuple[tuple[float, float], ...]
-    share: float
-    windows: int
-    solo_windows: int
-    solo: bool
-    metrics: Mapping[str, MeanEstimate]
-    effective: float
-    neighbours: Mapping[str, float]
-    load: LoadLevel
-    enough: bool
-    reasons: tuple[str, ...]
-    remarks: tuple[str, ...]
+    number: Annotated[int, Field(description="1 is the first to appear")]
+    share: Annotated[Known, Field(description="of all windows, 0-1")]
+    spans: Annotated[tuple[Span, ...], Field(description="when it was seen")]
+    windows: Annotated[int, Field(description="its windows")]
+    solo_windows: Annotated[int, Field(description="windows in which the instance was alone")]
+    solo: Annotated[bool, Field(description="the metrics are made of solo windows only")]
+    effective_windows: Annotated[Known, Field(description="independent windows that the least certain demand is worth")]
+    load: Annotated[LoadLevel, Field(description="the load level")]
+    metrics: Annotated[Mapping[str, MeanEstimate], Field(description="by name")]
+    metrics_at_full_load: Annotated[
+        Mapping[str, Known] | None,
+        Field(description="extrapolated in proportion to load 1.0; null where it was reached or that would be a guess"),
+    ]
+    neighbours: Annotated[
+        Mapping[str, Known],
+        Field(description="mean CPU in % of the instances that were active beside it, in windows that were not solo"),
+    ]
+    enough: Annotated[bool, Field(description="good enough to be used as a workload's profile")]
+    reasons: Annotated[tuple[str, ...], Field(description="why it is not enough")]
+    remarks: Annotated[tuple[str, ...], Field(description="what else to know")]
 
     def profile(self, name: str, platform: str = "") -> WorkloadProfile:
         """The metrics as measured, at the load they were measured at, as a workload of this name."""
         values = {key: estimate.value for key, estimate in self.metrics.items()}
         return WorkloadProfile(name, values, platform, "measured")
+
+    def at_full_load(self, name: str, platform: str = "") -> WorkloadProfile | None:
+        """The same scaled to load 1.0, None where that would be a guess; see `at_full_load`."""
+        metrics = self.metrics_at_full_load
+        return None if metrics is None else WorkloadProfile(name, metrics, platform, "extrapolated")
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,10 +257,6 @@ class InstanceProfile:
     def host(self) -> str:
         return self.windows.host
 
-    def at_full_load(self, phase: PhaseProfile, name: str, platform: str = "") -> WorkloadProfile | None:
-        """A phase's profile scaled to load 1.0 where that is no guess; see `load_estimation.at_full_load`."""
-        return at_full_load(phase.profile(name, platform), phase.load, self.limits, self.vcpus)
-
 
 def profile_windows(
     windows: InstanceWindows, limits: InstanceLimits | None = None, vcpus: float | None = None
@@ -261,7 +274,7 @@ def profile_windows(
     rows = [PhaseWindows.of(windows, phases, solo, number) for number in range(phases.count)]
     levels = [DemandLevel({key: one.value for key, one in part.estimates.items()}, part.solo) for part in rows]
     loads = load_levels(levels, known)
-    found = tuple(_phase(windows, part, load) for part, load in zip(rows, loads, strict=True))
+    found = tuple(_phase(windows, part, load, known, vcpus) for part, load in zip(rows, loads, strict=True))
     return InstanceProfile(windows, phases.labels, solo, vcpus, known, found, _notes(windows))
 
 
@@ -282,19 +295,24 @@ def measured_vcpus(windows: InstanceWindows) -> float | None:
     return vcpus if vcpus >= 1 else None
 
 
-def _phase(windows: InstanceWindows, rows: PhaseWindows, load: LoadLevel) -> PhaseProfile:
+def _phase(
+    windows: InstanceWindows, rows: PhaseWindows, load: LoadLevel, limits: InstanceLimits, vcpus: float | None
+) -> PhaseProfile:
     reasons, remarks = _reasons(windows, rows), _remarks(windows, rows)
+    measured = WorkloadProfile(windows.instance, {key: one.value for key, one in rows.estimates.items()})
+    scaled = at_full_load(measured, load, limits, vcpus)
     return PhaseProfile(
         number=rows.number + 1,
-        spans=rows.spans,
         share=len(rows.all) / len(windows),
+        spans=tuple(Span(utc_time(begin), utc_time(end)) for begin, end in rows.spans),
         windows=len(rows.all),
         solo_windows=rows.solo_windows,
         solo=rows.solo,
-        metrics=rows.estimates,
-        effective=_effective(rows),
-        neighbours=_neighbours(windows, rows),
+        effective_windows=_effective(rows),
         load=load,
+        metrics=rows.estimates,
+        metrics_at_full_load=None if scaled is None else scaled.metrics,
+        neighbours=_neighbours(windows, rows),
         enough=not reasons,
         reasons=reasons,
         remarks=remarks,
@@ -303,7 +321,7 @@ def _phase(windows: InstanceWindows, rows: PhaseWindows, load: LoadLevel) -> Pha
 
 def _effective(rows: PhaseWindows) -> float:
     demands = [rows.estimates[key] for key, floor in DEMANDS.items() if _counts(rows, key, floor)]
-    return min((demand.effective for demand in demands), default=float(len(rows.used)))
+    return min((demand.effective_windows for demand in demands), default=float(len(rows.used)))
 
 
 def _counts(rows: PhaseWindows, key: str, floor: float) -> bool:

@@ -8,11 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from models.arrays import Bools, Floats, Ints
+from models.figures import Figure, Known
 from models.profiling.phases import Phases
 from profiler.metrics import SCOPES, join_key
 from profiler.observed import MetricSample
@@ -198,12 +201,12 @@ _ROUNDING = 1e-12  # spread over mean of values that differ by rounding only
 
 @dataclass(frozen=True, slots=True)
 class MeanEstimate:
-    """A metric's mean with its 90 % interval (None = too few windows) and its effective number of windows."""
+    """A metric's mean in its unit with its 90 % interval; null = too few windows to say."""
 
-    value: float
-    lower: float | None
-    upper: float | None
-    effective: float
+    value: Annotated[Known, Field(description="mean")]
+    lower: Annotated[Figure | None, Field(description="lower end of its 90 % interval")]
+    upper: Annotated[Figure | None, Field(description="upper end of its 90 % interval")]
+    effective_windows: Annotated[Known, Field(description="independent windows that it is worth")]
 
     @property
     def doubt(self) -> float | None:

@@ -153,7 +153,7 @@ def test_the_page_lists_every_operation_and_explains_every_code(client: Client, 
 def test_what_has_an_id_is_called_by_it_and_only_workloads_are_keyed_by_a_name(document: dict[str, Any]) -> None:
     schemas = document["components"]["schemas"]
     named = {schema for schema, one in schemas.items() if "name" in one.get("properties", {})}
-    kubernetes, no_key = {"Metadata", "Owner"}, {"ClassSizing", "GroupOut", "Variant"}
+    kubernetes, no_key = {"Metadata", "Owner"}, {"ClassSizing", "QualityGroup", "Variant"}
     assert named - kubernetes - no_key == {"WorkloadBody", "WorkloadItem"}
 
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from advisor.domain import NO_SCORES, HostMemory, ScorePoint, ScoreSummary, VmScore
+from advisor.domain import NO_SCORES, HostMemory, ScorePoint, ScoreSummary, VmScore, codec
 from api.web import chart, worth
 
-OF = ScoreSummary((0, 1, 0, 3, 12), 84.6, 31.2, 10)
+OF = ScoreSummary.of((0, 1, 0, 3, 12), 84.6, 31.2, 10)
 
 
 def test_a_histogram_has_a_bar_for_each_fifth_and_the_largest_fills_its_bar() -> None:
@@ -37,7 +37,7 @@ def test_the_level_of_a_score_goes_by_its_bucket(score: float, level: str) -> No
 
 def test_the_history_is_drawn_from_0_to_100_with_mean_and_lowest() -> None:
     begin = datetime(2026, 1, 1, tzinfo=UTC)
-    history = [ScorePoint(begin + timedelta(minutes=5 * at), OF) for at in range(4)]
+    history = [ScorePoint(**codec.columns(OF), time=begin + timedelta(minutes=5 * at)) for at in range(4)]
     pane = worth.score_pane(OF, history)
     assert pane is not None
     (chart,) = pane.charts

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query
 from pydantic import Field
 
-from advisor.domain.figures import Figure
+from advisor.domain import Figure
 from advisor.errors import NotFound
 from api.routes.common import CloudDep, PathId, PlacementDep
 from api.routing import Route

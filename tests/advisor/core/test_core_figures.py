@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.domain.figures import decimals, score_figure, significant
+from models.figures import decimals, score_figure, significant
 
 finite = st.floats(min_value=-1e9, max_value=1e9)
 

@@ -140,8 +140,8 @@ def test_each_window_is_kept_once_and_forgotten_in_time(crowded: Advisor, clock:
     assert crowded.keep_scores()
     cloud, of_host = crowded.cloud.score_history(), crowded.cloud.score_history("h1")
     now = crowded.cloud.scores()
-    assert [point.scores for point in cloud] == [now.cloud] * 2
-    assert [point.scores for point in of_host] == [now.hosts["h1"]] * 2
+    assert [point.buckets for point in cloud] == [now.cloud.buckets] * 2
+    assert [point.buckets for point in of_host] == [now.hosts["h1"].buckets] * 2
     assert (cloud[1].time - cloud[0].time).total_seconds() == 300
     assert len(crowded.cloud.score_history(since="5m")) == 1
     clock.turn(8 * 86_400)
