@@ -235,7 +235,7 @@ class SavedOut(AnswerBody):
 class ProfileOut(ProfileAnswer):
     """The phases that were asked for, and what was stored of them."""
 
-    saved: Annotated[SavedOut | None, Field(description="the workload that was stored; null = none, without --save")] = None
+    saved: Annotated[SavedOut | None, Field(description="the workload that --save stored; null = none")] = None
 
 
 class RevisionOut(AnswerBody):

@@ -6,24 +6,27 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from advisor.domain import OBJECTIVES, Instance, Objective, PlacementRequest, fields_of
+from advisor.domain import OBJECTIVES, Find, Instance, Objective, PlacementRequest, fields_of
 from advisor.errors import InvalidInput
 from api.schemas.base import TEXT_PATTERN
+from api.schemas.placements import NewInstance
 from profiler.observed import check_id
 
 # What people type into a field of a form → a value, or a ValueError that says what is wrong with it.
 
 
-def typed_number(text: str, low: float, high: float, *, whole: bool = False) -> float:
-    """A number from `low` to `high`; a comma is a decimal point, too."""
+def typed_number(text: str, low: float, high: float, *, whole: bool = False, apart: float | None = None) -> float:
+    """A number from `low` to `high` that is not `apart`, an end of that range; a comma is a decimal point, too."""
     text = text.replace(",", ".")
     try:
         value = float(int(text)) if whole else float(text)
     except (ValueError, OverflowError):
         value = math.nan
-    if not low <= value <= high:
-        raise ValueError(f"is not a {'whole ' if whole else ''}number from {low:g} to {high:.15g}")
+    if not low <= value <= high or value == apart:
+        without = "" if apart is None else f" without {apart:g}"
+        raise ValueError(f"is not a {'whole ' if whole else ''}number from {low:g} to {high:.15g}{without}")
     return value
 
 
@@ -140,31 +143,82 @@ def _complaint(text: str, rest: str) -> str:
     return f"cannot read {rest!r}: write it as in {LINE_EXAMPLE!r}"
 
 
+# Each field of a new instance as REST takes it: what may be typed is read off `NewInstance`.
+
+
+@dataclass(frozen=True, slots=True)
+class TypedField:
+    """A field as it is typed: a number, a choice, or a name."""
+
+    label: str
+    title: str
+    kind: Literal["number", "integer", "choice", "name"]
+    default: str
+    choices: tuple[tuple[str, str], ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+    apart: float | None = None  # the end of that range that REST excludes
+
+    def read(self, text: str) -> Any:
+        """The value as REST takes it; ValueError says what is wrong."""
+        if self.kind == "choice":
+            if text not in (known := [value for value, _ in self.choices]):
+                raise ValueError(f"is neither {' nor '.join(known)}")
+            return {"yes": True, "no": False}.get(text, text)
+        if self.kind == "name":
+            return text
+        value = typed_number(text, self.low, self.high, whole=self.kind == "integer", apart=self.apart)
+        return int(value) if self.kind == "integer" else value
+
+
+# Labels of the page, in its order; what a field means, its limits and its values are declared in the body of REST.
+_LABELS = {
+    "id": "Name",
+    "like": "Like",
+    "vcpus": "vCPUs",
+    "memory_mb": "Memory, MB",
+    "min_throughput_ratio": "Relative throughput at least, 0–1",
+    "service": "Sensitive to",
+    "max_latency_ratio": "Highest latency, ×",
+    "max_time_short": "Contended at most, 0–1",
+    "exclusive": "Its host",
+    "workload": "Workload",
+}
+_TYPED_ALREADY = {"id": "new-instance", "vcpus": "2", "memory_mb": "2048"}
+_YES_OR_NO = (("no", "shared"), ("yes", "for itself"))
+
+
+def _fields() -> Iterator[tuple[str, TypedField]]:
+    body = NewInstance.model_json_schema()["properties"]
+    for name, label in _LABELS.items():
+        schema = {**body[name], **next(iter(body[name].get("anyOf", ())), {})}
+        title = schema["description"].partition("; null")[0]
+        about: dict[str, Any] = {"label": label, "title": f"{title[:1].upper()}{title[1:]}"}
+        default = _TYPED_ALREADY.get(name, "" if schema.get("default") is None else str(schema["default"]))
+        if schema["type"] == "boolean":
+            yield name, TypedField(**about, kind="choice", default="no", choices=_YES_OR_NO)
+        elif "enum" in schema:
+            choices = tuple((value, value) for value in schema["enum"])
+            yield name, TypedField(**about, kind="choice", default=default, choices=choices)
+        elif schema["type"] == "string":
+            yield name, TypedField(**about, kind="name", default=default)
+        else:
+            low = schema.get("exclusiveMinimum", schema.get("minimum", -math.inf))
+            high = schema.get("exclusiveMaximum", schema.get("maximum", math.inf))
+            apart = schema.get("exclusiveMinimum", schema.get("exclusiveMaximum"))
+            yield name, TypedField(**about, kind=schema["type"], default=default, low=low, high=high, apart=apart)
+
+
+FIELDS: Mapping[str, TypedField] = dict(_fields())
 _OBJECTIVE = fields_of(PlacementRequest)["objective"]
 OBJECTIVE_WORDS: Mapping[str, str] = dict(_OBJECTIVE.declared.words)
 DEFAULTS: Mapping[str, str] = {
     "ask": "",
     "instance": "",
-    "id": "new-instance",
-    "like": "",
-    "workload": "",
-    "vcpus": "2",
-    "memory_mb": "2048",
-    "min_throughput_ratio": "",
-    "max_latency_ratio": "",
-    "max_time_short": "",
-    "exclusive": "no",
-    "service": "throughput",
+    **{name: each.default for name, each in FIELDS.items()},
     "objective": _OBJECTIVE.default,
 }
-_RANGES = {
-    "vcpus": (1, 4096),
-    "memory_mb": (0, 1e9),
-    "min_throughput_ratio": (0.01, 1),
-    "max_latency_ratio": (1, 1e6),
-    "max_time_short": (0, 0.999),
-}
-_LIMITS = ("min_throughput_ratio", "max_latency_ratio", "max_time_short")
+_SIZE = {"vcpus", "memory_mb"}
 _LONGEST = 256  # characters of a field: one more than any name has, so that a longer one is refused, not shortened
 SHOWN = 10  # candidates on the page; the API gives more
 
@@ -188,7 +242,7 @@ class Form:
         if fields.get("objective", DEFAULTS["objective"]) not in OBJECTIVES:
             message = f"objective {fields['objective'][:40]!r} is none of {', '.join(OBJECTIVES)}"
             raise InvalidInput(message, field="objective")
-        asked, sized = bool(fields.get("instance") or fields.get("id")), {"vcpus", "memory_mb"} & fields.keys()
+        asked, sized = bool(fields.get("instance") or fields.get("id")), _SIZE & fields.keys()
         return cls(values={**DEFAULTS, **fields}, asked=asked, sized=sized)
 
     def take_line(self, known: Callable[[str], str | None]) -> None:
@@ -201,7 +255,7 @@ class Form:
             self.errors["ask"] = str(error)
             return
         self.values |= fields
-        self.sized = {"vcpus", "memory_mb"} & fields.keys()
+        self.sized = _SIZE & fields.keys()
         self.asked = True
 
     @property
@@ -209,35 +263,21 @@ class Form:
         """The instance of the inventory that is asked about; empty = a new one."""
         return self.values["instance"]
 
-    def new_instance(self) -> Instance | None:
-        """The new instance that was typed; None where something is wrong, which `errors` then says."""
-        vcpus = self._number("vcpus", whole=True)
-        memory = self._number("memory_mb")
-        limits = {name: self._number(name) if self.values[name] else None for name in _LIMITS}
-        self._check("id", typed_name)
-        if self.values["workload"]:
-            self._check("workload", typed_title)
-        if self.values["service"] not in {"latency", "throughput"}:
-            self.errors["service"] = "is neither latency nor throughput"
-        if self.values["exclusive"] not in {"yes", "no"}:
-            self.errors["exclusive"] = "is neither yes nor no"
-        if self.errors or vcpus is None or memory is None:
+    def new_instance(self, find: Find) -> Instance | None:
+        """The new instance that was typed, as REST understands it; None where something is wrong, which `errors` then
+        says. `find` looks up one of the inventory."""
+        given = {name: value for name in FIELDS if (value := self._typed(name)) is not None}
+        for name, check in (("id", typed_name), ("workload", typed_title)):
+            if name in given or name == "id":
+                self._check(name, check)
+        if self.errors:
             return None
         try:
-            return Instance(
-                id=self.values["id"],
-                vcpus=int(vcpus),
-                memory_mb=memory,
-                workload=self.values["workload"] or None,
-                service="latency" if self.values["service"] == "latency" else "throughput",
-                min_throughput_ratio=limits["min_throughput_ratio"],
-                max_latency_ratio=limits["max_latency_ratio"],
-                max_time_short=limits["max_time_short"],
-                exclusive=self.values["exclusive"] == "yes",
-            )
-        except ValueError as error:
-            self.errors["id"] = str(error)
+            instance, _ = NewInstance.model_validate(given).to_domain(find)
+        except InvalidInput as error:
+            self.blame(error)
             return None
+        return instance
 
     def request(self, instance: Instance, *, hosts: tuple[str, ...] | None = None) -> PlacementRequest:
         """The question, as a dry run: looking at a page must hold nothing."""
@@ -262,9 +302,15 @@ class Form:
         name = "instance" if self.existing else (error.field or "").rpartition(".")[2]
         self.errors[name if name in DEFAULTS else "id"] = error.message
 
-    def _number(self, name: str, *, whole: bool = False) -> float | None:
+    def _typed(self, name: str) -> Any:
+        """The value of a field; None = nothing was typed, and where it is like another instance, that one's counts."""
+        text, default = self.values[name], DEFAULTS[name]
+        if self.values["like"] and name not in self.sized | {"id"} and text == default:
+            return None
+        if not text and not default:
+            return None
         try:
-            return typed_number(self.values[name], *_RANGES[name], whole=whole)
+            return FIELDS[name].read(text)
         except ValueError as error:
             self.errors[name] = str(error)
             return None

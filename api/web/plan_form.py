@@ -20,6 +20,7 @@ from advisor.domain import (
     fields_of,
 )
 from advisor.errors import InvalidInput, NotFound
+from api.web.form import FIELDS as INSTANCE
 from api.web.form import typed_name, typed_number, typed_title
 
 # The fields of the forms for plans: which each kind of question has, with their defaults and limits.
@@ -43,6 +44,15 @@ class FormField:
     help: str = ""
     must: bool = False
     listed: str = ""  # the kind of names that the browser offers a list of
+    apart: float | None = None  # the end of the range of a number that is refused
+
+
+def _of_instance(name: str, label: str, default: str = "") -> FormField:
+    """A number of an instance, with the limits that REST has."""
+    typed = INSTANCE[name]
+    return FormField(
+        label, "whole" if typed.kind == "integer" else "number", default, typed.low, typed.high, apart=typed.apart
+    )
 
 
 _SHAPES: Mapping[type, Shape] = {int: "whole", float: "number", str: "text"}
@@ -53,9 +63,9 @@ _MIX: Mapping[str, FormField] = {
     for name, field in {
         "count": FormField("How many", "whole", "1" if row == 1 else "", 0, 1000),
         "workload": FormField("Workload", "text", listed="workloads"),
-        "vcpus": FormField("vCPUs", "whole", "2", 1, 4096),
-        "memory_mb": FormField("Memory, MB", "number", "2048", 0, 1e9),
-        "ratio": FormField("Must keep at least", "number", "", 0.01, 1),
+        "vcpus": _of_instance("vcpus", "vCPUs", "2"),
+        "memory_mb": _of_instance("memory_mb", "Memory, MB", "2048"),
+        "ratio": _of_instance("min_throughput_ratio", "Must keep at least"),
     }.items()
 }
 
@@ -315,7 +325,7 @@ class PlanForm:
         if not text:
             return None
         try:
-            return typed_number(text, field.low, field.high, whole=field.shape == "whole")
+            return typed_number(text, field.low, field.high, whole=field.shape == "whole", apart=field.apart)
         except ValueError as error:
             self.errors[name] = str(error)
             return None

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from advisor.domain import Instance, asked_about, like_another
+from advisor.domain import Instance, asked_about
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import InventoryService, PlacementService
 from api.html import picture
@@ -19,7 +19,7 @@ from api.html.render import page
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.web import chart, form, worth
 from api.web.cloud import known_demand, worst_off
-from api.web.form import LINE_EXAMPLE, OBJECTIVE_WORDS, Form
+from api.web.form import FIELDS, LINE_EXAMPLE, OBJECTIVE_WORDS, Form
 from api.web.placements import RecommendationView, answer
 
 # Completions of the question in one line: names of instances, sizes, units and words that it understands.
@@ -123,6 +123,7 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
         instances=[(item.id, item.host) for item in inventory.instances(limit=_OFFERED).items],
         workloads=[item.name for item in inventory.workloads(limit=_OFFERED).items],
         objectives=OBJECTIVE_WORDS,
+        fields=FIELDS,
         cells=cells,
         counts=chart.strip_counts(cells),
         worst=worst_off(now.hosts) if now else (),
@@ -146,19 +147,9 @@ def _known(inventory: InventoryService, name: str) -> str | None:
 
 def _ask(form: Form, inventory: InventoryService, placements: PlacementService) -> RecommendationView | None:
     try:
-        instance = _resident(form.existing, inventory) if form.existing else form.new_instance()
+        instance = _resident(form.existing, inventory) if form.existing else _new(form, inventory)
         if instance is None:
             return None
-        if form.values["like"] and not form.existing:
-            try:
-                other = _known(inventory, form.values["like"])
-            except ValueError as error:
-                form.errors["like"] = str(error)
-                return None
-            if other is None:
-                form.errors["like"] = f"there is no instance {form.values['like'][:60]!r}"
-                return None
-            instance = like_another(instance, inventory.instance(other), form.sized)
         recommendation = placements.place(form.request(instance)).recommendation
     except NotFound as error:
         form.errors["instance"] = error.message
@@ -169,6 +160,21 @@ def _ask(form: Form, inventory: InventoryService, placements: PlacementService) 
     shown = (*recommendation.candidates, *recommendation.tuned, *filter(None, [recommendation.present]))
     limits = _limits(inventory, {candidate.host for candidate in shown})
     return answer(recommendation, instance, limits)
+
+
+def _new(form: Form, inventory: InventoryService) -> Instance | None:
+    """The new instance that was typed; the one that it is like may be named by its name, too."""
+    if like := form.values["like"]:
+        try:
+            other = _known(inventory, like)
+        except ValueError as error:
+            form.errors["like"] = str(error)
+            return None
+        if other is None:
+            form.errors["like"] = f"there is no instance {like[:60]!r}"
+            return None
+        form.values["like"] = other
+    return form.new_instance(inventory.instance)
 
 
 def _resident(name: str, inventory: InventoryService) -> Instance:

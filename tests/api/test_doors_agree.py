@@ -1,4 +1,4 @@
-"""A plan's question has the same fields, defaults and limits at every door: REST, the command and the page's form."""
+"""A question has the same fields, defaults and limits at every door: REST, the command and the page's form."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from advisor.domain import (
     PlanRequest,
     WhatIf,
     fields_of,
+    found_in,
 )
 from advisor.errors import InvalidInput
 from advisor.validation import check_declared, check_kinds
@@ -30,8 +31,9 @@ from api.cli import app
 from api.cli.ask import OPTIONS, STANDARD
 from api.cli.options import asked_of, option_of
 from api.schemas.inventory import InstanceItem
-from api.schemas.placements import BatchBody, PlacementBody
+from api.schemas.placements import BatchBody, NewInstance, PlacementBody
 from api.schemas.plans import GrowthBody, PlanBody, WhatIfBody
+from api.web.form import Form
 from api.web.plan_form import FIELDS as FORM
 from api.web.plan_form import KINDS, PlanForm
 from profiler.observed import Pinning
@@ -186,6 +188,30 @@ def test_a_placement_has_the_same_limits_and_defaults_at_every_door() -> None:
             PlacementBody.model_validate({"instance": {"id": "n", "vcpus": 1}, "limit": value})
         with pytest.raises(InvalidInput):
             check_declared(PlacementRequest(Instance("n", 1), limit=value))
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "refused"),
+    [
+        ("vcpus", (1, 4096), (0, 4097)),
+        ("memory_mb", (0, 1e15), (-1, 2e15)),
+        ("min_throughput_ratio", (0.001, 1), (0, 1.001)),
+        ("max_latency_ratio", (1, 1e6), (0.999, 1_000_001)),
+        ("max_time_short", (0, 0.999), (-0.001, 1)),
+    ],
+)
+def test_the_first_page_takes_of_an_instance_what_rest_takes(
+    name: str, taken: tuple[float, ...], refused: tuple[float, ...]
+) -> None:
+    for value in (*taken, *refused):
+        form = Form.read({"id": "n", name: f"{value:.15g}"})
+        typed = form.new_instance(found_in(()))
+        try:
+            body = NewInstance.model_validate({"id": "n", "vcpus": 2, "memory_mb": 2048, name: value})
+        except ValidationError:
+            assert (typed, set(form.errors), value in refused) == (None, {name}, True)
+        else:
+            assert (typed, value in taken) == (body.to_domain(found_in(()))[0], True)
 
 
 def test_an_instance_is_written_over_rest_as_in_files() -> None:
