@@ -10,7 +10,9 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from advisor.domain import Host, Instance, Pinning, WorkloadProfile, fields_of, listed
@@ -30,16 +32,44 @@ def check_value(value: Any, path: str = "") -> None:
 
     Walks dataclasses, mappings and sequences.
     """
+    if not _is_fine(value):  # an inventory has millions of values: where each stands is said of the wrong one alone
+        _check_each(value, path)
+
+
+def _is_fine(value: Any) -> bool:
+    """Whether nothing in it is refused; False also where `_check_each` has to look."""
+    kind = type(value)
+    if kind is str:
+        return is_storable(value)
+    if kind is float or kind is int:
+        return bool(0 <= value <= (MAX_NUMBER if kind is float else MAX_WHOLE))
+    if value is None or kind is bool:
+        return True
+    if kind is tuple or kind is list:
+        return all(map(_is_fine, value))
+    if kind is dict or kind is MappingProxyType:
+        return all(map(_is_fine, value)) and all(map(_is_fine, value.values()))
+    names = _fields_of(kind)
+    return names is not None and all(_is_fine(getattr(value, name)) for name in names)
+
+
+@cache
+def _fields_of(kind: type) -> tuple[str, ...] | None:
+    """None = it is no dataclass."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
+
+
+def _check_each(value: Any, path: str) -> None:
     if is_dataclass(value):
         for field in fields(value):
-            check_value(getattr(value, field.name), _join(path, field.name))
+            _check_each(getattr(value, field.name), _join(path, field.name))
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            check_value(key, path)
-            check_value(item, _join(path, str(key)))
+            _check_each(key, path)
+            _check_each(item, _join(path, str(key)))
     elif isinstance(value, tuple | list):
         for position, item in enumerate(value):
-            check_value(item, f"{path}[{position}]")
+            _check_each(item, f"{path}[{position}]")
     elif isinstance(value, str):
         _check_text(value, path)
     elif isinstance(value, float | int) and not isinstance(value, bool):
@@ -198,7 +228,7 @@ def fitted(host: Host, instance: Instance) -> tuple[Instance, str | None]:
 
 def is_storable(text: str) -> bool:
     """Whether a database takes it: JSON can spell half a character, and NUL, which PostgreSQL does not take."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= one <= "\udfff" for one in text))
 
 
 def _check_text(text: str, path: str) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
 from advisor import deadline
 from advisor.access.audit import Audit
 from advisor.domain import HostRanking, Instance, Move, MoveSeen, PlacementRequest, Recommendation, Scene, SceneEffects
-from advisor.errors import NotFound
+from advisor.errors import NotFound, StorageLocked
 from advisor.lifecycle import anomalies, monitoring
 from advisor.lifecycle.monitoring import HowItHeld, Monitor
 from advisor.placement import decision, sequential
@@ -31,9 +33,10 @@ from advisor.store import counters, hosts, instances, recommendations, stays
 from advisor.store.instances import Pending
 from advisor.store.transactions import LaterWrites, Transactions
 
+T = TypeVar("T")
 _ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held another client is taken to be placing, too
 _SEARCHED = 0.5  # of the time that a question has left, at most, for a joint search; the rest is for its answers
-_ATTEMPTS = 5  # at an answer that no other replica's answer overtakes, before it is given regardless
+_ATTEMPTS = 4  # at an answer that no other replica's answer overtakes, before the others wait for it
 
 
 class PlacementService:
@@ -93,13 +96,13 @@ class PlacementService:
             self._stored()
             return encoded
         with self._one_at_a_time:  # in this process, so that each answer counts in the former ones
-            for attempt in range(1, _ATTEMPTS + 1):
+
+            def attempt(alone: Connection | None) -> EncodedRecommendation | None:
                 encoded, view = self._answer(request, former=False)
                 with stage("store"):
-                    held = self._hold([encoded], view, force=attempt == _ATTEMPTS)
-                if held:
-                    break
-            return encoded
+                    return encoded if self._hold([encoded], view, alone=alone) else None
+
+            return self._until_held(attempt)
 
     def in_turn(
         self,
@@ -124,11 +127,12 @@ class PlacementService:
             self._note_later(looks)
             return answers
         with self._one_at_a_time:
-            for attempt in range(1, _ATTEMPTS + 1):
+
+            def attempt(alone: Connection | None) -> tuple[Recommendation, ...] | None:
                 answers, view = self._in_turn(requests, without)
-                if self._hold_first(answers, view, force=attempt == _ATTEMPTS):
-                    break
-            return answers
+                return answers if self._hold_first(answers, view, alone=alone) else None
+
+            return self._until_held(attempt)
 
     def jointly(self, requests: Sequence[PlacementRequest], *, hold: bool, time_limit_s: float) -> JointAnswer:
         """The same as `in_turn`, but the order, or the hosts of a plan, may be others where that harms less.
@@ -146,12 +150,14 @@ class PlacementService:
             return joint
         joint, view = self._jointly(requests, until)
         with self._one_at_a_time:
-            for attempt in range(1, _ATTEMPTS + 1):
-                if attempt > 1 or self._is_old(view):
+
+            def attempt(alone: Connection | None) -> JointAnswer | None:
+                nonlocal joint, view
+                if self._is_old(view):
                     joint, view = self._jointly(requests, until, joint)
-                if self._hold_first(joint.answers, view, force=attempt == _ATTEMPTS):
-                    break
-            return joint
+                return joint if self._hold_first(joint.answers, view, alone=alone) else None
+
+            return self._until_held(attempt)
 
     def scores(
         self, request: PlacementRequest, *, hold: bool, holds_next: bool = False, without: Collection[str] = ()
@@ -166,13 +172,14 @@ class PlacementService:
                 self._later.write(partial(self._note, recommendation=ranking.answer, best=best), synced=False)
             return ranking
         with self._one_at_a_time:
-            for attempt in range(1, _ATTEMPTS + 1):
+
+            def attempt(alone: Connection | None) -> HostRanking | None:
                 ranking, view = self._ranked(request, without, detailed=1)
                 answer = ranking.answer
                 held, looks = ([_as_held(answer)], ()) if answer.candidates else ([], (answer,))
-                if self._hold(held, view, looks, force=attempt == _ATTEMPTS):
-                    break
-            return ranking
+                return ranking if self._hold(held, view, looks, alone=alone) else None
+
+            return self._until_held(attempt)
 
     def hold(self, placed: Sequence[Instance]) -> bool:
         """Count instances where their scheduler has put them, for `reserve_s` seconds; whether others place, too.
@@ -316,10 +323,25 @@ class PlacementService:
         with self._read() as connection:
             return self._monitor.how_it_held(connection, version, view.inventory.hosts, view.doubted)
 
-    def _hold_first(self, answers: Sequence[Recommendation], view: CloudView, *, force: bool) -> bool:
+    def _until_held(self, attempt: Callable[[Connection | None], T | None]) -> T:
+        """What an attempt gives that no other replica's answer overtook. The last one is made, and its hosts are held,
+        in a transaction for whose end every other replica's answer waits: no place is ever given twice."""
+        for _ in range(_ATTEMPTS):
+            if (given := attempt(None)) is not None:
+                return given
+        with self._write() as connection:
+            counters.hold(connection, "pending")
+            given = attempt(connection)
+        if given is None:
+            raise StorageLocked("other answers were held in between again and again; try again")
+        return given
+
+    def _hold_first(
+        self, answers: Sequence[Recommendation], view: CloudView, *, alone: Connection | None = None
+    ) -> bool:
         """Hold the first candidate of each answer and note those without one, as `_hold`."""
         looks = [answer for answer in answers if not answer.candidates]
-        return self._hold([_as_held(answer) for answer in answers if answer.candidates], view, looks, force=force)
+        return self._hold([_as_held(answer) for answer in answers if answer.candidates], view, looks, alone=alone)
 
     def _hold(
         self,
@@ -327,10 +349,10 @@ class PlacementService:
         view: CloudView,
         looks: Sequence[Recommendation] = (),
         *,
-        force: bool,
+        alone: Connection | None = None,
     ) -> bool:
         """Store answers, hold their hosts and note `looks`; False, and nothing written, when another answer was held
-        meanwhile."""
+        since the view. `alone` is the transaction for which other answers wait already."""
         now = self._clock()
         reserve = timedelta(seconds=self._settings.reserve_s)
         until = now + reserve
@@ -338,11 +360,9 @@ class PlacementService:
             answer.head.id: as_pending(answer.recommendation, until) for answer in answers if self._settings.reserve_s
         }
         coming = [place for place in pending_by_answer.values() if place is not None]
-        with self._write() as connection:
+        with nullcontext(alone) if alone is not None else self._write() as connection:
             if coming:
-                if force:
-                    counters.bump(connection, "pending")
-                elif not counters.bump_from(connection, "pending", view.counts.pending):
+                if not counters.bump_from(connection, "pending", view.counts.pending):
                     return False
                 instances.purge_pending(connection, now, reserve)
                 # some may be gone since the snapshot

@@ -65,6 +65,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 MAX_PAGE = 1000
 CHUNK = 500  # values in one IN list, far below every database's limit
+AT_ONCE = 5_000  # rows that one statement writes: preparing 300,000 takes so long that PostgreSQL ends a silent session
 T = TypeVar("T")
 Row = Mapping[str, Any]
 
@@ -94,7 +95,9 @@ def upsert(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> N
     )
     # In the order of keys: two writers that lock the same rows in different orders would wait for each other.
     by_key = {tuple(row[name] for name in keys): row for row in rows}
-    connection.execute(statement, parameters(connection, table, [by_key[key] for key in sorted(by_key)]))
+    ordered = [by_key[key] for key in sorted(by_key)]
+    for part in chunks(ordered, AT_ONCE):
+        connection.execute(statement, parameters(connection, table, part))
 
 
 def insert_new(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) -> int:
@@ -103,7 +106,8 @@ def insert_new(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) 
         return 0
     statement = insert(connection, table, list(rows[0])).on_conflict_do_nothing()
     counted = connection.execution_options(preserve_rowcount=True)
-    return counted.execute(statement, parameters(connection, table, rows)).rowcount
+    parts = chunks(rows, AT_ONCE)
+    return sum(counted.execute(statement, parameters(connection, table, part)).rowcount for part in parts)
 
 
 def keep_only(connection: sa.Connection, column: sa.Column[str], kept: Iterable[str]) -> None:
@@ -132,9 +136,9 @@ def selected(
         yield from connection.execute(query.where(column.in_(part)))
 
 
-def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Cut values into pieces of at most CHUNK."""
-    return (values[start : start + CHUNK] for start in range(0, len(values), CHUNK))
+def chunks(values: Sequence[T], most: int = CHUNK) -> Iterator[Sequence[T]]:
+    """Cut values into pieces of at most so many."""
+    return (values[start : start + most] for start in range(0, len(values), most))
 
 
 def page(
@@ -189,7 +193,7 @@ def parameters(connection: sa.Connection, table: sa.Table, rows: Sequence[Row]) 
     """What an `insert` of these rows, which all name the same columns, is executed with."""
     if connection.dialect.name != "postgresql":
         return [dict(row) for row in rows]
-    return {name: [_to_send(table.columns[name], row[name]) for row in rows] for name in rows[0]}
+    return {name: _to_send(table.columns[name], [row[name] for row in rows]) for name in rows[0]}
 
 
 def _is_json(column: sa.ColumnElement[Any]) -> bool:
@@ -201,13 +205,13 @@ def _sent(column: sa.ColumnElement[Any]) -> sa.types.TypeEngine[Any]:
     return sa.Text() if isinstance(column.type, sa.JSON | sa.String) else column.type
 
 
-def _to_send(column: sa.ColumnElement[Any], value: Any) -> Any:
-    """An element of an array: those of one array are of one type, and JSON goes as text."""
-    if value is None:
-        return None
+def _to_send(column: sa.ColumnElement[Any], values: list[Any]) -> list[Any]:
+    """The elements of an array, which are of one type; JSON goes as text."""
     if _is_json(column):
-        return codec.text(value)
-    return float(value) if isinstance(column.type, sa.Double) else value
+        return [None if value is None else codec.text(value) for value in values]
+    if isinstance(column.type, sa.Double):
+        return [None if value is None else float(value) for value in values]
+    return values
 
 
 def with_pairs(

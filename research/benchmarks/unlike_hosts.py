@@ -109,10 +109,12 @@ def random_settings(random: np.random.Generator, vcpus: int) -> IsolationSetting
     )
 
 
-def residents(random: np.random.Generator, host: str, cloud: str = CLOUDS[0]) -> list[Instance]:
+def residents(
+    random: np.random.Generator, host: str, cloud: str = CLOUDS[0], how_many: tuple[int, int] = RESIDENTS
+) -> list[Instance]:
     """The instances of one host, which want a random part of its CPUs on average."""
     loads = FULL if cloud == "full" else LOADS
-    vcpus = random.choice(VCPUS, random.integers(RESIDENTS[0], RESIDENTS[1] + 1))
+    vcpus = random.choice(VCPUS, random.integers(how_many[0], how_many[1] + 1))
     parts = vcpus * random.lognormal(0.0, 1.0, len(vcpus))
     means = parts / parts.sum() * PCPUS * random.uniform(*loads)
     return [
@@ -135,7 +137,9 @@ def residents(random: np.random.Generator, host: str, cloud: str = CLOUDS[0]) ->
     ]
 
 
-def made_inventory(size: int, seed: int = 0, cloud: str = CLOUDS[0]) -> Inventory:
+def made_inventory(
+    size: int, seed: int = 0, cloud: str = CLOUDS[0], residents_of: tuple[int, int] = RESIDENTS
+) -> Inventory:
     """So many hosts with their instances."""
     random = np.random.default_rng(seed)
     known: dict[str, Any] = (
@@ -153,7 +157,7 @@ def made_inventory(size: int, seed: int = 0, cloud: str = CLOUDS[0]) -> Inventor
         )
         for at in range(size)
     )
-    return Inventory(hosts, tuple(one for host in hosts for one in residents(random, host.id, cloud)), ())
+    return Inventory(hosts, tuple(one for host in hosts for one in residents(random, host.id, cloud, residents_of)), ())
 
 
 def made_cloud(size: int, seed: int = 0, cloud: str = CLOUDS[0]) -> ClusterSnapshot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,11 +18,15 @@ from advisor.settings import Settings
 from profiler.observed import MetricSample
 from tests.advisor.store.at_once import at_once
 from tests.servers.fixtures import empty_url, kind, postgres_server
+from tests.servers.postgres import Postgres
+from tests.servers.races import places, winners
+from tests.servers.service import Service
 
 __all__ = ["empty_url", "kind", "postgres_server"]
 
 ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = 20
+RACES = 200
 
 
 @pytest.fixture
@@ -84,6 +89,22 @@ def test_answers_of_two_replicas_do_not_fill_the_same_place(two: tuple[Advisor, 
 
     at_once(lambda: place(two[0], "a"), lambda: place(two[1], "b"))
     assert sorted(given) == [f"h{number}" for number in range(8)]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_of_200_races_for_the_last_place_each_is_won_once(
+    count: int, postgres_server: Postgres, tmp_path: Path
+) -> None:
+    url = postgres_server.url(postgres_server.new_database())
+    with ExitStack() as opened:
+        replicas = [Service(url, tmp_path, forked=True) for _ in range(count)]
+        for replica in replicas:
+            opened.callback(replica.kill)
+            replica.start()
+        assert replicas[0].ask("PUT", "/v1/inventory", places(RACES)).status == 200
+        won = winners(replicas, RACES)
+    assert [len(each) for each in won] == [1] * RACES
+    assert {at for each in won for at in each} == set(range(count)), "a replica never wins: it was no race"
 
 
 def test_samples_that_two_replicas_get_at_once_are_stored_once(two: tuple[Advisor, Advisor]) -> None:

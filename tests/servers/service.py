@@ -37,6 +37,7 @@ class Service:
     def __init__(
         self, database: str, state: Path, *arguments: str, port: int | None = None, forked: bool = False, **more: str
     ) -> None:
+        self.database = database
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         environment = {

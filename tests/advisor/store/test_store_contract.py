@@ -109,6 +109,18 @@ def test_thousands_are_put_found_by_name_and_replaced(database: Database) -> Non
         assert hosts.load_all(connection) == (HOST,)
 
 
+def test_more_rows_than_one_statement_takes_are_written_whole_and_in_order(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "AT_ONCE", 3)
+    many = [Host(f"h{number}", "kvm", 4, 1024.0) for number in range(8)]
+    with database.write() as connection:
+        hosts.put(connection, [*many, Host("h1", "kvm", 8, 2048.0)], NOW)  # of two with one key the last counts
+        assert schema.insert_new(connection, counters.counters, [{"name": name, "value": 1} for name in "abcdea"]) == 5
+    with database.read() as connection:
+        assert [host.pcpus for host in hosts.load_all(connection)] == [4, 8, *[4] * 6]
+
+
 def test_instances_are_on_hosts_that_exist_and_what_is_refused_writes_nothing(database: Database) -> None:
     with pytest.raises(Conflict), database.write() as connection:
         instances.put(connection, [Instance("i1")])
