@@ -8,12 +8,12 @@ import math
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from advisor.domain import Host, Instance, Pinning, WorkloadProfile, fields_of, listed
 from advisor.errors import InvalidInput, NotFound, OutOfSpace
@@ -49,12 +49,12 @@ def _is_fine(value: Any) -> bool:
         return all(map(_is_fine, value))
     if kind is dict or kind is MappingProxyType:
         return all(map(_is_fine, value)) and all(map(_is_fine, value.values()))
-    names = _fields_of(kind)
+    names = _fields_of(cast(Hashable, kind))
     return names is not None and all(_is_fine(getattr(value, name)) for name in names)
 
 
 @cache
-def _fields_of(kind: type) -> tuple[str, ...] | None:
+def _fields_of(kind: Any) -> tuple[str, ...] | None:
     """None = it is no dataclass."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
