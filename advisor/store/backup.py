@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import fcntl
 import gzip
@@ -34,9 +35,10 @@ from profiler.files import sync
 # Whole databases as rows of plain values, out of one and into another of either kind; the tables are of that time.
 
 AT_ONCE = 5_000  # rows
-MEASURED = frozenset({"series", "samples", "rollups"})  # what a backup may leave out, for it is most of the bytes
+MEASURED = frozenset({"series", "sample_packs", "mean_packs"})  # a backup may be without; most of the bytes
 _KEPT_BY_ALEMBIC = "alembic_version"
 
+PARTITIONED = frozenset({"sample_packs", "samples"})  # the latter before revision 0048
 Row = Sequence[Any]
 
 
@@ -54,10 +56,10 @@ def _reflected(connection: sa.Connection) -> sa.MetaData:
 
 
 def read(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
-    """Every row as values that JSON has, in the order of the columns; times are ISO 8601 in UTC."""
+    """Every row as values that JSON has, in the order of the columns; times are ISO 8601 in UTC, bytes base64."""
     result = connection.execution_options(yield_per=AT_ONCE).execute(sa.select(table))
     for row in result:
-        yield [_as_text(value) if isinstance(value, datetime) else value for value in row]
+        yield [_as_text(value) for value in row]
 
 
 def begin(connection: sa.Connection, revision: str) -> Mapping[str, int]:
@@ -75,15 +77,17 @@ def begin(connection: sa.Connection, revision: str) -> Mapping[str, int]:
 def write(connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[Row]) -> None:
     """Insert rows that `read` gave, into the table of the same revision; KeyError when it has no such column."""
     written = [table.c[name] for name in columns]
+    if table.name in PARTITIONED:
+        partitions.make(connection, (row[columns.index("time_s")] for row in rows), table.name)
     if is_plain(table) and written == list(table.columns):
-        if table.name == "samples":
-            partitions.make(connection, (row[columns.index("time_s")] for row in rows))
         add_new(connection, table, [tuple(row) for row in rows])
         return
     times = {column.name for column in written if isinstance(column.type, sa.DateTime)}
+    packed = {column.name for column in written if isinstance(column.type, sa.LargeBinary)}
     values = [dict(zip(columns, row, strict=True)) for row in rows]
     for row in values:
         row |= {name: datetime.fromisoformat(row[name]) for name in times if row[name] is not None}
+        row |= {name: base64.b64decode(row[name], validate=True) for name in packed if row[name] is not None}
     connection.execute(sa.insert(table), values)
 
 
@@ -123,7 +127,12 @@ def _number_on(connection: sa.Connection) -> None:
                 connection.execute(sa.select(sa.func.setval(owner, sa.func.coalesce(most, 1), most.is_not(None))))
 
 
-def _as_text(value: datetime) -> str:
+def _as_text(value: Any) -> Any:
+    """As JSON has it: times as ISO 8601, bytes as base64."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if not isinstance(value, datetime):
+        return value
     return (value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)).isoformat()
 
 

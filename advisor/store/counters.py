@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from advisor.store.schema import ID, insert_new, metadata, upsert
 
-Counter = Literal["inventory", "sightings", "pending", "models", "demand", "posted"]
+Counter = Literal["inventory", "sightings", "pending", "models", "demand", "posted", "series"]
 
 counters = sa.Table(
     "counters",
@@ -27,7 +27,7 @@ _ALL = sa.select(counters.c.name, counters.c.value)  # made once: every question
 class Counts:
     """Where each counter stands: `inventory` is the generation that callers see, `sightings` moves when a host that
     had gone stale is heard of again, `demand` when what was measured of an instance's demand is news, `posted` with
-    each co-location."""
+    each co-location, `series` when numbers of series of samples are no longer theirs."""
 
     inventory: int = 0
     sightings: int = 0
@@ -35,6 +35,7 @@ class Counts:
     models: int = 0
     demand: int = 0
     posted: int = 0
+    series: int = 0
 
 
 def read(connection: sa.Connection) -> Counts:

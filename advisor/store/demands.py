@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 
+from advisor.store import samples
 from advisor.store.instances import instances
-from advisor.store.rollups import bucket
-from advisor.store.samples import samples, series
+from advisor.store.rollups import BUCKET_S, bucket_ends
+from advisor.store.samples import series
 from advisor.store.schema import ID, VALUE, insert, insert_new, metadata, parameters, selected, upsert
 from models.profiling.windows import MOST
 
@@ -89,25 +92,29 @@ def windows(connection: sa.Connection, of: Mapping[int, tuple[str, str]], begin_
 
     Samples beyond anything that was ever measured count as missing.
     """
-    ends = bucket(connection, samples.c.time_s).label("ends")
+    found = samples.flat(connection, of, begin_s, end_s)
+    here = found.values <= MOST
+    ids, values, ends = found.ids[here], found.values[here], bucket_ends(found.times[here], BUCKET_S)
     sums: dict[tuple[str, float], dict[str, tuple[float, int]]] = {}
-    here = (samples.c.time_s >= begin_s, samples.c.time_s < end_s, samples.c.value <= MOST)
-    parts = sa.select(samples.c.series, ends, sa.func.sum(samples.c.value), sa.func.count()).where(*here)
-    for number, time_s, total, count in selected(
-        connection, parts.group_by(samples.c.series, ends), samples.c.series, of
-    ):
-        instance, metric = of[number]
-        of_window = sums.setdefault((instance, time_s), {})
+    for begin, end in samples.spans(ids, ends):
+        instance, metric = of[int(ids[begin])]
+        of_window = sums.setdefault((instance, float(ends[begin])), {})
         total_before, count_before = of_window.get(metric, (0.0, 0))
-        of_window[metric] = total_before + total, count_before + count
+        of_window[metric] = total_before + float(values[begin:end].sum()), count_before + end - begin
     return {key: {name: total / count for name, (total, count) in means.items()} for key, means in sums.items()}
 
 
 def first_after(connection: sa.Connection, ids: Iterable[int], since_s: float) -> float | None:
-    """When the first sample of these series since a time was taken; looks up each one's."""
-    first = sa.select(sa.func.min(samples.c.time_s)).where(samples.c.series == series.c.id, samples.c.time_s >= since_s)
-    rows = selected(connection, sa.select(first.scalar_subquery()), series.c.id, ids)
-    return min((time_s for (time_s,) in rows if time_s is not None), default=None)
+    """When the first sample of these series since a time was taken."""
+    wanted = np.array(sorted(ids), np.int64)
+    firsts = (
+        next((one.time_s for one in of_host if np.isin(one.ids, wanted).any()), None)
+        for of_host in (
+            samples.read(connection, [host], since_s, math.inf)
+            for host in samples.hosts_of(connection, wanted.tolist())
+        )
+    )
+    return min((time_s for time_s in firsts if time_s is not None), default=None)
 
 
 def totals_at(connection: sa.Connection, times: Iterable[float]) -> dict[tuple[str, float], tuple[float, int]]:

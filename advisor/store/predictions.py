@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import sqlalchemy as sa
 
-from advisor.store import engine
-from advisor.store.samples import samples, series
+from advisor.store import engine, samples
+from advisor.store.samples import series
 from advisor.store.schema import ID, VALUE, UtcTime, insert_new, metadata, selected, upsert
 from models.evaluation.prediction_checks import CheckedPrediction, WindowFigures, WindowKey
 
@@ -170,11 +170,10 @@ def series_on(connection: sa.Connection, host: str, metrics: Sequence[str]) -> d
     return {row.id: (row.instance, row.metric) for row in connection.execute(sa.select(series).where(*here))}
 
 
-def counts(connection: sa.Connection, ids: Iterable[int], begin_s: float, end_s: float) -> dict[int, int]:
+def counts(connection: sa.Connection, ids: Collection[int], begin_s: float, end_s: float) -> dict[int, int]:
     """How many samples each of these series has from one time to before another; none is left out."""
-    here = (samples.c.time_s >= begin_s, samples.c.time_s < end_s)
-    query = sa.select(samples.c.series, sa.func.count().label("number")).where(*here).group_by(samples.c.series)
-    return {row.series: row.number for row in selected(connection, query, samples.c.series, ids)}
+    found = samples.flat(connection, ids, begin_s, end_s)
+    return {number: count for number, _, count in samples.sums(found)}
 
 
 def load(connection: sa.Connection) -> dict[WindowKey, WindowFigures]:

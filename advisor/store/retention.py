@@ -34,11 +34,11 @@ from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
 from advisor.store.schema import chunks
 
-SERIES_AT_ONCE = 100  # are looked at …
-ROLLED_AT_ONCE = 100  # … and at most so many rolled up in one transaction
+HOSTS_AT_ONCE = 100  # are looked at …
+ROLLED_AT_ONCE = 20  # … and at most so many rolled up in one transaction
 STEP_S = 0.1  # that others wait for a step to let them write: longer ones are followed by smaller ones
 ANSWERS_AT_ONCE = 200  # of 4 KB each, as a rule
-SPAN_S = 3600.0  # of samples in one step: 36,000 of the agent's, whatever has piled up
+SPAN_S = 3600.0  # of samples in one step: 30,000 of a host with 30 instances, whatever has piled up
 EVERY = timedelta(minutes=10)
 LEASE = timedelta(minutes=10)  # after the last renewal of a pass whose process was killed another one may go on
 RENEWED = timedelta(minutes=1)  # not after each step: all who store samples let who renews it pass first
@@ -64,7 +64,7 @@ class Retention(BackgroundPass):
             (plans.expire, timedelta(days=settings.keep_plans_days), "plans"),
         )
         self._clock = clock
-        self._at_once, self._slowest_s = ROLLED_AT_ONCE // 10, 0.0  # series in one transaction, and how long those took
+        self._at_once, self._slowest_s = ROLLED_AT_ONCE // 10, 0.0  # hosts in one transaction, and how long those took
 
     def run(self) -> Removed:
         """Go over everything once, without pauses; Conflict while another pass does, in this process or another."""
@@ -143,14 +143,14 @@ class Retention(BackgroundPass):
     def _samples(self, cut_s: float, hold: Callable[[], bool], *, pausing: bool) -> tuple[Removed, bool]:
         """What became of samples and roll-ups, and whether no other pass took over on the way."""
         expired_s = cut_s - self._keep_rollups.total_seconds()
-        removed, last = Removed(), 0
+        removed, last = Removed(), ""
         while not self._stopping.is_set():
             with self._database.read() as connection:
-                ids = rollups.series_after(connection, last, SERIES_AT_ONCE)
-            if not ids:
+                names = rollups.hosts_after(connection, last, HOSTS_AT_ONCE)
+            if not names:
                 break
-            removed += self._tidy(ids, cut_s, expired_s, pausing=pausing)
-            last = ids[-1]
+            removed += self._tidy(names, cut_s, expired_s, pausing=pausing)
+            last = names[-1]
             if not hold():  # a step outlasted the lease
                 return removed, False
         return removed, True
@@ -168,14 +168,14 @@ class Retention(BackgroundPass):
                     return removed
         return removed
 
-    def _tidy(self, ids: Sequence[int], cut_s: float, expired_s: float, *, pausing: bool) -> Removed:
+    def _tidy(self, names: Sequence[str], cut_s: float, expired_s: float, *, pausing: bool) -> Removed:
         removed, start = Removed(), 0
-        while start < len(ids) and not self._stopping.is_set():
-            part, self._slowest_s = ids[start : start + self._at_once], 0.0
+        while start < len(names) and not self._stopping.is_set():
+            part, self._slowest_s = names[start : start + self._at_once], 0.0
             removed += Removed(samples=self._roll(part, cut_s, pausing=pausing))
             with self._step(pausing=pausing) as connection:
                 expired = rollups.expire(connection, part, expired_s)
-                removed += Removed(rollups=expired, series=rollups.drop_empty(connection, part))
+                removed += Removed(rollups=expired, series=rollups.drop_empty(connection, part, expired_s))
             start += len(part)
             if self._slowest_s > STEP_S:
                 self._at_once = max(self._at_once // 2, 1)
@@ -183,22 +183,22 @@ class Retention(BackgroundPass):
                 self._at_once = min(self._at_once * 2, ROLLED_AT_ONCE)
         return removed
 
-    def _roll(self, ids: Sequence[int], cut_s: float, *, pausing: bool) -> int:
+    def _roll(self, names: Sequence[str], cut_s: float, *, pausing: bool) -> int:
         rolled = 0
-        while not self._stopping.is_set() and (begin_s := self._begins_s(ids, cut_s)) is not None:
+        while not self._stopping.is_set() and (begin_s := self._begins_s(names, cut_s)) is not None:
             with self._step(pausing=pausing) as connection:
-                rolled += rollups.roll(connection, ids, begin_s, min(begin_s + SPAN_S, cut_s))
+                rolled += rollups.roll(connection, names, begin_s, min(begin_s + SPAN_S, cut_s))
         return rolled
 
-    def _begins_s(self, ids: Sequence[int], cut_s: float) -> float | None:
-        """The border before the first sample of these series that is to be rolled up, None = there is none."""
+    def _begins_s(self, names: Sequence[str], cut_s: float) -> float | None:
+        """The border before the first sample of these hosts that is to be rolled up, None = there is none."""
         with self._database.read() as connection:
-            first_s = rollups.oldest(connection, ids)
+            first_s = rollups.oldest(connection, names)
         return None if first_s is None or first_s >= cut_s else first_s // BUCKET_S * BUCKET_S
 
     @contextmanager
     def _step(self, *, pausing: bool) -> Iterator[Connection]:
-        """A transaction over some series and a pause; `_slowest_s` has how long it kept others waiting."""
+        """A transaction over some hosts and a pause; `_slowest_s` has how long it kept others waiting."""
         with self._resting(pausing=pausing), self._database.write() as connection:
             began_s = time.monotonic()  # once the lock is there
             yield connection

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from typing import TypeVar
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple, TypeVar
 
+import numpy as np
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from advisor.settings import CLOCK_SKEW
-from advisor.store import engine
-from advisor.store.samples import samples, series, series_around
-from advisor.store.schema import UtcTime, chunks, metadata
+from advisor.store import counters, engine, packs, samples
+from advisor.store.packs import Ids, Values
+from advisor.store.samples import sample_packs, series, series_around
+from advisor.store.schema import ID, UtcTime, chunks, metadata, upsert
 from profiler.metrics import WAITED_FOR
 
 BUCKET_S = 300.0  # five of the windows that an agent pushes
 NO_HOLDER = ""
 
-rollups = sa.Table(
-    "rollups",
+mean_packs = sa.Table(
+    "mean_packs",
     metadata,
-    sa.Column("series", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("host", ID, primary_key=True),
     sa.Column("time_s", sa.Double, primary_key=True),  # when the five minutes ended, as samples have the end of windows
-    sa.Column("mean", sa.Double, nullable=False),
-    sa.Column("most", sa.Double, nullable=False),
-    sa.Column("number", sa.Integer, nullable=False),  # of samples
+    sa.Column("number", sa.Integer, nullable=False),  # of series
+    # Series with their mean, largest value and number of samples, see `packs`; means of seven digits.
+    sa.Column("data", sa.LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
 retention = sa.Table(  # one row
@@ -57,14 +60,9 @@ class Removed:
         return Removed(*(mine + more for mine, more in zip(astuple(self), astuple(other), strict=True)))
 
 
-def bucket(
-    connection: sa.Connection, time_s: sa.ColumnElement[float], width_s: float = BUCKET_S
-) -> sa.ColumnElement[float]:
-    """The end of the five minutes, or other `width_s`, that a time lies in; a time on the border begins the next."""
-    # SQLite's CAST cuts the fraction off, PostgreSQL's rounds; times are never negative
-    share = time_s / width_s
-    whole = sa.func.floor(share) if connection.dialect.name == "postgresql" else sa.cast(share, sa.BigInteger)
-    return sa.type_coerce((whole + 1.0) * width_s, sa.Double)
+def bucket_ends(times: Values, width_s: float) -> Values:
+    """The ends of the five minutes, or other `width_s`, that times lie in; one on the border begins the next."""
+    return (np.floor(times / width_s) + 1.0) * width_s
 
 
 def rolled_until(connection: sa.Connection) -> float:
@@ -100,68 +98,144 @@ def let_go(connection: sa.Connection, holder: str, next_at: datetime | None) -> 
     connection.execute(sa.update(retention).where(here).values(holder=NO_HOLDER, held_until=next_at))
 
 
-def series_after(connection: sa.Connection, last: int, most: int) -> tuple[int, ...]:
-    """The next series by number."""
-    query = sa.select(series.c.id).where(series.c.id > last).order_by(series.c.id).limit(most)
+def hosts_after(connection: sa.Connection, last: str, most: int) -> tuple[str, ...]:
+    """The next hosts by name of which anything is stored."""
+    query = sa.select(series.c.host).where(series.c.host > last).distinct().order_by(series.c.host).limit(most)
     return tuple(connection.scalars(query))
 
 
-def oldest(connection: sa.Connection, ids: Sequence[int]) -> float | None:
-    """When the first sample of these series was taken; looks up each one's, for nothing orders samples by time."""
-    first = sa.select(sa.func.min(samples.c.time_s)).where(samples.c.series == series.c.id).scalar_subquery()
-    times = sa.select(first.label("time_s")).where(series.c.id.in_(ids)).subquery()
-    oldest_s: float | None = connection.scalar(sa.select(sa.func.min(times.c.time_s)))
-    return oldest_s
+def oldest(connection: sa.Connection, hosts: Sequence[str]) -> float | None:
+    """When the first sample of these hosts was taken; looks up each one's, for nothing orders samples by time."""
+    firsts = sa.select(sa.func.min(sample_packs.c.time_s)).where(sample_packs.c.host.in_(hosts))
+    found = connection.scalars(firsts.group_by(sample_packs.c.host))
+    return min(found, default=None)
 
 
-def roll(connection: sa.Connection, ids: Sequence[int], begin_s: float, end_s: float) -> int:
-    """Turn samples of these series from `begin_s` to before `end_s`, both borders, into roll-ups; returns how many."""
-    # A pass that outlasted its lease may still be at it: what it adds up must be deleted before anybody else looks.
+def roll(connection: sa.Connection, hosts: Sequence[str], begin_s: float, end_s: float) -> int:
+    """Turn samples of these hosts from `begin_s` to before `end_s`, both borders, into means of five minutes; returns
+    how many."""
+    # A pass that outlasted its lease may still be at it: what it adds up must be deleted before another one looks.
     engine.alone_with(connection, "rollups")
-    here = (samples.c.series.in_(ids), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
-    ends = bucket(connection, samples.c.time_s).label("ends")
-    whole = (sa.func.avg(samples.c.value), sa.func.max(samples.c.value), sa.func.count())
-    means = sa.select(samples.c.series, ends, *whole).where(*here).group_by(samples.c.series, ends)
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = insert(rollups).from_select([column.name for column in rollups.columns], means)
-    # What a clock that was ahead rolled up too early is joined by the samples that come later.
-    old, new = rollups.c, statement.excluded
-    joined = {
-        "mean": (old.mean * old.number + new.mean * new.number) / (old.number + new.number),
-        "most": sa.case((old.most > new.most, old.most), else_=new.most),
-        "number": old.number + new.number,
-    }
-    connection.execute(statement.on_conflict_do_update(index_elements=["series", "time_s"], set_=joined))
-    return connection.execute(sa.delete(samples).where(*here)).rowcount
+    rolled = 0
+    for host, of_host in groupby(samples.read(connection, hosts, begin_s, end_s), attrgetter("host")):
+        found = list(of_host)
+        rolled += sum(len(one.ids) for one in found)
+        ends = bucket_ends(np.array([one.time_s for one in found]), BUCKET_S)
+        for begin, end in samples.spans(ends):
+            _keep(connection, host, float(ends[begin]), _means_of(found[begin:end]))
+    here = (sample_packs.c.host.in_(hosts), sample_packs.c.time_s >= begin_s, sample_packs.c.time_s < end_s)
+    connection.execute(sa.delete(sample_packs).where(*here))
+    return rolled
 
 
-def expire(connection: sa.Connection, ids: Sequence[int], before_s: float) -> int:
-    """Delete roll-ups of these series that ended before a time; returns how many."""
-    return connection.execute(sa.delete(rollups).where(rollups.c.series.in_(ids), rollups.c.time_s < before_s)).rowcount
+class _Means(NamedTuple):
+    """Of five minutes: series in order, with the mean, the largest value and the number of samples of each."""
+
+    ids: Ids
+    means: Values
+    most: Values
+    numbers: Values
+
+    @classmethod
+    def of(cls, data: bytes) -> _Means:
+        ids, (means, most, numbers) = samples.unpacked(data)
+        return cls(ids, means, most, numbers)
+
+    def row(self, host: str, time_s: float) -> dict[str, object]:
+        """Means of seven digits: what they are of has fewer, and a pack half the size."""
+        means = np.array([float(f"{mean:.7g}") for mean in self.means.tolist()])
+        data = packs.pack(self.ids, means, self.most, self.numbers)
+        return {"host": host, "time_s": time_s, "number": len(self.ids), "data": data}
 
 
-def drop_empty(connection: sa.Connection, ids: Sequence[int]) -> int:
-    """Delete those of these series of which nothing is kept; returns how many."""
-    has_rows = [sa.exists().where(table.c.series == series.c.id) for table in (samples, rollups)]
-    here = sa.and_(series.c.id.in_(ids), *(~exists for exists in has_rows))
+def _means_of(found: Sequence[samples.Pack]) -> _Means:
+    ids = np.concatenate([one.ids for one in found])
+    values = np.concatenate([one.values for one in found])
+    return _joined(ids, values, values, np.ones(len(ids)))
+
+
+def _joined(ids: Ids, means: Values, most: Values, numbers: Values) -> _Means:
+    """Each series once."""
+    order = np.argsort(ids, kind="stable")
+    begins = samples.starts(ids[order])
+    if not len(begins):
+        return _Means(ids, means, most, numbers)
+    count = np.add.reduceat(numbers[order], begins)
+    total = np.add.reduceat((means * numbers)[order], begins)
+    return _Means(ids[order][begins], total / count, np.maximum.reduceat(most[order], begins), count)
+
+
+def _keep(connection: sa.Connection, host: str, time_s: float, means: _Means) -> None:
+    """What a clock that was ahead rolled up too early is joined by the samples that come later."""
+    here = (mean_packs.c.host == host, mean_packs.c.time_s == time_s)
+    before = connection.scalar(sa.select(mean_packs.c.data).where(*here).with_for_update())
+    if before is not None:
+        means = _joined(*(np.concatenate(pair) for pair in zip(_Means.of(before), means, strict=True)))
+    upsert(connection, mean_packs, [means.row(host, time_s)])
+
+
+def expire(connection: sa.Connection, hosts: Sequence[str], before_s: float) -> int:
+    """Delete means of these hosts that ended before a time; returns how many."""
+    here = (mean_packs.c.host.in_(hosts), mean_packs.c.time_s < before_s)
+    expired = connection.scalar(sa.select(sa.func.sum(mean_packs.c.number)).where(*here)) or 0
+    if expired:
+        connection.execute(sa.delete(mean_packs).where(*here))
+    return int(expired)
+
+
+def drop_empty(connection: sa.Connection, hosts: Sequence[str], before_s: float) -> int:
+    """Delete the series of these hosts that have no value since the day before a time; returns how many."""
+    here = sa.and_(series.c.host.in_(hosts), series.c.last_day < int(before_s // samples.DAY_S))
     if connection.scalar(sa.select(series.c.id).where(here).limit(1)) is None:
         return 0
     engine.alone_with(connection, "series")  # no other writer adds to one of them now
-    return connection.execute(sa.delete(series).where(here)).rowcount
+    dropped = connection.execute(sa.delete(series).where(here)).rowcount
+    counters.bump(connection, "series")  # who knows their numbers asks again
+    return dropped
 
 
 def reach_s(connection: sa.Connection, instance_id: str, since_s: float) -> float:
     """Seconds between the first and the last sample that a profile would be made of; inf where some are rolled up."""
-    first, last = math.inf, -math.inf
-    for part in chunks(sorted(series_around(connection, instance_id))):
-        here = (rollups.c.series.in_(part), rollups.c.time_s >= since_s)
-        if connection.execute(sa.select(rollups.c.series).where(*here).limit(1)).first() is not None:
-            return math.inf
-        ends = sa.select(sa.func.min(samples.c.time_s), sa.func.max(samples.c.time_s))
-        begin, end = connection.execute(ends.where(samples.c.series.in_(part), samples.c.time_s >= since_s)).one()
-        if begin is not None:
-            first, last = min(first, begin), max(last, end)
-    return max(last - first, 0.0)
+    keys = series_around(connection, instance_id)
+    hosts, wanted = {host for host, *_ in keys.values()}, np.array(sorted(keys), np.int64)
+    if any(np.isin(means.ids, wanted).any() for _, _, means in _read(connection, hosts, since_s, math.inf)):
+        return math.inf
+    times = samples.flat(connection, keys, since_s, math.inf).times
+    return float(times.max() - times.min()) if len(times) else 0.0
+
+
+def _read(
+    connection: sa.Connection, hosts: Iterable[str], begin_s: float, end_s: float
+) -> Iterator[tuple[str, float, _Means]]:
+    """Means that ended from one time to before another, of each host in order of time."""
+    query = sa.select(mean_packs.c.time_s, mean_packs.c.data)
+    query = query.where(mean_packs.c.time_s >= begin_s, mean_packs.c.time_s < end_s)
+    for host in sorted(set(hosts)):
+        for time_s, data in connection.execute(query.where(mean_packs.c.host == host).order_by(mean_packs.c.time_s)):
+            yield host, time_s, _Means.of(data)
+
+
+class _Totals(NamedTuple):
+    """Sums of samples, by series and a time."""
+
+    ids: Ids
+    times: Values
+    totals: Values
+    numbers: Values
+
+
+def _totals(connection: sa.Connection, keys: Collection[int], since_s: float, until_s: float) -> _Totals:
+    """Samples from one time to before another, and means that ended after the one and up to the other; of these a time
+    within."""
+    fresh = samples.flat(connection, keys, since_s, until_s)
+    wanted = np.array(sorted(keys), np.int64)
+    parts = [_Totals(fresh.ids, fresh.times, fresh.values, np.ones(len(fresh.ids)))]
+    after_s, past_s = math.nextafter(since_s, math.inf), math.nextafter(until_s, math.inf)
+    for _, time_s, means in _read(connection, samples.hosts_of(connection, keys), after_s, past_s):
+        here = np.isin(means.ids, wanted)
+        ids, numbers = means.ids[here], means.numbers[here]
+        parts.append(_Totals(ids, np.full(len(ids), time_s - 1.0), means.means[here] * numbers, numbers))
+    return _Totals(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 # Histories: stored samples and roll-ups as means of equal steps, for drawings and profiles; the only SQL on both.
@@ -207,20 +281,23 @@ def history_means(
 ) -> dict[K, Means]:
     """Means of samples and, from before, of roll-ups in steps that end at multiples of `step_s`; `keys` are series by
     number."""
-    ends = bucket(connection, samples.c.time_s, step_s).label("ends")
-    by_key: dict[K, dict[float, tuple[float, int]]] = {}
-    for part in chunks(sorted(keys)):
-        here = (samples.c.series.in_(part), samples.c.time_s >= begin_s, samples.c.time_s < end_s)
-        fresh = sa.select(samples.c.series, ends, sa.func.avg(samples.c.value), sa.func.count()).where(*here)
-        old = sa.select(
-            rollups.c.series, bucket(connection, rollups.c.time_s - 1.0, step_s), rollups.c.mean, rollups.c.number
-        ).where(rollups.c.series.in_(part), rollups.c.time_s > begin_s, rollups.c.time_s <= end_s)
-        both = sa.union_all(fresh.group_by(samples.c.series, ends), old)
-        for number, time_s, mean, count in connection.execute(both):
-            steps = by_key.setdefault(keys[number], {})
-            before, former = steps.get(time_s, (0.0, 0))
-            steps[time_s] = (before * former + mean * count) / (former + count), former + count
-    return {key: (sorted(steps), [steps[at][0] for at in sorted(steps)]) for key, steps in by_key.items()}
+    found = _totals(connection, keys, begin_s, end_s)
+    if not len(found.ids):
+        return {}
+    names = list(dict.fromkeys(keys.values()))
+    place = {key: at for at, key in enumerate(names)}
+    numbers = sorted(keys)
+    keyed = np.array([place[keys[number]] for number in numbers])[np.searchsorted(numbers, found.ids)]
+    ends = bucket_ends(found.times, step_s)
+    order = np.lexsort((ends, keyed))
+    keyed, ends = keyed[order], ends[order]
+    begins = samples.starts(keyed, ends)
+    means = np.add.reduceat(found.totals[order], begins) / np.add.reduceat(found.numbers[order], begins)
+    keyed, ends = keyed[begins], ends[begins]
+    return {
+        names[int(keyed[begin])]: (ends[begin:end].tolist(), means[begin:end].tolist())
+        for begin, end in samples.spans(keyed)
+    }
 
 
 # Waits: what samples say of who ran while who waited, and of how much each ran and waited; the only SQL that asks.
@@ -244,20 +321,11 @@ def wait_sums(connection: sa.Connection, host: str, instances: Sequence[str], si
     results: list[WaitSums] = []
     for part in chunks(sorted(instances)):
         here = (series.c.host == host, series.c.scope == "instance", wanted_metrics, series.c.instance.in_(part))
-        fresh = sa.select(
-            samples.c.series, sa.func.sum(samples.c.value).label("total"), sa.func.count().label("number")
-        ).where(samples.c.time_s >= since_s)
-        old = sa.select(
-            rollups.c.series, sa.func.sum(rollups.c.mean * rollups.c.number), sa.func.sum(rollups.c.number)
-        ).where(rollups.c.time_s > since_s)
-        ids = sa.select(series.c.id).where(*here).scalar_subquery()
-        both = sa.union_all(
-            fresh.where(samples.c.series.in_(ids)).group_by(samples.c.series),
-            old.where(rollups.c.series.in_(ids)).group_by(rollups.c.series),
-        ).subquery()
-        query = sa.select(
-            series.c.instance, series.c.metric, sa.func.sum(both.c.total), sa.func.sum(both.c.number)
-        ).join(both, both.c.series == series.c.id)
-        for instance, metric, total, number in connection.execute(query.group_by(series.c.instance, series.c.metric)):
-            results.append(WaitSums(instance, metric, float(total), int(number)))
+        keys = {row.id: row for row in connection.execute(sa.select(series).where(*here))}
+        found = _totals(connection, keys, since_s, math.inf)
+        order = np.argsort(found.ids, kind="stable")
+        for begin, end in samples.spans(found.ids[order]):
+            here_too, row = order[begin:end], keys[int(found.ids[order[begin]])]
+            total, number = float(found.totals[here_too].sum()), int(found.numbers[here_too].sum())
+            results.append(WaitSums(row.instance, row.metric, total, number))
     return tuple(results)

@@ -135,7 +135,7 @@ class SampleStore(Protocol):
 
 
 class StoredSamples:
-    """Samples in the database, SQLite or PostgreSQL: a row each, and five-minute means of those that are older."""
+    """Samples in the database, SQLite or PostgreSQL: a pack for each host and time, and means of what is older."""
 
     elsewhere = False
 

@@ -1,20 +1,30 @@
-"""Samples: one series per host, instance, scope and metric, and its values by time; the only SQL about them."""
+"""Samples: one series per host, instance, scope and metric; of each host and time a pack of values; the only SQL on
+both."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
+from typing import Any, NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
+from numpy.typing import NDArray
+from sqlalchemy.dialects import postgresql, sqlite
 
 from advisor.domain import Usage
-from advisor.store import engine, partitions
-from advisor.store.schema import ID, add_new, chunks, insert_new, metadata, selected, with_pairs
+from advisor.domain.codec import Unreadable
+from advisor.store import engine, packs, partitions
+from advisor.store.packs import Ids, Values
+from advisor.store.schema import ID, chunks, insert_new, metadata, selected, with_pairs
 from models.profiling.windows import MOST, Readings
 from profiler.metrics import WAITED_FOR
 from profiler.observed import MetricSample
 
 SeriesKey = tuple[str, str, str, str]  # as stored: an empty instance is the host's own
+DAY_S = 86_400
+_AT_ONCE = 500  # packs that are read before those series are picked that are wanted
 
 # Neither table refers to hosts or instances: what was measured outlives them, and retention removes it.
 series = sa.Table(
@@ -25,33 +35,179 @@ series = sa.Table(
     sa.Column("instance", ID, nullable=False),  # empty = of the host, since NULLs are never duplicates
     sa.Column("scope", sa.String(16), nullable=False),
     sa.Column("metric", ID, nullable=False),
+    # The last day, from the epoch, of which it may have a value: packs need not be read to know that it has none.
+    sa.Column("last_day", sa.Integer, nullable=False),
     sa.UniqueConstraint("host", "instance", "scope", "metric"),
 )
 
-samples = sa.Table(
-    "samples",
+sample_packs = sa.Table(
+    "sample_packs",
     metadata,
-    # no foreign key: PostgreSQL looks each one up, which took longer than to store the row. There it is partitioned by
-    # day; see `partitions`
-    sa.Column("series", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("host", ID, primary_key=True),
     sa.Column("time_s", sa.Double, primary_key=True),  # seconds since the epoch, UTC
-    sa.Column("value", sa.Double, nullable=False),
-    sqlite_with_rowid=False,  # half the size: the key is the row
-    postgresql_partition_by="RANGE (time_s)",
+    sa.Column("number", sa.Integer, nullable=False),  # of values
+    sa.Column("data", sa.LargeBinary, nullable=False),  # series and their values, see `packs`
+    sqlite_with_rowid=False,
+    postgresql_partition_by="RANGE (time_s)",  # by day; see `partitions`
 )
+
+
+class Pack(NamedTuple):
+    """Values of one host at one time, by series in order."""
+
+    host: str
+    time_s: float
+    ids: Ids
+    values: Values
+
+
+class Flat(NamedTuple):
+    """Values of many series and times, one after the other; of each series in order of time."""
+
+    ids: Ids
+    times: Values
+    values: Values
 
 
 def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
     """Insert the samples whose host, instance, scope, metric and time are new; returns how many were."""
     if not items:
         return 0
-    partitions.make(connection, (item.time_s for item in items))
-    engine.shared_with(connection, "series")  # no other writer removes a series that these are about to go to
     keys = [_key(item) for item in items]
-    ids = _series_ids(connection, sorted(set(keys)))
-    rows = [(ids[key], item.time_s, item.value) for key, item in zip(keys, items, strict=True)]
-    # In one order everywhere, or two that send the same samples at once would wait for each other.
-    return add_new(connection, samples, sorted(rows, key=itemgetter(0, 1)))
+    days: dict[SeriesKey, int] = {}
+    for key, item in zip(keys, items, strict=True):
+        days[key] = max(int(item.time_s // DAY_S), days.get(key, 0))
+    ids = series_ids(connection, days)
+    by_time: dict[tuple[str, float], dict[int, float]] = {}
+    for key, item in zip(keys, items, strict=True):
+        by_time.setdefault((item.host, item.time_s), {}).setdefault(ids[key], item.value)
+    return add_packs(connection, [_pack(*place, values) for place, values in by_time.items()])
+
+
+def add_packs(connection: sa.Connection, coming: Sequence[Pack]) -> int:
+    """Keep values where none is stored of that series and time, after `series_ids` gave the ids; returns how many are
+    new."""
+    partitions.make(connection, {pack.time_s for pack in coming})
+    # In one order everywhere, or two that send the same at once would wait for each other.
+    by_place = {(pack.host, pack.time_s): pack for pack in sorted(coming, key=lambda pack: pack[:2])}
+    rows = [
+        {"host": one.host, "time_s": one.time_s, "number": len(one.ids), "data": packs.pack(one.ids, one.values)}
+        for one in by_place.values()
+    ]
+    new = _insert(connection, rows)
+    number = sum(len(by_place[place].ids) for place in new)
+    return number + sum(_join(connection, pack) for place, pack in by_place.items() if place not in new)
+
+
+def _insert(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> set[tuple[str, float]]:
+    """Insert packs where there is none; returns of which host and time those are."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(sample_packs).on_conflict_do_nothing()
+    returned = connection.execute(statement.returning(sample_packs.c.host, sample_packs.c.time_s), list(rows))
+    return {(row.host, row.time_s) for row in returned}
+
+
+def _join(connection: sa.Connection, coming: Pack) -> int:
+    """Add to a pack that is there; returns how many values are new."""
+    here = (sample_packs.c.host == coming.host, sample_packs.c.time_s == coming.time_s)
+    data = connection.scalar(sa.select(sample_packs.c.data).where(*here).with_for_update())
+    if data is None:  # retention was faster
+        return 0
+    joined, number = packs.merge(data, coming.ids, coming.values)
+    if number:
+        more = {"number": sample_packs.c.number + number, "data": joined}
+        connection.execute(sa.update(sample_packs).where(*here).values(**more))
+    return number
+
+
+def _pack(host: str, time_s: float, values: Mapping[int, float]) -> Pack:
+    ids = np.array(sorted(values), np.int64)
+    return Pack(host, time_s, ids, np.array([values[number] for number in ids.tolist()], np.float64))
+
+
+def read(connection: sa.Connection, hosts: Iterable[str], begin_s: float, end_s: float) -> Iterator[Pack]:
+    """Packs of these hosts from one time to before another, of each host in order of time. Unreadable where one is
+    damaged."""
+    query = sa.select(sample_packs.c.time_s, sample_packs.c.data)
+    query = query.where(sample_packs.c.time_s >= begin_s, sample_packs.c.time_s < end_s)
+    query = query.order_by(sample_packs.c.time_s)
+    for host in sorted(set(hosts)):  # one at a time: of a week it has 7 MB
+        for time_s, data in connection.execute(query.where(sample_packs.c.host == host)):
+            ids, (values,) = unpacked(data)
+            yield Pack(host, time_s, ids, values)
+
+
+def unpacked(data: bytes) -> tuple[Ids, list[Values]]:
+    """As `packs.unpack`; Unreadable where the database is damaged."""
+    try:
+        return packs.unpack(data)
+    except packs.Unpackable as error:
+        raise Unreadable(str(error)) from error
+
+
+def flat(connection: sa.Connection, ids: Collection[int], begin_s: float, end_s: float) -> Flat:
+    """All values of these series from one time to before another."""
+    wanted = np.array(sorted(ids), np.int64)
+    parts: list[Flat] = []
+    for some in _together(read(connection, hosts_of(connection, ids), begin_s, end_s)):
+        numbers = np.concatenate([one.ids for one in some])
+        times = np.repeat([one.time_s for one in some], [len(one.ids) for one in some])
+        here = np.isin(numbers, wanted)
+        parts.append(Flat(numbers[here], times[here], np.concatenate([one.values for one in some])[here]))
+    if not parts:
+        return Flat(np.empty(0, np.int64), np.empty(0), np.empty(0))
+    ids, times = np.concatenate([part.ids for part in parts]), np.concatenate([part.times for part in parts])
+    order = np.lexsort((times, ids))
+    return Flat(ids[order], times[order], np.concatenate([part.values for part in parts])[order])
+
+
+def hosts_of(connection: sa.Connection, ids: Collection[int]) -> list[str]:
+    """The hosts that these series are of."""
+    rows = selected(connection, sa.select(series.c.host).distinct(), series.c.id, ids)
+    return sorted({row.host for row in rows})
+
+
+def _together(found: Iterator[Pack]) -> Iterator[list[Pack]]:
+    some: list[Pack] = []
+    for pack in found:
+        some.append(pack)
+        if len(some) >= _AT_ONCE:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def by_series(found: Flat) -> Iterator[tuple[int, Values, Values]]:
+    """Of each series its number, times and values."""
+    for begin, end in spans(found.ids):
+        yield int(found.ids[begin]), found.times[begin:end], found.values[begin:end]
+
+
+def spans(*keys: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Begin and end of each run of equal keys."""
+    borders = [*starts(*keys).tolist(), len(keys[0])]
+    yield from pairwise(borders)
+
+
+def starts(*keys: NDArray[Any]) -> NDArray[np.int64]:
+    """Where runs of equal keys begin."""
+    if not len(keys[0]):
+        return np.empty(0, np.int64)
+    differ = np.zeros(len(keys[0]), bool)
+    differ[0] = True
+    for key in keys:
+        differ[1:] |= key[1:] != key[:-1]
+    return np.flatnonzero(differ)
+
+
+def sums(found: Flat) -> Iterator[tuple[int, float, int]]:
+    """Of each series its number, the sum of its values and how many there are."""
+    begins = starts(found.ids)
+    if len(begins):
+        totals = np.add.reduceat(found.values, begins)
+        counts = np.diff([*begins, len(found.ids)])
+        yield from zip(found.ids[begins].tolist(), totals.tolist(), counts.tolist(), strict=True)
 
 
 def metric_names(connection: sa.Connection, hosts: Iterable[str]) -> dict[str, set[str]]:
@@ -66,23 +222,22 @@ def metric_names(connection: sa.Connection, hosts: Iterable[str]) -> dict[str, s
 
 def of_instance(connection: sa.Connection, instance_id: str) -> tuple[MetricSample, ...]:
     """Everything measured of an instance, in order of time."""
-    query = sa.select(series, samples.c.time_s, samples.c.value).join(samples, samples.c.series == series.c.id)
-    rows = connection.execute(query.where(series.c.instance == instance_id).order_by(samples.c.time_s, series.c.id))
+    keys = {row.id: row for row in connection.execute(sa.select(series).where(series.c.instance == instance_id))}
+    found = flat(connection, keys, 0.0, math.inf)
+    rows = sorted(zip(found.times.tolist(), found.ids.tolist(), found.values.tolist(), strict=True))
     return tuple(
-        MetricSample(row.host, row.instance or None, row.scope, row.metric, row.value, row.time_s) for row in rows
+        MetricSample(keys[number].host, instance_id, keys[number].scope, keys[number].metric, value, time_s)
+        for time_s, number, value in rows
     )
 
 
 def around_instance(connection: sa.Connection, instance_id: str, since_s: float) -> Readings:
     """What a profile is made of, since a time: all means of an instance and of its hosts, and its neighbours' CPU."""
     keys = series_around(connection, instance_id)
-    readings: dict[int, tuple[list[float], list[float]]] = {}
-    query = sa.select(samples).where(samples.c.time_s >= since_s)
-    for number, time_s, value in selected(connection, query, samples.c.series, keys):
-        times, values = readings.setdefault(number, ([], []))
-        times.append(time_s)
-        values.append(value)
-    return {keys[number]: readings[number] for number in sorted(readings)}
+    return {
+        keys[number]: (times.tolist(), values.tolist())
+        for number, times, values in by_series(flat(connection, keys, since_s, math.inf))
+    }
 
 
 def series_around(connection: sa.Connection, instance_id: str) -> Mapping[int, tuple[str, str | None, str, str]]:
@@ -100,29 +255,18 @@ def series_around(connection: sa.Connection, instance_id: str) -> Mapping[int, t
 
 def usage(connection: sa.Connection, instance_ids: Sequence[str], since_s: float) -> dict[str, Usage]:
     """The CPUs that 95 and 99 % of the windows of each instance stayed under since a time, on the host where it was
-    measured last; without those of which nothing was measured. The database sorts: of each instance at most four rows
-    are read."""
-    windows = sa.func.count().over(partition_by=series.c.id).label("windows")
-    last_s = sa.func.max(samples.c.time_s).over(partition_by=series.c.id).label("last_s")
-    rank = (sa.func.row_number().over(partition_by=series.c.id, order_by=samples.c.value) - 1).label("rank")
-    ranked = (
-        sa.select(series.c.host, series.c.instance, samples.c.value, windows, last_s, rank)
-        .join(samples, samples.c.series == series.c.id)
-        .where(series.c.scope == "instance", series.c.metric == "cpu")
-        .where(samples.c.time_s >= since_s, samples.c.value.between(0.0, MOST))
-    )
+    measured last; without those of which nothing was measured."""
+    query = sa.select(series).where(series.c.scope == "instance", series.c.metric == "cpu")
+    last: dict[str, tuple[float, str]] = {}
     usage_of: dict[str, Usage] = {}
     for part in chunks(instance_ids):
-        here = ranked.where(series.c.instance.in_(part)).subquery()
-        # a quantile lies between the value of this rank and the next one
-        below = [share * (here.c.windows - 1) // 100 for share in (95, 99)]
-        near = sa.or_(*(here.c.rank.between(rank, rank + 1) for rank in below))
-        values: dict[tuple[str, str, int], dict[int, float]] = {}
-        for row in connection.execute(sa.select(here).where(near).order_by(here.c.last_s, here.c.host)):
-            values.setdefault((row.host, row.instance, row.windows), {})[row.rank] = row.value
-        for (_, instance, count), by_rank in values.items():
-            p95, p99 = (_quantile(by_rank, share * (count - 1)) / 100 for share in (95, 99))
-            usage_of[instance] = Usage(p95, count, p99)
+        keys = {row.id: row for row in connection.execute(query.where(series.c.instance.in_(part)))}
+        for number, times, values in by_series(_sane(flat(connection, keys, since_s, math.inf))):
+            host, instance = keys[number].host, keys[number].instance
+            if (float(times[-1]), host) >= last.get(instance, (0.0, "")):
+                last[instance] = float(times[-1]), host
+                p95, p99 = np.quantile(values, (0.95, 0.99)) / 100
+                usage_of[instance] = Usage(float(p95), len(values), float(p99))
     return usage_of
 
 
@@ -131,25 +275,24 @@ def memory(
 ) -> dict[str, tuple[float | None, float | None]]:
     """The most memory that each instance held resident, and the most that was swapped out, in MB since a time on any
     host; None = not measured, and without those of which neither is."""
-    query = (
-        sa.select(series.c.instance, series.c.metric, sa.func.max(samples.c.value).label("most"))
-        .join(samples, samples.c.series == series.c.id)
-        .where(series.c.scope == "instance", series.c.metric.in_(("rss_mb", "swap_mb")))
-        .where(samples.c.time_s >= since_s, samples.c.value.between(0.0, MOST))
-        .group_by(series.c.instance, series.c.metric)
-    )
+    query = sa.select(series).where(series.c.scope == "instance", series.c.metric.in_(("rss_mb", "swap_mb")))
     most: dict[str, dict[str, float]] = {}
-    for row in selected(connection, query, series.c.instance, instance_ids):
-        most.setdefault(row.instance, {})[row.metric] = row.most
+    for part in chunks(instance_ids):
+        keys = {row.id: row for row in connection.execute(query.where(series.c.instance.in_(part)))}
+        for number, _, values in by_series(_sane(flat(connection, keys, since_s, math.inf))):
+            of_instance = most.setdefault(keys[number].instance, {})
+            metric = keys[number].metric
+            of_instance[metric] = max(float(values.max()), of_instance.get(metric, 0.0))
     return {name: (found.get("rss_mb"), found.get("swap_mb")) for name, found in most.items()}
 
 
 def last_measured(connection: sa.Connection) -> dict[str, float]:
     """When the newest sample of each host or of an instance on it was taken, s since the epoch; without hosts that have
     none."""
-    newest = sa.select(sa.func.max(samples.c.time_s)).where(samples.c.series == series.c.id).scalar_subquery()
-    query = sa.select(series.c.host, sa.func.max(newest)).where(series.c.metric.in_(("cpu", "busy", "switch")))
-    return {host: time_s for host, time_s in connection.execute(query.group_by(series.c.host)) if time_s is not None}
+    known = sa.select(series.c.host).where(series.c.metric.in_(("cpu", "busy", "switch"))).distinct().subquery()
+    newest = sa.select(sa.func.max(sample_packs.c.time_s)).where(sample_packs.c.host == known.c.host)
+    query = sa.select(known.c.host, newest.scalar_subquery())
+    return {host: time_s for host, time_s in connection.execute(query) if time_s is not None}
 
 
 def busy(connection: sa.Connection, host: str, begin_s: float, end_s: float) -> dict[str, tuple[float, int]]:
@@ -158,56 +301,64 @@ def busy(connection: sa.Connection, host: str, begin_s: float, end_s: float) -> 
     own = sa.and_(series.c.instance == "", series.c.scope == "host", series.c.metric == "busy")
     of_driver = sa.and_(series.c.instance == "", series.c.scope == "driver_domain", series.c.metric == "cpu")
     of_instances = sa.and_(series.c.instance != "", series.c.scope == "instance", series.c.metric == "cpu")
-    query = (
-        sa.select(series.c.scope, sa.func.sum(samples.c.value), sa.func.count())
-        .join(samples, samples.c.series == series.c.id)
-        .where(series.c.host == host, sa.or_(own, of_driver, of_instances))
-        .where(samples.c.time_s > begin_s, samples.c.time_s <= end_s)
-        .group_by(series.c.scope)
-    )
-    return {scope: (total, number) for scope, total, number in connection.execute(query)}
+    query = sa.select(series.c.id, series.c.scope).where(series.c.host == host, sa.or_(own, of_driver, of_instances))
+    scopes = {row.id: row.scope for row in connection.execute(query)}
+    found: dict[str, tuple[float, int]] = {}
+    after_s, past_s = math.nextafter(begin_s, math.inf), math.nextafter(end_s, math.inf)
+    for number, total, count in sums(flat(connection, scopes, after_s, past_s)):
+        before, former = found.get(scopes[number], (0.0, 0))
+        found[scopes[number]] = before + total, former + count
+    return found
 
 
 def run_and_wait(connection: sa.Connection, since_s: float) -> dict[tuple[str, str], dict[str, float]]:
     """Means since a time of `cpu`, `waiting` and `throttled` (%) by host and instance, as far as they were measured."""
-    query = (
-        sa.select(series.c.host, series.c.instance, series.c.metric, sa.func.avg(samples.c.value))
-        .join(samples, samples.c.series == series.c.id)
-        .where(series.c.scope == "instance", series.c.metric.in_(("cpu", "waiting", "throttled")))
-        .where(samples.c.time_s >= since_s)
-        .group_by(series.c.host, series.c.instance, series.c.metric)
-    )
+    query = sa.select(series).where(series.c.scope == "instance", series.c.metric.in_(("cpu", "waiting", "throttled")))
     found: dict[tuple[str, str], dict[str, float]] = {}
-    for host, instance, metric, mean in connection.execute(query):
-        found.setdefault((host, instance), {})[metric] = mean
+    rows = connection.execute(query.order_by(series.c.host, series.c.id)).all()
+    for _, of_host in groupby(rows, lambda row: row.host):
+        keys = {row.id: row for row in of_host}
+        for number, total, count in sums(flat(connection, keys, since_s, math.inf)):
+            row = keys[number]
+            found.setdefault((row.host, row.instance), {})[row.metric] = total / count
     return found
 
 
-def _quantile(by_rank: Mapping[int, float], hundredths: int) -> float:
-    """The value at a rank in hundredths, between those of the whole ranks beside it."""
-    rank, beyond = divmod(hundredths, 100)
-    low = by_rank[rank]
-    return low + beyond / 100 * (by_rank.get(rank + 1, low) - low)
+def _sane(found: Flat) -> Flat:
+    """Without values beyond anything that was ever measured."""
+    here = (found.values >= 0) & (found.values <= MOST)
+    return Flat(found.ids[here], found.times[here], found.values[here])
 
 
 def _key(sample: MetricSample) -> SeriesKey:
     return sample.host, sample.instance or "", sample.scope, sample.metric
 
 
-def _series_ids(connection: sa.Connection, keys: Sequence[SeriesKey]) -> Mapping[SeriesKey, int]:
-    ids = _find(connection, keys)
-    missing = [key for key in keys if key not in ids]
-    if not missing:
-        return ids
-    names = ("host", "instance", "scope", "metric")
-    insert_new(connection, series, [dict(zip(names, key, strict=True)) for key in missing])
-    return {**ids, **_find(connection, missing)}
+def series_ids(connection: sa.Connection, days: Mapping[SeriesKey, int]) -> Mapping[SeriesKey, int]:
+    """The ids of series, by the last day of which values come; those that are missing are made."""
+    engine.shared_with(connection, "series")  # no other writer removes a series that these are about to go to
+    found, names = _find(connection, sorted(days)), ("host", "instance", "scope", "metric", "last_day")
+    missing = sorted(key for key in days if key not in found)
+    if missing:
+        insert_new(connection, series, [dict(zip(names, (*key, days[key]), strict=True)) for key in missing])
+        found |= _find(connection, missing)
+    later: dict[int, list[int]] = {}
+    for key, day in days.items():
+        if found[key][1] < day:
+            later.setdefault(day, []).append(found[key][0])
+    for day, numbers in sorted(later.items()):
+        for part in chunks(sorted(numbers)):
+            here = (series.c.id.in_(part), series.c.last_day < day)
+            connection.execute(sa.update(series).where(*here).values(last_day=day))
+    return {key: number for key, (number, _) in found.items()}
 
 
-def _find(connection: sa.Connection, keys: Sequence[SeriesKey]) -> dict[SeriesKey, int]:
-    """Those that are there, and others of the same hosts and instances."""
-    ids: dict[SeriesKey, int] = {}
+def _find(connection: sa.Connection, keys: Sequence[SeriesKey]) -> dict[SeriesKey, tuple[int, int]]:
+    """Number and last day of those that are there, and others of the same hosts and instances."""
+    ids: dict[SeriesKey, tuple[int, int]] = {}
     for part in chunks(sorted({key[:2] for key in keys})):
-        for number, *key in connection.execute(with_pairs(connection, (series.c.host, series.c.instance), part)):
-            ids[tuple(key)] = number
+        for number, *key, last_day in connection.execute(
+            with_pairs(connection, (series.c.host, series.c.instance), part)
+        ):
+            ids[tuple(key)] = number, last_day
     return ids

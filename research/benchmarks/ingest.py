@@ -174,7 +174,7 @@ def _time(window: int) -> str:
 def _stored(url: str) -> int:
     database = Database(url)
     with database.read() as connection:
-        count = connection.scalar(sa.select(sa.func.count()).select_from(samples.samples)) or 0
+        count = connection.scalar(sa.select(sa.func.sum(samples.sample_packs.c.number))) or 0
     database.close()
     return count
 

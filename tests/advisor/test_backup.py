@@ -127,10 +127,10 @@ def test_everything_comes_back_in_a_database_of_either_kind(
     source, path = new(out_of), tmp_path / "all.backup"
     put_everything(source, tmp_path)
     made = backup.make(source, path)
-    assert made.rows["samples"] == SAMPLES
+    assert made.rows["sample_packs"] == SAMPLES
     assert oct(path.stat().st_mode & 0o777) == "0o600"  # digests of tokens are in it
     there = content(source)
-    assert len(there["samples"]) == SAMPLES
+    assert len(there["sample_packs"]) == SAMPLES
     for into in ("sqlite", "postgresql"):
         target = new(into)
         assert backup.restore(target, path) == made
@@ -159,7 +159,7 @@ def test_a_database_that_holds_something_is_replaced_only_when_asked_and_its_rea
         assert [host.id for host in watching.inventory.hosts().items] == ["h1", "h2"]
         assert watching.cloud.ready()["hosts"] == 2
         assert watching.inventory.generation() == 6  # who read 5 before may not write on top of that
-    assert len(content(target)["samples"]) == SAMPLES
+    assert len(content(target)["sample_packs"]) == SAMPLES
 
 
 def test_samples_may_be_left_out(new: New, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_samples_may_be_left_out(new: New, tmp_path: Path) -> None:
     assert not backup.MEASURED & set(made.rows)
     backup.restore(target, path)
     there = content(target)
-    assert there["samples"] == there["series"] == []
+    assert there["sample_packs"] == there["series"] == []
     assert there["hosts"] == content(source)["hosts"]
 
 

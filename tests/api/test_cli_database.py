@@ -53,7 +53,7 @@ def test_what_is_there_is_replaced_only_when_asked() -> None:
 def test_samples_may_be_left_out_of_a_backup() -> None:
     load()
     counts = json.loads(run("backup", "small.backup", "--no-samples", "--json").stdout)["rows"]
-    assert {"hosts", "samples"} & set(counts) == {"hosts"}
+    assert {"hosts", "sample_packs"} & set(counts) == {"hosts"}
 
 
 @pytest.mark.parametrize(

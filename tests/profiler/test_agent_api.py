@@ -16,6 +16,7 @@ import uvicorn
 
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.store import packs
 from api.app import create_app
 from profiler.agent.http_client import HttpClient, parse_url
 from profiler.agent.loop import Agent, Log, Pace
@@ -70,13 +71,14 @@ def windows(names: tuple[str, ...]) -> list[MetricWindow]:
 
 def stored(database: Path) -> dict[tuple[str, str, str, float], list[float]]:
     with sqlite3.connect(database) as connection:
-        rows = connection.execute(
-            "select instance, scope, metric, time_s, value from samples join series on series.id = samples.series"
-        ).fetchall()
+        rows = connection.execute("select time_s, data from sample_packs").fetchall()
+        series = {number: key for number, *key in connection.execute("select id, instance, scope, metric from series")}
     connection.close()
     found: dict[tuple[str, str, str, float], list[float]] = {}
-    for instance, scope, metric, time_s, value in rows:
-        found.setdefault((instance, scope, metric, time_s), []).append(value)
+    for time_s, data in rows:
+        ids, (values,) = packs.unpack(data)
+        for number, value in zip(ids.tolist(), values.tolist(), strict=True):
+            found.setdefault((*series[number], time_s), []).append(value)
     return found
 
 

@@ -13,7 +13,7 @@ from advisor.domain.plans import DAYS_A_MONTH
 from advisor.lifecycle.growth import load_trend, measured
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import rollups, stays
+from advisor.store import packs, rollups, stays
 from advisor.store.engine import Database
 from advisor.store.samples import series
 from advisor.store.stays import Stay
@@ -74,14 +74,19 @@ def _grown(settings: Settings, clock: Clock, factor: float) -> None:
     end_s = (clock() - timedelta(days=settings.keep_samples_days)).timestamp() // 300 * 300
     database = Database(settings.database)
     with database.write() as connection:
-        numbers = connection.scalars(sa.select(series.c.id).where(series.c.metric == "cpu")).all()
+        ids = np.array(sorted(connection.scalars(sa.select(series.c.id).where(series.c.metric == "cpu"))))
+        alike = np.ones(len(ids))
         rows = [
-            {"series": number, "time_s": end - 300 * at, "mean": 20.0 * scale, "most": 90.0, "number": 30}
-            for number in numbers
+            {
+                "host": "h1",
+                "time_s": end - 300 * at,
+                "number": len(ids),
+                "data": packs.pack(ids, 20.0 * scale * alike, 90.0 * alike, 30 * alike),
+            }
             for end, scale in ((end_s - 56 * DAY, 1.0), (end_s, factor))
             for at in range(2000)
         ]
-        connection.execute(sa.insert(rollups.rollups), rows)
+        connection.execute(sa.insert(rollups.mean_packs), rows)
         stays.begin(connection, [Stay(f"new{at}", clock().timestamp() - (at + 1) * DAY, "h1") for at in range(20)])
     database.close()
 

@@ -34,11 +34,8 @@ def _kill_after(process: Forked, lines: int, seconds: float) -> list[str]:
 
 def _stored(database: Database) -> tuple[set[str], dict[str, int]]:
     """The hosts, and how many samples each has."""
-    query = (
-        sa.select(samples.series.c.host, sa.func.count())
-        .join(samples.samples, samples.samples.c.series == samples.series.c.id)
-        .group_by(samples.series.c.host)
-    )
+    packs = samples.sample_packs
+    query = sa.select(packs.c.host, sa.func.sum(packs.c.number)).group_by(packs.c.host)
     with database.read() as connection:
         return {host.id for host in hosts.load_all(connection)}, dict(connection.execute(query).all())
 

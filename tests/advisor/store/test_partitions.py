@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from advisor.settings import Settings
-from advisor.store import migrate, partitions, samples
+from advisor.store import migrate, partitions, rollups, samples
 from advisor.store.backup import make as make_backup
 from advisor.store.backup import restore, tables_of
 from advisor.store.engine import Database
@@ -59,17 +59,45 @@ def prune(database: Database, *, keep_rollups_days: int) -> None:
     keeper.close()
 
 
-def test_samples_of_before_are_a_partition_that_takes_what_comes_late(database: Database) -> None:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def former(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A database without tables, of either kind."""
+    if request.param == "postgresql":
+        yield request.getfixturevalue("database")
+        return
+    database = Database(f"sqlite:///{tmp_path}/former.sqlite3")
+    yield database
+    database.close()
+
+
+def test_rows_of_before_are_packed_by_the_migration(former: Database) -> None:
+    database = former
     with database.write() as connection:
-        migrate.bring_to(connection, "0046")
-        connection.execute(sa.insert(samples.series).values(host="h1", instance="i1", scope="instance", metric="cpu"))
-        old = [{"series": 1, "time_s": at(ago).time_s, "value": ago} for ago in (3.0, 1.0)]
-        connection.execute(sa.insert(samples.samples), old)
+        migrate.bring_to(connection, "0047")
+        tables = tables_of(connection)
+        names = [("i1", "cpu"), ("i1", "block"), ("i2", "cpu")]
+        series = [
+            {"id": 5 + n, "host": "h1", "instance": instance, "scope": "instance", "metric": metric}
+            for n, (instance, metric) in enumerate(names)
+        ]
+        connection.execute(sa.insert(tables["series"]), series)
+        old = [
+            {"series": number, "time_s": at(ago).time_s, "value": ago + number / 3}
+            for number in (5, 6, 7)
+            for ago in (3.0, 1.0, 0.999, 0.0)
+        ]
+        partitions.make(connection, [row["time_s"] for row in old], "samples")
+        connection.execute(sa.insert(tables["samples"]), old)
+        means = [{"series": 6, "time_s": 300.0 * n, "mean": 1.5, "most": 2.5, "number": 4} for n in range(1, 4)]
+        connection.execute(sa.insert(tables["rollups"]), means)
     migrate.upgrade(database)
-    assert days(database) == ["samples_before_20260102"]
-    assert put(database, at(1.0), at(2.0, 2.0), at(0.0, 0.0)) == 2  # one is there
-    assert days(database) == ["samples_20260102", "samples_before_20260102"]
-    assert values(database) == [3.0, 2.0, 1.0, 0.0]
+    assert values(database) == [ago + number / 3 for ago in (3.0, 1.0, 0.999, 0.0) for number in (5, 6)]
+    with database.read() as connection:
+        assert {"samples", "rollups"}.isdisjoint(tables_of(connection))
+        kept = rollups.history_means(connection, {6: "block"}, 0.0, 1000.0, 300.0)
+        assert kept == {"block": ([300.0, 600.0, 900.0], [1.5] * 3)}
+        assert connection.scalars(sa.select(samples.series.c.last_day)).all() == [int(NOW.timestamp() // DAY_S)] * 3
+    assert put(database, at(1.0), at(2.0, 2.0), at(0.0, 0.0)) == 1  # two are there
 
 
 def test_days_are_made_by_writers_at_once_and_go_when_retention_emptied_them(database: Database) -> None:
@@ -77,30 +105,30 @@ def test_days_are_made_by_writers_at_once_and_go_when_retention_emptied_them(dat
     with ThreadPoolExecutor(4) as pool:
         added = pool.map(lambda writer: put(database, *(at(ago, metric=f"m{writer}") for ago in range(5))), range(4))
         assert list(added) == [5] * 4
-    assert days(database) == [f"samples_{day}" for day in (20251229, 20251230, 20251231, 20260101, 20260102)]
+    assert days(database) == [f"sample_packs_{day}" for day in (20251229, 20251230, 20251231, 20260101, 20260102)]
     prune(database, keep_rollups_days=30)
-    assert days(database) == ["samples_20251231", "samples_20260101", "samples_20260102"]
+    assert days(database) == ["sample_packs_20251231", "sample_packs_20260101", "sample_packs_20260102"]
     assert len(values(database)) == 4 * 3
     with database.read() as connection:
-        assert connection.scalar(sa.text("SELECT count(*) FROM rollups")) == 4 * 2
+        assert connection.scalar(sa.text("SELECT sum(number) FROM mean_packs")) == 4 * 2
 
 
 def test_without_means_whole_days_are_dropped(database: Database) -> None:
     migrate.upgrade(database)
     put(database, *(at(ago, ago) for ago in (4.0, 3.0, 1.0)))
     prune(database, keep_rollups_days=0)
-    assert (days(database), values(database)) == (["samples_20260101"], [1.0])
+    assert (days(database), values(database)) == (["sample_packs_20260101"], [1.0])
 
 
 def test_a_day_that_others_read_stays_until_the_next_time(database: Database) -> None:
     migrate.upgrade(database)
     put(database, at(3.0))
     with database.read() as reading:
-        reading.execute(sa.select(samples.samples)).all()
+        reading.execute(sa.select(samples.sample_packs)).all()
         with database.write() as connection:
-            assert not partitions.drop(connection, "samples_20251230")
+            assert not partitions.drop(connection, "sample_packs_20251230")
     with database.write() as connection:
-        assert partitions.drop(connection, "samples_20251230")
+        assert partitions.drop(connection, "sample_packs_20251230")
     assert values(database) == []
 
 
@@ -108,7 +136,7 @@ def test_a_backup_has_one_table_of_samples_and_brings_days_back(database: Databa
     migrate.upgrade(database)
     put(database, *(at(ago, ago) for ago in (3.0, 2.0, 0.0)))
     with database.read() as connection:
-        assert [name for name in tables_of(connection) if name.startswith("samples")] == ["samples"]
+        assert [name for name in tables_of(connection) if name.startswith("sample")] == ["sample_packs"]
     file = tmp_path / "backup"
     make_backup(database, file)
     put(database, at(1.0, 1.0))
@@ -118,5 +146,5 @@ def test_a_backup_has_one_table_of_samples_and_brings_days_back(database: Databa
 
 
 def test_other_tables_are_no_partitions() -> None:
-    names = ("samples", "samples_20260102", "samples_before_20260102", "samples_of_mine", "series")
-    assert [partitions.is_one(name) for name in names] == [False, True, True, False, False]
+    names = ("samples", "samples_20260102", "samples_before_20260102", "sample_packs_20260102", "samples_of_mine")
+    assert [partitions.is_one(name) for name in names] == [False, True, True, True, False]

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ import sqlalchemy as sa
 from advisor.errors import Conflict
 from advisor.inventories import writes
 from advisor.settings import Settings
-from advisor.store import retention, rollups, samples
+from advisor.store import packs, retention, rollups, samples
 from advisor.store.engine import Database
 from advisor.store.retention import EVERY, Retention
 from advisor.telemetry import ingest, profiles
@@ -63,8 +64,9 @@ def put(database: Database, batch: list[MetricSample], now: datetime = NOW) -> i
 
 def stored(database: Database) -> tuple[list[MetricSample], list[tuple[float, float, float, int]]]:
     with database.read() as connection:
-        rows = connection.execute(sa.select(rollups.rollups).order_by(rollups.rollups.c.time_s)).all()
-        return list(samples.of_instance(connection, "i1")), [tuple(row)[1:] for row in rows]
+        rows = connection.execute(sa.select(rollups.mean_packs).order_by(rollups.mean_packs.c.time_s)).all()
+        means = [(row.time_s, *(column[0] for column in packs.unpack(row.data)[1])) for row in rows]
+        return list(samples.of_instance(connection, "i1")), means
 
 
 def test_what_is_old_enough_becomes_means_once_and_the_rest_stays(database: Database, keeper: Retention) -> None:
@@ -109,49 +111,56 @@ def test_means_expire_and_a_series_goes_with_its_last(database: Database, keeper
     put(database, [*measured(3, [1.0]), *measured(1, [2.0], "event")])
     keeper.run()
     clock.now = NOW + timedelta(days=2, hours=1)
-    assert keeper.run() == rollups.Removed(samples=1, rollups=1, series=1)
+    assert keeper.run() == rollups.Removed(samples=1, rollups=1)
+    clock.now = NOW + timedelta(days=3)
+    assert keeper.run() == rollups.Removed(series=1)
     with database.read() as connection:
         assert list(connection.scalars(sa.select(samples.series.c.metric))) == ["event"]
 
 
-def test_many_series_and_days_are_done_in_small_steps(
+def on_hosts(number: int, batch: list[MetricSample]) -> list[MetricSample]:
+    return [replace(one, host=f"h{host}", instance=None, scope="host") for host in range(number) for one in batch]
+
+
+def test_many_hosts_and_days_are_done_in_small_steps(
     database: Database, keeper: Retention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "SERIES_AT_ONCE", 3)
-    batch = [one for number in range(10) for one in measured(4, [1.0] * 3, f"m{number}")]
-    batch += [one for number in range(10) for one in measured(3.5, [2.0] * 3, f"m{number}")]
-    put(database, batch)
+    monkeypatch.setattr(retention, "HOSTS_AT_ONCE", 3)
+    batch = on_hosts(10, [*measured(4, [1.0] * 3), *measured(3.5, [2.0] * 3)])
+    with database.write() as connection:
+        samples.add(connection, batch)
     spans: list[float] = []
     roll = rollups.roll
 
-    def watched(connection: sa.Connection, ids: tuple[int, ...], begin_s: float, end_s: float) -> int:
+    def watched(connection: sa.Connection, hosts: tuple[str, ...], begin_s: float, end_s: float) -> int:
         spans.append(end_s - begin_s)
-        assert len(ids) <= 3
-        return roll(connection, ids, begin_s, end_s)
+        assert len(hosts) <= 3
+        return roll(connection, hosts, begin_s, end_s)
 
     monkeypatch.setattr(rollups, "roll", watched)
     assert keeper.run().samples == len(batch)
-    assert stored(database)[0] == []
-    assert len(spans) == 8
+    with database.read() as connection:
+        assert connection.scalar(sa.select(sa.func.sum(rollups.mean_packs.c.number))) == 20
+    assert len(spans) >= 8
     assert max(spans) <= retention.SPAN_S
 
 
-def test_steps_take_fewer_series_where_they_keep_others_waiting(
+def test_steps_take_fewer_hosts_where_they_keep_others_waiting(
     database: Database, keeper: Retention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = [one for number in range(60) for one in measured(4, [1.0] * 3, f"m{number}")]
-    put(database, batch)
+    with database.write() as connection:
+        samples.add(connection, on_hosts(60, measured(4, [1.0] * 3)))
     now_s, sizes = [0.0], []
     roll = rollups.roll
 
-    def slow(connection: sa.Connection, ids: tuple[int, ...], begin_s: float, end_s: float) -> int:
-        now_s[0] += 0.04 * len(ids)  # as on a busy machine
-        sizes.append(len(ids))
-        return roll(connection, ids, begin_s, end_s)
+    def slow(connection: sa.Connection, hosts: tuple[str, ...], begin_s: float, end_s: float) -> int:
+        now_s[0] += 0.04 * len(hosts)  # as on a busy machine
+        sizes.append(len(hosts))
+        return roll(connection, hosts, begin_s, end_s)
 
     monkeypatch.setattr(rollups, "roll", slow)
     monkeypatch.setattr(retention, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    assert keeper.run().samples == len(batch)
+    assert keeper.run().samples == 180
     assert sum(sizes) == 60
     assert max(sizes[3:]) * 0.04 <= 2 * retention.STEP_S
 
@@ -184,14 +193,14 @@ def wait_until_it_waits(database: Database, work: Future[Any]) -> None:
 
 def roll_everything(database: Database) -> int:
     with database.write() as connection:
-        ids = rollups.series_after(connection, 0, 100)
+        ids = rollups.hosts_after(connection, "", 100)
         return rollups.roll(connection, ids, 0.0, NOW.timestamp())
 
 
 def test_two_who_roll_up_the_same_samples_at_once_count_them_once(database: Database, keeper: Retention) -> None:
     put(database, measured(3, [1.0] * 30))
     with ThreadPoolExecutor(1) as beside, database.write() as connection:
-        ids = rollups.series_after(connection, 0, 100)
+        ids = rollups.hosts_after(connection, "", 100)
         assert rollups.roll(connection, ids, 0.0, NOW.timestamp()) == 30
         late = beside.submit(roll_everything, database)
         wait_until_it_waits(database, late)
@@ -217,8 +226,8 @@ def slow_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event
     began, go_on = threading.Event(), threading.Event()
     oldest = rollups.oldest
 
-    def slow(connection: sa.Connection, ids: tuple[int, ...]) -> float | None:
-        found = oldest(connection, ids)
+    def slow(connection: sa.Connection, hosts: tuple[str, ...]) -> float | None:
+        found = oldest(connection, hosts)
         if not began.is_set():
             began.set()
             assert go_on.wait(60)
@@ -273,7 +282,7 @@ def test_a_pass_that_failed_lets_the_next_one_begin(
 ) -> None:
     put(database, measured(3, [1.0]))
     with monkeypatch.context() as failing:
-        failing.setattr(rollups, "series_after", lambda *_: 1 / 0)
+        failing.setattr(rollups, "hosts_after", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             keeper.run()
     assert keeper.run().samples == 1
@@ -282,7 +291,8 @@ def test_a_pass_that_failed_lets_the_next_one_begin(
 def test_who_lost_its_turn_to_another_process_stops_after_the_step_under_way(
     database: Database, keeper: Retention, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put(database, [*measured(3, [1.0]), *measured(3, [1.0], "waiting")])
+    with database.write() as connection:
+        samples.add(connection, [*measured(3, [1.0]), *(replace(one, host="h2") for one in measured(3, [1.0]))])
     roll = rollups.roll
 
     def overtaken(connection: sa.Connection, *step: object) -> int:  # it took longer than the lease
@@ -291,7 +301,7 @@ def test_who_lost_its_turn_to_another_process_stops_after_the_step_under_way(
         return roll(connection, *step)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rollups, "roll", overtaken)
-    monkeypatch.setattr(retention, "SERIES_AT_ONCE", 1)
+    monkeypatch.setattr(retention, "HOSTS_AT_ONCE", 1)
     assert keeper.run() == rollups.Removed(samples=1)
     assert len(stored(database)[0]) == 1
 

@@ -27,11 +27,11 @@ def window(
 
 @contextmanager
 def statements() -> Iterator[list[str]]:
-    """The statements on samples and roll-ups that are executed meanwhile."""
+    """The statements on packs that are executed meanwhile."""
     found: list[str] = []
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if "samples" in statement or "rollups" in statement:
+        if "_packs" in statement:
             found.append(statement)
 
     sa.event.listen(sa.Engine, "before_cursor_execute", note)
@@ -45,7 +45,7 @@ def statements() -> Iterator[list[str]]:
 @given(cpu=st.lists(st.floats(0, 6400), min_size=1, max_size=45))
 def test_usage_is_the_quantile_of_the_windows_since_a_time(database: Database, cpu: list[float]) -> None:
     with database.write() as connection:
-        connection.execute(sa.delete(samples.samples))
+        connection.execute(sa.delete(samples.sample_packs))
         samples.add(connection, [window("a", value, 100.0 + at) for at, value in enumerate(cpu)])
         samples.add(connection, [window("a", 9999.0, 50.0), window("b", 9999.0, 100.0)])
         found = samples.usage(connection, ["a"], 100.0)
@@ -66,7 +66,7 @@ def test_only_its_own_cpu_where_it_was_last_counts(database: Database) -> None:
     assert {name: (one.cpus, one.windows) for name, one in found.items()} == {"a": (pytest.approx(0.1), 3)}
 
 
-def test_one_statement_reads_of_hundreds_of_instances_two_rows_each(database: Database) -> None:
+def test_one_statement_reads_of_hundreds_of_instances_of_a_host(database: Database) -> None:
     names = [f"i{at}" for at in range(300)]
     with database.write() as connection:
         samples.add(connection, [window(name, 10.0 * at, 100.0 + at) for name in names for at in range(4)])
