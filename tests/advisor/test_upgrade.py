@@ -17,7 +17,7 @@ import pytest
 from advisor.errors import SchemaMismatch
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import backup, migrate
+from advisor.store import backup, migrate, packs
 from advisor.store.engine import Database
 from tests.advisor.test_backup import New, new, postgres_server
 
@@ -70,11 +70,25 @@ def stored(database: Database) -> Iterator[tuple[str, list[Row]]]:
             yield name, [dict(zip(names, row, strict=True)) for row in backup.read(connection, table)]
 
 
+def measured(rows: list[Row], *columns: str) -> list[Row]:
+    """Packs as rows of one series and time each, as tables had them before revision 0048."""
+    found = []
+    for row in rows:
+        ids, values = packs.unpack(base64.b64decode(row["data"]))
+        for number, *of_series in zip(ids.tolist(), *(column.tolist() for column in values), strict=True):
+            found.append({"series": number, "time_s": row["time_s"], **dict(zip(columns, of_series, strict=True))})
+    return found
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_no_row_and_no_value_is_lost(new: New, tmp_path: Path, kind: str) -> None:
     database = new(kind)
     restore(database, tmp_path)
     now = dict(stored(database))
+    now["samples"] = measured(now["sample_packs"], "value")
+    now["rollups"] = [
+        row | {"number": int(row["number"])} for row in measured(now["mean_packs"], "mean", "most", "number")
+    ]
     for name, rows in recorded().items():
         if name in {"counters", "changes", "watches"}:  # which the restore itself moves on, or are of minutes
             continue
