@@ -1,4 +1,4 @@
-"""`cotenant-research`: what papers found, beside what was measured and what is predicted."""
+"""`cotenant-research`: what papers found beside measurements and predictions, and Cotenant beside baselines."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ class Research(Cotenant):
 
     program = "cotenant-research"
     listed = (
+        Listed(
+            "bench",
+            "research.bench.command:bench",
+            "Cotenant beside baselines: prediction, placement, planning and speed in one table.",
+        ),
         Listed("findings", "research.findings.command:findings", "The papers' findings: paper, measured, predicted."),
     )
 
 
 app = program_of(
     Research,
-    "What papers found, beside what was measured and what is predicted.\n\n"
+    "What papers found beside measurements and predictions, and Cotenant beside baselines.\n\n"
     "Settings come from COTENANT_* variables; options win. Exit codes: 0 done, 1 failed, 2 wrong usage or input.",
 )
 

@@ -22,7 +22,7 @@ PROGRAMS = {
     "cotenant": "The server side: questions, plans, models, the service and its database.",
     "cotenant-profiler": "The host side: reads and measures what runs on a host.",
     "cotenant-lab": "Campaigns that measure workloads alone and together: `pip install cotenant-lab`.",
-    "cotenant-research": "What papers found, beside what was measured and predicted: `pip install cotenant-research`.",
+    "cotenant-research": "Papers beside measurements, and Cotenant beside baselines: `pip install cotenant-research`.",
 }
 
 # A default within a help text: `(default: ...)`, a number, an address, a path, or a word that stands for a choice.

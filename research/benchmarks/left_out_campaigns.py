@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -79,16 +79,28 @@ def campaigns(folder: Path = DATASETS) -> list[Dataset]:
     return [one for one in loaded if len(build_examples([one], ())) >= LEAST_ROWS]
 
 
+def usable_for(asked: Dataset, every: Iterable[Dataset], names: Collection[str] = ()) -> list[Dataset]:
+    """What the product may learn from where `asked` is left out: all but single findings, or these `names`."""
+    return [
+        one for one in every if one is not asked and (one.name in names if names else one.status.status != "findings")
+    ]
+
+
 def left_out(
-    learned: Sequence[Dataset], asked: Dataset, *, plain: bool = False, ablate: bool = False, retrain: bool = False
+    learned: Sequence[Dataset],
+    asked: Dataset,
+    *,
+    plain: Collection[str] = (),
+    ablate: bool = False,
+    retrain: bool = False,
 ) -> list[LeftOutRow]:
-    """Every row of `asked`, predicted by methods that learned from `learned` alone."""
+    """Every row of `asked`, predicted by methods that learned from `learned` alone; `plain` names those beside."""
     model = fit_predictor(learned, targets=("throughput",))
     product = rows_of(asked, model)
     predictions = {ANALYTIC: [row.expected for row in rows_of(asked, PriorPredictor())]}
     predictions[PRODUCT] = [row.expected for row in product]
     if plain:
-        predictions |= _by_plain_methods(learned, asked, [row.key for row in product])
+        predictions |= _by_plain_methods(learned, asked, [row.key for row in product], plain)
     for name in (metric.name for metric in EIGHT) if ablate else ():
         it = without(asked, name)
         lacking = fit_predictor([without(one, name) for one in learned], targets=("throughput",)) if retrain else model
@@ -112,7 +124,9 @@ def without(dataset: Dataset, metric: str) -> Dataset:
     return replace(dataset, profiles=profiles)
 
 
-def _by_plain_methods(learned: Sequence[Dataset], asked: Dataset, keys: Sequence[str]) -> dict[str, list[float]]:
+def _by_plain_methods(
+    learned: Sequence[Dataset], asked: Dataset, keys: Sequence[str], methods: Collection[str]
+) -> dict[str, list[float]]:
     further = further_metrics(learned)
     test = build_examples([asked], further)
     first: dict[str, int] = {}
@@ -120,7 +134,7 @@ def _by_plain_methods(learned: Sequence[Dataset], asked: Dataset, keys: Sequence
         run, _repeat, instance = key.rsplit("/", 2)
         first.setdefault(f"{run}/{instance}", row)
     test = test.take(np.array([first[key] for key in keys]))
-    found = plain_methods.predicted(build_examples(learned, further), test)
+    found = plain_methods.predicted(build_examples(learned, further), test, methods)
     return {name: values.tolist() for name, values in found.items()}
 
 
@@ -271,9 +285,9 @@ def _measured(options: Any) -> Iterable[LeftOutRow]:
     for asked in every:
         if (options.campaign and asked.name not in options.campaign) or asked.name in options.learn:
             continue
-        usable = [one for one in every if one.name in options.learn or one.status.status != "findings"]
-        learned = [one for one in usable if one is not asked and (not options.learn or one.name in options.learn)]
-        found = left_out(learned, asked, plain=options.plain, ablate=options.ablate, retrain=options.retrain)
+        learned = usable_for(asked, every, options.learn)
+        plain = tuple(plain_methods.METHODS) if options.plain else ()
+        found = left_out(learned, asked, plain=plain, ablate=options.ablate, retrain=options.retrain)
         sys.stderr.write(f"{asked.name}: {len(found)} rows\n")
         if options.write:
             with options.write.open("a", encoding="utf-8") as file:

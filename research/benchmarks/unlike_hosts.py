@@ -16,8 +16,8 @@ who is refused differs; by kind of cloud: as above; where every host is full; wh
 caps, pins and weights; and where they use network, disk and memory bandwidth, too. Every third new VM is sensitive
 to latency, every fourth has a limit, and every second question is for the sum of all.
 
---model compares a question to this model with the same question to the prior, cold, in turns; or is the model that
---misses is about.
+--model compares a question to this model with the same question to the prior, cold, in turns, and with Nova's filters
+and weighers; or is the model that --misses is about.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,6 +44,7 @@ from advisor.placement import decision, host_classes
 from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.prediction.cache import PredictionCache
 from advisor.scheduling import scoring
+from advisor.scheduling.rules import most_free
 from advisor.snapshot import ClusterSnapshot
 from models.learning.artifact import load
 from models.physics.prior import PriorPredictor
@@ -250,33 +252,37 @@ def missed(cloud: str, questions: int, by: Predictor) -> dict[str, Any]:
 
 
 def compared(size: int, model: Predictor) -> dict[str, Any]:
-    """CPU times in milliseconds of cold questions to the prior and to a model in turns, for one size of cloud."""
+    """CPU times in milliseconds of cold questions to the prior and to a model in turns, for one size of cloud, beside
+    those of Nova's filters and weighers; `each_ms` has every question's."""
     random = np.random.default_rng(size)
     snapshot, listening = made_cloud(size), Listening(model)
     ask(snapshot, new_vm(random), by=PRIOR)  # compiles
     ask(snapshot, new_vm(random), by=listening)  # prepares what the table of profiles needs
     scenes = sum(len(asked) for asked, _ in listening.asked)
     before_mb = _resident_mb()
-    spent: list[tuple[float, float]] = []
+    by: dict[str, Callable[[Instance], object]] = {
+        "prior": lambda who: ask(snapshot, who, by=PRIOR),
+        "model": lambda who: ask(snapshot, who, by=model),
+        "nova": lambda who: most_free(snapshot, PlacementRequest(who), fresh_s=math.inf),
+    }
+    each_ms: dict[str, list[float]] = {name: [] for name in by}
     for turn in range(COMPARED):
         instance = new_vm(random, f"new-{turn}")
-        took = []
-        both: tuple[Predictor, Predictor] = (PRIOR, model)
-        for by in both:
+        for name, answer in by.items():
             begin = time.process_time()
-            ask(snapshot, instance, by=by)
-            took.append(1000 * (time.process_time() - begin))
-        spent.append((took[0], took[1]))
-    prior, learned = (statistics.median(column) for column in zip(*spent, strict=True))
+            answer(instance)
+            each_ms[name].append(1000 * (time.process_time() - begin))
     return {
         "hosts": size,
         "model": model.version,
         "questions": COMPARED,
         "scenes": scenes,
-        "prior_cpu_ms": prior,
-        "model_cpu_ms": learned,
-        "model_over_prior": statistics.median(learned / prior for prior, learned in spent),
+        **{f"{name}_cpu_ms": statistics.median(times) for name, times in each_ms.items()},
+        "model_over_prior": statistics.median(
+            learned / prior for prior, learned in zip(each_ms["prior"], each_ms["model"], strict=True)
+        ),
         "grown_mb": _resident_mb() - before_mb,
+        "each_ms": each_ms,
     }
 
 

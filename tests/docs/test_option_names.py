@@ -41,7 +41,7 @@ MEANINGS: dict[str, tuple[str, set[str]]] = {
     "--pinning": ("how instances are pinned in the lab", {"probe-plan", "lab show"}),
     "--replay": ("a recording in place of this machine", {"demo", "once"}),
     "--push": ("the server that gets what is measured or reported", {"run", "act", "probe"}),
-    "--report": ("a file for a report", {"plan", "tune", "evaluate", "replay", "worth", "lab show"}),
+    "--report": ("a file for a report", {"bench", "plan", "tune", "evaluate", "replay", "worth", "lab show"}),
     "--resume": ("go on with what was interrupted", {"apply", "lab run"}),
     "--rounds": ("rounds of a campaign", {"probe-plan", "lab run"}),
     "--seconds": ("how long is measured", {"run", "probe"}),

@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for seed in range(1, options.seeds + 1):
         drawn = recorded or ruled(seed, SIZES[options.size], options.busy)
         contest = Contest.of(drawn, seed)
-        _play(contest, {name: ask for name, ask in asks.items() if name not in failed}, failed, options.only)
+        play(contest, {name: ask for name, ask in asks.items() if name not in failed}, failed, options.only)
         found.append(contest)
         if options.json:
             options.json.write_text(json.dumps([one.rows for one in found], indent=1), encoding="utf-8")
@@ -138,7 +138,7 @@ def peers(environments: Path, seconds: float) -> dict[str, Ask]:
     return found | {name: partial(decided, balancer) for name, balancer in BALANCERS.items()}
 
 
-def _play(contest: Contest, asks: Mapping[str, Ask], failed: dict[str, str], only: Sequence[str] | None) -> None:
+def play(contest: Contest, asks: Mapping[str, Ask], failed: dict[str, str], only: Sequence[str] | None) -> None:
     """Ask everyone, and Cotenant after each peer that moves something."""
     rows, plan = contest.rows, partial(by_cotenant, time_limit_s=LIMIT_S)
     rows[STAY] = contest.judged(Rebalanced(contest.cloud))
