@@ -103,7 +103,7 @@ def _list(path: str, **params: Any) -> Call[Any]:
 class Calls:
     """What a service can be asked. Errors are those of `cotenant_client.errors`.
 
-    Keywords are the fields of the body that docs/reference/rest.md tells.
+    Keywords are the fields of the body that docs/reference/rest.md lists.
     """
 
     @Answer

@@ -1,4 +1,4 @@
-"""Bodies and answers of the service; docs/reference/rest.md tells what their fields mean.
+"""Bodies and answers of the service; docs/reference/rest.md says what their fields mean.
 
 Made by `python packaging/client_schemas.py` from the OpenAPI document; change `api/schemas/`, not this file.
 Answers may hold more: later versions add fields.

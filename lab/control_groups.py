@@ -34,7 +34,7 @@ class GroupMaker:
             if missing:
                 raise PreparationError(f"control group controllers {', '.join(missing)} are not mounted on this host")
             roots = [mounts[name] for name in _V1_CONTROLLERS]
-            # In version 1 a tree of its own freezes groups, and an empty tree of version 2 tells their pressure.
+            # In version 1 a tree of its own freezes groups, and an empty tree of version 2 shows their pressure.
             more = [mounts[name] for name in ("freezer", "unified") if name in mounts]
             self._roots = list(dict.fromkeys([*roots, *more]))
         elif "unified" in mounts:

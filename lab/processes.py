@@ -90,7 +90,7 @@ class LabProcess(Program):
             try:
                 os.write(self._popen.stdin.fileno(), b"\n")
             except BrokenPipeError:
-                return  # it ended early; its exit status tells why
+                return  # it ended early; its exit status says why
             finally:
                 self._popen.stdin.close()
 

@@ -65,7 +65,7 @@ class ResourceRegistry:
         return f"cotenant-{self.run}-{name}"
 
     def driver(self, online: int, cpus: Sequence[int] | None) -> str:
-        """Name that tells what Dom0 had before it was moved: the number of its vCPUs, and its pCPUs, None = all."""
+        """Name that says what Dom0 had before it was moved: the number of its vCPUs, and its pCPUs, None = all."""
         where = "all" if cpus is None else format_cpus(tuple(cpus))
         return f"cotenant-{self.run}-{online}-on-{where}"
 

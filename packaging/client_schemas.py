@@ -22,7 +22,7 @@ WANTED = (
     "PlacementBody", "PlanAnswer", "PlanBody", "PlanItem", "Problem", "Readiness", "Recommendation",
     "SceneBody", "SceneEffects", "ScoresOut", "VmScoresOut", "WorkloadItem",
 )  # fmt: skip
-HEAD = '''"""Bodies and answers of the service; docs/reference/rest.md tells what their fields mean.
+HEAD = '''"""Bodies and answers of the service; docs/reference/rest.md says what their fields mean.
 
 Made by `python packaging/client_schemas.py` from the OpenAPI document; change `api/schemas/`, not this file.
 Answers may hold more: later versions add fields.

@@ -196,7 +196,7 @@ _LXC: tuple[Definition, ...] = (
         "event",
         "line `softirq` of /proc/stat: NET_TX, NET_RX and BLOCK of all CPUs",
         "Δ softirqs / Δt",
-        "Linux has no event channel. On Xen an event tells a domain of I/O, here a softirq does that work; several "
+        "Linux has no event channel. On Xen an event notifies a domain of I/O, here a softirq does that work; several "
         "packets may share one softirq, as several notifications may share one event. The whole host is counted, "
         "load generators and whatever else does I/O on it included.",
         f"{_REAL}test_events_are_the_softirqs_of_the_host compares with /proc/softirqs while datagrams flow",

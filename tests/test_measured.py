@@ -1,4 +1,4 @@
-"""Measured tests: a disturbed one passes when tried again and tells so, a wrong one fails, an unsteady one is found."""
+"""Measured tests: a disturbed one passes when tried again and says so, a wrong one fails, an unsteady one is found."""
 
 from __future__ import annotations
 

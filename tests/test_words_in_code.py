@@ -14,14 +14,34 @@ import pytest
 from tests.docs.test_words import FORBIDDEN
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("advisor", "api", "models", "profiler", "cotenant_client", "lab", "research", "integrations", "packaging")
+FOLDERS = (
+    "advisor",
+    "api",
+    "models",
+    "profiler",
+    "cotenant_client",
+    "lab",
+    "research",
+    "integrations",
+    "packaging",
+    "docs",
+    "tests",
+)
 CODE = sorted(
     path
     for folder in FOLDERS
     for path in (ROOT / folder).rglob("*.py")
     if "versions" not in path.parts
+    and path.name not in {"test_words.py", Path(__file__).name}
     and not any(part == "build" or part.startswith((".", "var")) for part in path.relative_to(ROOT).parts)
-)  # migrations name columns as they were
+)  # migrations name columns as they were, and the tests of words the words
+DATA = sorted(
+    path
+    for folder in (*FOLDERS, "datasets", "examples")
+    for pattern in ("*.yaml", "*.yml", "*.toml")
+    for path in (ROOT / folder).rglob(pattern)
+    if not any(part == "build" or part.startswith((".", "var")) for part in path.relative_to(ROOT).parts)
+)
 TEMPLATES = sorted(
     path for pattern in ("*.html", "*.html.j2") for folder in FOLDERS for path in (ROOT / folder).rglob(pattern)
 )
@@ -121,6 +141,18 @@ def test_the_name_of_a_test_names_the_actor() -> None:
         if _IN_NAMES.search(name)
     ]
     assert len(paths) > 400
+    assert found == []
+
+
+def test_what_conversations_campaigns_and_charts_say_names_the_actor() -> None:
+    """Names of code, such as `cotenant.nobody` of the chart, have a dot or a quote beside them."""
+    assert len(DATA) > 100
+    found = [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for path in DATA
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if any(line[match.start() - 1 : match.start()] not in {".", "/"} for match in FORBIDDEN.finditer(line))
+    ]
     assert found == []
 
 

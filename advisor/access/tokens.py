@@ -332,7 +332,7 @@ class Sessions:
 
 
 def form_key(secret: str) -> str:
-    """What every form of a session carries: it shows that the form is one of ours, and tells nothing of the secret."""
+    """What every form of a session carries: it shows that the form is one of ours, without disclosing the secret."""
     return hmac.new(secret.encode(), b"form", hashlib.sha256).hexdigest()
 
 

@@ -100,7 +100,7 @@ class MovingExecutor(Executor, Protocol):
 
 
 class ClosingExecutor(Executor, Protocol):
-    """One that tells a scheduler which hosts take new instances."""
+    """One that sets in a scheduler which hosts take new instances."""
 
     def closing(self, host: Host) -> Meaning:
         """That this host takes none from now on, as the setting OPEN; InvalidInput where the system is not asked."""

@@ -312,7 +312,7 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class HostRanking:
-    """What schedulers ask for: the `scores` of hosts, best first, and an answer that tells of few of them or none.
+    """What schedulers ask for: the `scores` of hosts, best first, and an answer that lists few of them or none.
 
     `per_host` = what is said of each host depends on no other host that was asked about, and no other client is
     placing, so that it stands until the caller places an instance there.

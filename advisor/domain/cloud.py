@@ -49,7 +49,7 @@ class HostNow:
     `pressure` is demand over capacity by resource (see advisor.snapshot.pressure), None = the capacity is not known.
     `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known. `cpu_peak`
     is the 95th percentile of what all there ask of the CPUs, over the capacity. `patience_s` is after how long its
-    silence counts, inf = never, for nothing tells of it again and again; None = as for the cloud.
+    silence counts, inf = never, as no source reports it again and again; None = as for the cloud.
     """
 
     host: Host
@@ -129,9 +129,9 @@ class Histories:
     missing: str = ""
 
 
-# What the agent of a host tells of it and of who is on it, and what became of that.
+# What the agent of a host reports of it and of its instances, and the effect of that.
 
-UUID = "uuid"  # label: what tells two instances of one name apart
+UUID = "uuid"  # label: distinguishes two instances of one name
 STOPPED_AT = "stopped_at"  # label: since when no source reports it; it keeps its place for an hour
 MOST_ANNOUNCED = 5_000  # instances on one host
 PATIENCE = 5  # announcements that may be missing before the silence of a host counts …
@@ -160,9 +160,9 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What the agent of one host tells: facts of it and of all that run there, what is not known left out.
+    """What the agent of one host reports: facts of it and of all that run there, what is not known left out.
 
-    `machine` tells two machines of one name apart, empty = unknown. News come every `every_s` seconds. `bound`: the
+    `machine` distinguishes two machines of one name, empty = unknown. News come every `every_s` seconds. `bound`: the
     sender's token speaks for this host only. `malformed` is what cannot be read; whatever is stored of it stays.
     """
 

@@ -19,7 +19,7 @@ from profiler.observed import Instance
 
 NO_SUPPORT = 0.05  # of what was learned: with less, an answer is the analytic model's
 LONGEST_KNOWN_LATENCY = 10.0
-"""Times as long as alone. A latency interval that reaches further tells nothing about its upper edge, so people are
+"""Times as long as alone. A latency interval that reaches further says nothing about its upper edge, so people are
 reported that the edge is not known; programs get the number."""
 
 CROWDED = "part of the time with more vCPUs ready to run on the host than it has CPUs, 0-1; null = not known"

@@ -74,7 +74,7 @@ class ProbeReport:
         """Why no answer counts with it; empty where those of a model do that learned from such results, or those about
         the two instances.
 
-        A loop that does not get its CPU is what a probe of the CPU is there to find. The load of the machine tells
+        A loop that does not get its CPU is what a probe of the CPU is there to find. The load of the machine shows
         whether other work took it.
         """
         if self.instance and not self.peer:

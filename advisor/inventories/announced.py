@@ -1,4 +1,4 @@
-"""What an agent tells of its host and of who is on it, compared with what is stored.
+"""What an agent reports of its host and its instances, compared with what is stored.
 
 Several sources may tell of one thing. What was written down by hand or over REST wins, then the system that is synced
 (such as OpenStack), then the agent, which fills in what the others leave open. Where an instance runs is another
@@ -182,7 +182,7 @@ def _without_reserved(announcement: Announcement, notes: _Notes) -> Announcement
 
 def _room(host: str, names: Collection[str], around: Around) -> tuple[frozenset[str], int]:
     """How many more instances the host may have, of MOST_ANNOUNCED in all, and which must go at once for that: those of
-    its agent that it no longer tells of and that only keep their place, the longest stopped first."""
+    its agent that it no longer reports and that only keep their place, the longest stopped first."""
     here = [instance for instance in around.instances.values() if instance.host == host]
     arriving = len(set(names) - {instance.id for instance in here})
     missing = sorted(
@@ -379,7 +379,7 @@ def _no_longer_reported(
 
 
 def _missing(instance: Instance, now: datetime, notes: _Notes) -> Instance | None:
-    """An instance that its host no longer tells of: stopped at first, None = gone.
+    """An instance that its host no longer reports: stopped at first, None = gone.
 
     One that was written down is only marked, so that another host's agent may claim it.
     """
@@ -429,7 +429,7 @@ def _filled_in(item: T, names: Iterable[str]) -> T:
 
 
 def _is_agents(item: Host | Instance, name: str) -> bool:
-    """Whether the agent tells of all of it, or of this field."""
+    """Whether the agent reports all of it, or of this field."""
     return item.labels.get(SOURCE) == AGENT or (bool(name) and item.labels.get(f"{SOURCE}.{name}") == AGENT)
 
 

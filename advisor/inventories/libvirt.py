@@ -355,7 +355,7 @@ class Libvirt:
             **dict.fromkeys(_uuids(running), _RUNNING),
         }
         if len(states) > MOST_DOMAINS:
-            raise ValueError(f"it tells of {len(states)} domains, more than {MOST_DOMAINS}")
+            raise ValueError(f"it reports {len(states)} domains, more than {MOST_DOMAINS}")
         answer = _Answer(Part(shown, "read", rows=len(states)), host, uri=uri)
 
         def facts(uuid: str, xml: str) -> Facts:

@@ -56,7 +56,7 @@ def clean_labels(labels: Mapping[str, object]) -> dict[str, str]:
 # Fields of a Host or an Instance, its `id` always among them, that the source knows; what it does not say stays as it
 # is. `labels` and `settings` are mappings of which the same holds.
 Facts = Mapping[str, Any]
-Row = TypeVar("Row")  # one object as the source tells it
+Row = TypeVar("Row")  # one object as the source reports it
 STOPPED_LOAD = 0.001  # of an instance that holds its place and does nothing; an Instance cannot have none
 
 
@@ -104,7 +104,7 @@ class Reading:
     taken. `covers`: where not None, only instances that are stored on these hosts can be absent. An instance with the
     label `uuid` is known again by it, whatever its id is in the inventory; `unclear` may name UUIDs, too.
 
-    `partial`: it tells what changed since the last one, by the ids of the inventory; nothing else need be looked at.
+    `partial`: it reports what changed since the last one, by the ids of the inventory; nothing else need be looked at.
     `gone_hosts` are hosts that surely are; `heard` are hosts that are there, of which nothing need be new.
     """
 
@@ -156,7 +156,7 @@ class InventorySource(Protocol):
 
 
 class WatchedSource(InventorySource, Protocol):
-    """One that also tells by itself what changes."""
+    """One that also reports changes by itself."""
 
     def watch(self, stop: threading.Event) -> Iterator[Reading]:
         """A whole reading first, then what is new at once, and now and then that the hosts are there; until `stop`."""

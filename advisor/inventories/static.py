@@ -258,7 +258,7 @@ def _percent(item: Item) -> Demand:
     return Demand(item.number(0.0, 100.0 * MAX_CPUS) / 100)
 
 
-SHORT: Mapping[str, tuple[Resource, Reader]] = {  # demand as monitoring tells it, as fields of the instance
+SHORT: Mapping[str, tuple[Resource, Reader]] = {  # demand as monitoring reports it, as fields of the instance
     "cpu_percent": ("cpu", _percent),
     **{resource: (resource, _demand(resource)) for resource in RESOURCES if resource != "cpu"},
 }

@@ -146,7 +146,7 @@ def stored_around(connection: Connection, reading: Reading) -> tuple[Inventory, 
 
 
 def _announced_before(stored: Sequence[Instance], reported: Collection[str]) -> frozenset[str]:
-    """Ids of what an agent announced by its name, and a system now tells by its UUID, by which others know it."""
+    """Ids of what an agent announced by its name, and a system now reports by its UUID, by which others know it."""
     return frozenset(
         instance.id
         for instance in stored

@@ -116,7 +116,7 @@ def predicted_before(
 
 
 def scene_at(snapshot: ClusterSnapshot, at: int) -> Scene:
-    """A host of the snapshot with who is there by the inventory; pending answers have not arrived."""
+    """A host of the snapshot with its instances by the inventory; pending answers have not arrived."""
     present = [instance for instance in snapshot.residents[at] if instance.id in snapshot.names.placed]
     return Scene(snapshot.hosts[at], tuple(sorted(present, key=lambda instance: instance.id)))
 
@@ -129,7 +129,7 @@ def unadjusted(snapshot: ClusterSnapshot, scene: Scene, inventory: Mapping[str, 
 
 
 def fingerprint(scene: Scene) -> str:
-    """A digest of who is there with which settings, whatever is known of their demand."""
+    """A digest of the instances there with their settings, whatever is known of their demand."""
     return _digest(scene.host, [replace(instance, demand={}) for instance in scene.instances])
 
 

@@ -45,7 +45,7 @@ from models.prediction import BandArrays, CpuPressure, InterferencePrediction, P
 from profiler.host_kinds import TRAITS
 from profiler.observed import DEFAULT_WEIGHT
 
-# Hosts that would be better for the new VM, and for who is there, after a few changes to who is there.
+# Hosts that would be better for the new VM, and for its residents, after a few changes to these.
 
 LOOKED_AT = 12  # hosts of which is tried whether simple rules help
 TUNED = 3  # hosts that are searched

@@ -206,7 +206,7 @@ def without_name(request: PlacementRequest, snapshot: ClusterSnapshot) -> Placem
 
 
 def _nameless(instance: Instance, snapshot: ClusterSnapshot) -> Instance:
-    """The instance under the name of every new VM; where its own name tells what it is like, a label keeps that."""
+    """The instance under the name of every new VM; where its own name says what it is like, a label keeps that."""
     stem, labels = stem_of(instance), instance.labels
     if stem and "name" not in labels and snapshot.names.classes.knows("name", stem):
         labels = {**labels, "name": f"{stem}-0"}

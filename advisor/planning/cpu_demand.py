@@ -166,7 +166,7 @@ def _alone(snapshot: ClusterSnapshot, host: Host, instance: Instance) -> CpuPeak
     """What it would use alone; None where too little is known.
 
     Of a mean alone the peaks are those that public traces show at the upper edge of what is known of it. A profile
-    tells no peaks either, but of a workload at full load.
+    shows no peaks either, except of a workload at full load.
     """
     demand, part = instance.demand.get("cpu"), min(instance.load, 1.0)
     if demand is not None:

@@ -117,7 +117,7 @@ def _closed(several: Iterable[Host | Instance], now: datetime) -> dict[str, date
 
 
 def labelled(instance: Instance) -> tuple[MoveSeen, ...]:
-    """Moves that the label `moved_at` of an instance tells; moments that are none are left out."""
+    """Moves that the label `moved_at` of an instance names; moments that are none are left out."""
     moves = []
     for text in instance.labels.get(MOVED_LABEL, "").split(","):
         try:

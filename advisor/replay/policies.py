@@ -185,7 +185,7 @@ def _own_profiles(
 ) -> tuple[tuple[str, ...], tuple[WorkloadProfile, ...]]:
     """A profile for each instance, with its observed network and disk rates where it has this load.
 
-    `amount` (0-1) is how much of what a full instance does its profile tells.
+    `amount` (0-1) is how much of what a full instance does its profile shows.
     """
     amounts = np.broadcast_to(amount, len(loads))
     by_name: dict[str, list[WorkloadProfile]] = {}

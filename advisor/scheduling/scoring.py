@@ -155,7 +155,7 @@ def ceilings(
 ) -> tuple[Ceiling, Ceiling]:
     """The limits of latency, `waits`, and of time short, `shorts`, of S scenes; all (S, N).
 
-    `occupied` tells who is there without the new VM.
+    `occupied` says which slots have an instance without the new VM.
     """
     return (
         Ceiling(waits, after.latency.expected, np.where(occupied, before.latency.expected, 1.0)),

@@ -268,7 +268,7 @@ def _known(part: float) -> float | None:
 class CloudService:
     """The cloud as predictions see it now, and the state of the service itself; thread-safe.
 
-    `backend` is the database's name, as /readyz tells it.
+    `backend` is the database's name, as /readyz says it.
     """
 
     def __init__(

@@ -224,7 +224,7 @@ class InventoryService:
         return difference
 
     def announce(self, announcement: Announcement) -> Announced:
-        """Bring one host and who is on it to what its agent tells; Conflict where two machines go by its name."""
+        """Bring one host and its instances to what its agent reports; Conflict where two machines go by its name."""
         now = self._clock()
         with self._read() as connection:
             news, answer = announced.compare(announcement, self._around(connection, announcement, now), now)
@@ -247,7 +247,7 @@ class InventoryService:
         return answer
 
     def _around(self, connection: Connection, announcement: Announcement, now: datetime) -> Around:
-        """What an announcement may touch: its host and who is there, and every instance it tells of with their
+        """What an announcement may touch: its host with its instances, and every instance it reports with their
         hosts."""
         host = hosts.get(connection, announcement.host_id)
         residents = instances.on_hosts(connection, [announcement.host_id])

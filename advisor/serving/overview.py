@@ -145,7 +145,7 @@ def _by_host(hosts: Sequence[Host], label: str) -> dict[str, str]:
     return {host.id: host.labels[label] for host in hosts if label in host.labels}
 
 
-# Vitals: what the service tells of its own state to whoever watches it; read at the moment, nothing is kept.
+# Vitals: what the service reports of its own state; read at the moment, nothing is kept.
 
 
 @dataclass(frozen=True, slots=True)

@@ -392,7 +392,7 @@ class PlacementService:
             self._later.write(note, synced=False)
 
     def _note(self, connection: Connection, recommendation: Recommendation, best: str | None = None) -> None:
-        """The entry of an answer that is not stored; `best` is its host where it tells of none."""
+        """The entry of an answer that is not stored; `best` is its host where it names none."""
         first = recommendation.candidates[0].host if recommendation.candidates else best
         about = [recommendation.request.instance.id, *filter(None, [first])]
         detail = {"host": first, "rejected": len(recommendation.rejected), "model": recommendation.model_version}

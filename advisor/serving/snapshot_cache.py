@@ -137,7 +137,7 @@ class CloudView:
         return replace(self.counts, models=counts.models) == counts and now < self.until and not self.is_ahead(now)
 
     def is_ahead(self, now: datetime) -> bool:
-        """Whether the clock was set back since: none of the times in this view tells anything now."""
+        """Whether the clock was set back since: none of the times in this view says anything now."""
         return now < self.snapshot.taken_at - CLOCK_SKEW
 
     @property
@@ -372,7 +372,7 @@ def _as_advised(
     own: Mapping[str, float],
     short: Mapping[str, str],
 ) -> _Advised:
-    """What pending answers change of a host and of who is there already; of two about one the later wins.
+    """What pending answers change of a host and of its residents; of two about one the later wins.
 
     Without it a limit that the ladder keeps would look broken already, and the next answer would not mind it. Before
     that who stands in `measured` wants what was measured of it, hosts use as much themselves as `own` has, and those in

@@ -227,7 +227,7 @@ class ClusterSnapshot(HostArrays):
         return self.age_s > self.allowed_age_s(fresh_s)
 
     def allowed_age_s(self, fresh_s: float) -> Floats:
-        """(H,) how long news of each host may take, inf = for ever: nothing tells of it again and again."""
+        """(H,) how long news of each host may take, inf = for ever, where no source reports it again and again."""
         return np.where(np.isnan(self.names.patience), fresh_s, self.names.patience)
 
     def _hosts_with(self, put: Mapping[str, Host | None]) -> tuple[tuple[Host, ...], Ints]:

@@ -43,9 +43,9 @@ hosts = sa.Table(
     sa.Column("disk_mb_s", sa.Double),
     sa.Column("mem_bw_mb_s", sa.Double),
     sa.Column("driver_weight", sa.Integer, nullable=False, server_default="256"),
-    # Whether something tells of it again and again: an agent, a sync, a dated inventory. Then silence means something.
+    # Whether a source reports it again and again: an agent, a sync, a dated inventory. Then silence means something.
     sa.Column("reported", sa.Boolean, nullable=False, server_default=sa.false()),
-    # After how many seconds its silence counts, where who tells of it said so; else as the settings say.
+    # After how many seconds its silence counts, where its source said so; else as the settings say.
     sa.Column("patience_s", sa.Double),
     sa.Column("cpu_ids", VALUE, nullable=False, server_default="[]"),
     sa.Column("isolated_cpus", VALUE, nullable=False, server_default="[]"),
@@ -147,7 +147,7 @@ def sightings_of(connection: sa.Connection, ids: Iterable[str]) -> Mapping[str, 
 
 
 def patience(connection: sa.Connection, ids: Iterable[str] | None = None) -> Mapping[str, float]:
-    """After how many seconds a host's silence counts: inf = never, for nothing tells of it again and again.
+    """After how many seconds a host's silence counts: inf = never, as no source reports it again and again.
 
     One that is left out goes by the settings. `ids` None = of all hosts.
     """

@@ -22,7 +22,7 @@ from models.profiling.windows import MOST
 from profiler.observed import MetricSample
 
 MOST_WINDOWS = 5_000  # of a host: the oldest go
-_BUSY = frozenset({"busy", "driver_domain", "cpu"})  # what tells a host's own load
+_BUSY = frozenset({"busy", "driver_domain", "cpu"})  # what shows a host's own load
 _OF_HOSTS = frozenset({("host", "busy"), ("driver_domain", "cpu")})
 _time = attrgetter("time_s")
 BUSY_S = 3600.0  # for which a host's own load is kept
@@ -93,7 +93,7 @@ class _Host:
 
 
 def add(connection: sa.Connection, taken: Sequence[MetricSample], metrics: Collection[str]) -> int:
-    """Add what is learned from: `metrics` of instances, and what tells a host's own load; returns how many samples are
+    """Add what is learned from: `metrics` of instances, and what shows a host's own load; returns how many samples are
     new. Of a batch in which everything that is learned from is there already, none is."""
     by_host: dict[str, list[MetricSample]] = {}
     for sample in taken:

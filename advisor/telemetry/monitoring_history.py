@@ -170,7 +170,7 @@ def _borders(now: datetime, since_s: float) -> Sequence[tuple[datetime, datetime
 
 
 class _SeriesOwners:
-    """Tells of which instance a series is, and remembers names that no instance has."""
+    """Finds of which instance a series is, and remembers names that no instance has."""
 
     def __init__(self, labels: Sequence[str], by_name: Mapping[str, str]) -> None:
         self._labels = [label.split(".") for label in labels]
@@ -261,8 +261,8 @@ def teach(tallies: dict[tuple[str, Resource], Tally], resource: Resource, rows: 
 
 # Demand over time from the history that a virtualization system keeps of its own guests: windows, and means before.
 #
-# A mean over half an hour tells how much and at which hour, and takes the shape of a half hour that was seen in windows
-# (`models.profiling.windows`). Waiting is the least that pressure tells. Decision 83 says what this rests on.
+# A mean over half an hour shows how much and at which hour, and takes the shape of a half hour that was seen in windows
+# (`models.profiling.windows`). Waiting is the least that pressure shows. Decision 83 says what this rests on.
 
 _RESOURCES: tuple[Resource, ...] = ("cpu", "net_mbit", "disk_mb_s")
 _Means = Sequence[tuple[float, float, float]]  # end, seconds, mean

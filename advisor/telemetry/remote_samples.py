@@ -1,8 +1,8 @@
 """Samples of windows in a Prometheus-compatible store: written by remote write, read by PromQL.
 
 Series have the names, labels and units of the agent's exporter (`profiler.metrics`), without the label `job`, which
-tells them from scraped ones; the time of a sample is the end of its window. What the service learns from is summed in
-the database on its way (`store.open_windows`), so that the other store is asked for answers only.
+distinguishes them from scraped ones; the time of a sample is the end of its window. What the service learns from is
+summed in the database on its way (`store.open_windows`), so that the other store is asked for answers only.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ API_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "same-origin",  # tells other sites nothing; no-referrer would give our own forms Origin: null
+    "Referrer-Policy": "same-origin",  # nothing for other sites; no-referrer would give our own forms Origin: null
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }

@@ -142,7 +142,7 @@ class AnnouncementBody(Schema):
     instances: Annotated[list[OneAnnounced], Field(max_length=MOST_ANNOUNCED)] = Field(
         description="everything that runs there; an empty list = nothing does"
     )
-    machine: Text = Field(default="", description="tells two machines of one name apart; empty = unknown")
+    machine: Text = Field(default="", description="distinguishes two machines of one name; empty = unknown")
     every_s: Seconds = Field(default=60.0, description="seconds until the next announcement")
     time: Time = Field(description="the clock of the host")
 

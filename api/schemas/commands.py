@@ -56,7 +56,7 @@ class ProfileAnswer:
 
 
 class PartOut(AnswerBody):
-    """One part of what another system tells, such as its servers."""
+    """One part of what another system reports, such as its servers."""
 
     name: str = Field(description="the part")
     state: str = Field(description="read, refused (the account may not see it) or failed (the system did not answer)")

@@ -36,7 +36,7 @@ class TextLines(logging.Formatter):
     """One line for people: time, level, logger, message, then name=value; quoted where it could be taken for more."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The same as JsonLines tells; a traceback is quoted too, so that one event is one line."""
+        """The same as JsonLines writes; a traceback is quoted too, so that one event is one line."""
         words = [_time(record), record.levelname.lower(), record.name, _plain(record.getMessage())]
         words += [f"{name}={_quoted(value)}" for name, value in _fields(record).items() if value is not None]
         if record.exc_info and record.exc_info[1]:
@@ -49,7 +49,7 @@ def start_logging(level: str, lines: Format = "json") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if lines == "json" else TextLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells every start-up that there is nothing to do
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # at every start-up it logs that there is nothing to do
 
 
 def _time(record: logging.LogRecord) -> str:

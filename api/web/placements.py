@@ -115,7 +115,7 @@ class RecommendationView:
     instance: Instance
     cards: tuple[Card, ...]
     current: Card | None = None  # where it is now, as it is
-    tuned: tuple[Card, ...] = ()  # hosts after changes to who is there
+    tuned: tuple[Card, ...] = ()  # hosts after changes to their residents
     LISTED: ClassVar[int] = LISTED
 
     @property

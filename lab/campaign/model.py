@@ -27,7 +27,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One participant of a group: a named workload with load and settings; `label` tells variants apart."""
+    """One participant of a group: a named workload with load and settings; `label` distinguishes variants."""
 
     workload: str
     label: str

@@ -71,7 +71,7 @@ class ForkedProgram:
     def release(self) -> None:
         """Let a program that waits begin."""
         if self._gate >= 0:
-            with contextlib.suppress(BrokenPipeError):  # it ended early; its exit status tells why
+            with contextlib.suppress(BrokenPipeError):  # it ended early; its exit status says why
                 os.write(self._gate, b"\n")
             os.close(self._gate)
             self._gate = -1

@@ -255,7 +255,7 @@ class _Times:
 
 
 class _HostTimes:
-    """Reads what tells whether a window was disturbed, in a few system calls."""
+    """Reads what shows whether a window was disturbed, in a few system calls."""
 
     def __init__(self, instances: Instances) -> None:
         self._instances = instances

@@ -22,7 +22,7 @@ LEAST_FACTOR = 0.1  # of the mean: in calmer hours an instance says little of th
 WORTH = 4.0  # instances: what a wider level counts for beside the instances of a narrower one
 GIVEN_WINDOWS = 72.0  # six hours: a judgement of what one number of unknown age is worth, not a measurement
 # Of the hours of a day that an instance was seen for some days: windows of a day without hours that count beside those
-# of each hour. One day so drawn tells the next ones as well as three do (decision 80).
+# of each hour. One day so drawn predicts the next ones as well as three do (decision 80).
 PRIOR_HOURS = 24.0
 # So much of one day's hours comes again on the next days, and such a variance does not (Bitbrains,
 # 2026-11-25, decision 80): another instance of its kind cannot tell more.
@@ -102,7 +102,7 @@ def from_mean(mean: float, vcpus: int, resource: Resource = "cpu") -> Demand:
 def completed(given: Demand, vcpus: int) -> Demand:
     """A given demand with what it leaves out put in from its class: spread and quantiles, doubt, common share.
 
-    A high quantile tells the spread better than the class does.
+    A high quantile shows the spread better than the class does.
     """
     wide = from_mean(given.mean, vcpus, given.resource)
     quantiles = (given.p50, given.p95, given.p99)
@@ -121,7 +121,7 @@ def completed(given: Demand, vcpus: int) -> Demand:
 
 
 def _spread_by_quantile(given: Demand) -> float:
-    """The spread of a normal distribution with this mean and p95, or p99 where that is unknown; 0 = neither tells."""
+    """The spread of a normal distribution with this mean and p95, or p99 where that is unknown; 0 = none known."""
     normal = NormalDist()
     for share, value in ((0.95, given.p95), (0.99, given.p99)):
         if value is not None and value > given.mean:

@@ -219,7 +219,7 @@ class NoiseFloor:
         return {name: rounded(error / noise) if noise > 0 else None for name, (error, noise) in pairs.items()}
 
 
-# Pairwise ranking accuracy: how often a method tells which of two neighbours hurts a victim less.
+# Pairwise ranking accuracy: how often a method predicts which of two neighbours hurts a victim less.
 
 NOT_REPEATED = 0.01  # the standard error that stands in where nothing was repeated: gaps under about 3 % do not count
 MOST_COMPARED = 4_000_000  # beyond, every victim's neighbours are compared with a random part of the others only

@@ -162,7 +162,7 @@ def _slowed_alone(instances: Sequence[Instance], slot: int, own_settings: bool) 
 # Which machine a host is, by what is stated of its processors: campaigns and clouds name platforms as they like.
 
 STATED = HOST_NUMBERS[:5]  # CPUs, threads of a core, clock, second- and third-level cache
-_TELLING = slice(2, 5)  # clock and caches: how many CPUs there are tells no machine from another
+_TELLING = slice(2, 5)  # clock and caches: how many CPUs there are distinguishes no machine
 ALIKE = 0.02  # values of one machine may differ by so much: a clock is stated or measured
 
 

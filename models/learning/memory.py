@@ -111,7 +111,7 @@ class Memory:
         return _Tables.of(self)
 
     def on(self, scenes: SceneBatch) -> Bools:
-        """Whether training saw a platform of this name, on a machine that nothing tells from this one; (S,)."""
+        """Whether training saw a platform of this name, on a machine with the same features; (S,)."""
         stated, found = scenes.host_numbers[:, : len(STATED)], np.zeros(len(scenes), dtype=bool)
         for name, numbers in self.platforms.items():
             there = np.flatnonzero(scenes.platform == name.partition("/")[2])

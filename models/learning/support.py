@@ -104,7 +104,7 @@ class TierErrors:
 
 def calibrate(tiers: Mapping[str, TierErrors], workloads: int) -> Ranges:
     """Fit the typical error over all tiers, then the bounds of each so that they hold in LEVEL of its left-out rows,
-    and of repeats around their own median, which no model tells apart. With few different `workloads` nothing shows how
+    and of repeats around their own median, which no model separates. With few different `workloads` nothing shows how
     others behave."""
     floor = 0.0 if workloads >= ENOUGH_WORKLOADS else UNTESTED if "workload" not in tiers else UNTESTED / 2
     filled = [one for one in tiers.values() if len(one.error)]

@@ -168,7 +168,7 @@ def share_host(
     short: Floats,
     fair: Floats,
 ) -> float:
-    """`share_cpus` where each consumer may use some of the CPUs only; `room` and `inside` as `sets_of` tells.
+    """`share_cpus` where each consumer may use some of the CPUs only; `room` and `inside` as `sets_of` gives them.
 
     Sets of CPUs are shared from the smallest to the whole host, each among those who may not leave it. Whoever never
     has its demand met in a set asks of larger ones for what it gets there. The scarcest set decides what each one

@@ -236,7 +236,7 @@ def _other_bursts(before: float | None, now: float | None) -> bool:
 def others_in_step(demands: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """Of one window, each instance's others: the mean of their demand over their own mean, at least two of them.
 
-    `demands` are (demand, own mean) by instance; who has no mean yet tells nothing of the others.
+    `demands` are (demand, own mean) by instance; one without a mean yet says nothing of the others.
     """
     ratios = {name: value / mean for name, (value, mean) in demands.items() if mean > 0}
     total, count = sum(ratios.values()), len(ratios)

@@ -1,4 +1,4 @@
-"""What the agent tells the server about its host and the instances there: on each change, and once a minute anyway."""
+"""What the agent reports of its host and the instances there: on each change, and once a minute anyway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from profiler.backends import Backend
 from profiler.backends.host_description import HostDescription
 from profiler.observed import Instance, IsolationSettings
 
-EVERY_S = 60.0  # sent again after so long without a change: so the server tells a silent host from an idle one
+EVERY_S = 60.0  # sent again after so long without a change: so the server distinguishes a silent host from an idle one
 _LIST_S = 9.5  # with a reading per second, instances are listed in every tenth
 _SETTINGS_S = 4.5  # the settings of one instance are read at a time: on Xen that starts three tools
 _DESCRIBE_S = 600.0

@@ -1,4 +1,4 @@
-"""Checks of CPUs and of memory: what the host has beside what it tells of them."""
+"""Checks of CPUs and of memory: what the host has beside what it reports of them."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ class NewVmCluster:
 
     @property
     def residents(self) -> tuple[Instance, ...]:
-        """Who is there at the beginning."""
+        """The instances at the beginning."""
         instances = self.cluster.inventory.instances
         return instances[: len(instances) - len(self.new_vms)]
 

@@ -43,7 +43,7 @@ WAITS_SLOWER = SLOWER / VCPUS  # so much less is what a process waits than all i
 BURST_MS = 1.5  # of a real CPU
 PERIOD_MS = 100  # of a host's bandwidth
 _LEAD_S = 1.0
-_DAYS_CLOCK = 12.0  # by this an agent's day is slower than all others': it tells what is new at once, all each 5 s
+_DAYS_CLOCK = 12.0  # by this an agent's day is slower than all others': it reports what is new at once, all each 5 s
 _EVERY_S = 1500.0  # that an announcement says: twice as long as 5 s are in the day
 Clock = Callable[[], float]
 
@@ -186,7 +186,7 @@ class LivingHosts:
         return int(Path(self._groups.mounts["cpuacct"], group, "cpuacct.usage").read_text("ascii"))
 
     def announcements(self) -> Iterator[bytes]:
-        """What the agent of each host tells of it now, as JSON."""
+        """What the agent of each host reports of it now, as JSON."""
         for host, announcer in self._announcers.items():
             number = int(host[1:])
             announcer.look(WatchedHost(host, [self._instance(name) for name in self.there(number)]))

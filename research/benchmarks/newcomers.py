@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", type=Path, metavar="DIR", help="of a trained model (the analytic one)")
     options = parser.parse_args(arguments)
     if options.seeds < 2:
-        parser.error("--seeds must be at least 2: one cloud tells nothing of chance")
+        parser.error("--seeds must be at least 2: one cloud says nothing of chance")
     predictor = load(options.model) if options.model else PriorPredictor()
     known = {"kinds": options.kinds, "never_known": options.never_known, "spread": options.spread}
     clouds = [NewVmCluster.draw(seed, options.busy, options.new_vms, **known) for seed in range(1, options.seeds + 1)]

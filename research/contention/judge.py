@@ -266,7 +266,7 @@ def _mean_spearman(said: Floats, was: Floats, clouds: Sequence[Sequence[int]]) -
 
 
 def rank_correlation(said: Floats, was: Floats) -> float:
-    """Spearman's, with mean ranks of ties: 0 where the prediction tells no hosts apart, NaN where they are alike."""
+    """Spearman's, with mean ranks of ties: 0 where the prediction ranks all hosts alike, NaN where they are alike."""
     return float(_rank_correlations(said[np.newaxis], was[np.newaxis])[0])
 
 

@@ -66,7 +66,7 @@ def _outcome(host: HostSpec, cpu: CpuPressure, fluid: bool) -> HostOutcome:
 def _alone(one: InstanceSpec) -> tuple[float, float]:
     """The share that an instance has alone under its own cap, and the part of the time in which that holds it back.
 
-    The product tells the cap's doing apart; a simulation counts it as waiting.
+    The product separates the effect of the cap; a simulation counts it as waiting.
     """
     if one.cap_cpus >= one.vcpus:
         return 1.0, 0.0

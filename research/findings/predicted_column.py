@@ -42,7 +42,7 @@ Predict = Callable[[Host, Sequence[Instance]], list[float]]
 
 def without(datasets: Sequence[Dataset], papers: Dataset, progress: Progress | None = None) -> Predictor:
     """A predictor trained on all datasets without any co-location of a paper: no row is learned from itself, nor from
-    another paper's that tells of the same kind of host."""
+    another paper's about the same kind of host."""
     try:
         return fit_predictor(
             [replace(papers, colocations=()), *(dataset for dataset in datasets if dataset is not papers)],

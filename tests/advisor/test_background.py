@@ -1,4 +1,4 @@
-"""What stands behind a plan: the cloud of before and the one of afterwards, also where nobody's ratio changes."""
+"""What stands behind a plan: the cloud of before and the one of afterwards, also where no ratio changes."""
 
 from __future__ import annotations
 

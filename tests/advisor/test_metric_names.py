@@ -1,4 +1,4 @@
-"""Names of metrics: a typing error is told with the answer, and a profile of nothing but such is refused."""
+"""Names of metrics: a typing error is reported with the answer, and a profile of nothing but such is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPIN = WorkloadProfile("spin", {"cpu": 100.0, "block": 0.0})
 
 
 class Informed(PriorPredictor):
-    """A model that was trained on a metric of somebody's own."""
+    """A model that was trained on a metric of the operator's own."""
 
     version = "m-1"
     metrics = ("cpu", "nvlink_gb_s")  # type: ignore[assignment]

@@ -265,7 +265,7 @@ def test_a_preset_that_is_wrong_is_refused_with_its_field(tmp_path: Path, text: 
         load_preset(str(file))
 
 
-@pytest.mark.parametrize("name", ["nobody", "../x", "missing.toml"])
+@pytest.mark.parametrize("name", ["ghost", "../x", "missing.toml"])
 def test_a_preset_that_is_not_there_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match=r"is none of cadvisor|cannot be read"):
         load_preset(name)

@@ -171,7 +171,7 @@ def test_windows_that_no_scrape_saw_are_reported(store: Prometheus) -> None:
     reported = "no scrape saw {} of {} windows on host {}; scrape its agent once per window"
     profile = profile_series(settings(store.url), "i-seldom", since="1h")
     assert profile.notes[-1] == reported.format(34, 58, "seldom")  # windows 0, 2, 5, 7 ... 57
-    # 0, 3 ... 27, and after the agent started anew with window 30: 30, 33 ... 57; of 28 and 29 nobody knows any more
+    # 0, 3 ... 27, and after the agent started anew with window 30: 30, 33 ... 57; 28 and 29 are lost
     assert seen(store.url, "i-anew").notes == (reported.format(36, 56, "anew"),)
 
 

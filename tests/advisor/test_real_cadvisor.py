@@ -39,7 +39,7 @@ SENDS = [
     "use Socket; socket(my $s, AF_INET, SOCK_DGRAM, 0); my $to = pack_sockaddr_in(9, inet_aton($ARGV[0]));"
     "while (1) { send($s, 'x' x 1000, 0, $to); select(undef, undef, undef, 0.002) }", NEIGHBOUR,
 ]  # fmt: skip
-# cAdvisor's own list but for `sched`, which tells how long its processes wait.
+# cAdvisor's own list but for `sched`, which counts how long its processes wait.
 LEFT_OUT = "advtcp,cpu_topology,cpuset,hugetlb,memory_numa,process,referenced_memory,resctrl,tcp,udp"
 OWN: Mapping[str, Any] = {"listen": "--listen", "root": True, "every": "2s"}  # options of `scraped`
 
@@ -130,7 +130,7 @@ def history(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ShortHistory:
 def test_cadvisor_alone_tells_what_containers_use_as_the_kernel_counts_it(
     watched: Watched, history: ShortHistory
 ) -> None:
-    db = watched.db.id[:12]  # as an agent calls a container whose name nobody told it
+    db = watched.db.id[:12]  # as an agent calls a container whose name it does not know
     web = Instance("u-1", 1, host="h1", labels={"name": "cotenant-test-web"})
     known = history.of("cadvisor", watched.alone, web, Instance(db, 2, host="h1"), Instance(LXC, 2, host="h1"))
 
@@ -139,7 +139,7 @@ def test_cadvisor_alone_tells_what_containers_use_as_the_kernel_counts_it(
 
     assert set(known.said["changed"]) == {"u-1", db, LXC}
     assert set(known.demands[db]) == {"cpu", "net_mbit", "disk_mb_s"}
-    assert known.said["silent"] == []  # waiting and being throttled are told, too
+    assert known.said["silent"] == []  # waiting and being throttled are reported, too
     assert known.demands[db]["net_mbit"].mean == pytest.approx(counted("net_mbit"), rel=NEAR)
     assert known.demands[db]["disk_mb_s"].mean == pytest.approx(counted("disk_mb_s"), rel=NEAR)
     for name, called in (("u-1", "web"), (db, "db"), (LXC, "mail")):

@@ -118,9 +118,9 @@ def test_what_was_answered_and_planned_before_is_read(tmp_path: Path) -> None:
     ]
     (answer,) = [row["answer"] for row in tables["plans"]]
     assert len(plan.steps) == len(answer["steps"]) == 2
-    for step, told in zip(plan.steps, answer["steps"], strict=True):
-        chosen = told["candidate"]
-        assert (step.instance, step.host, step.score) == (told["instance"], told["host"], chosen["score"])
+    for step, answered in zip(plan.steps, answer["steps"], strict=True):
+        chosen = answered["candidate"]
+        assert (step.instance, step.host, step.score) == (answered["instance"], answered["host"], chosen["score"])
         assert step.new_vm is not None and step.settings is not None
         assert step.new_vm.throughput_ratio.expected == chosen["newcomer"]["throughput_ratio"]["expected"]
 

@@ -14,7 +14,7 @@ from api.app import create_app
 
 
 def session(app: Any, base_url: str = "http://127.0.0.1", address: str = "127.0.0.1") -> httpx.AsyncClient:
-    """What speaks to an application as somebody at this address does."""
+    """What speaks to an application as a client at this address does."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app, client=(address, 123)), base_url=base_url)
 
 

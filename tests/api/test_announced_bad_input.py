@@ -1,4 +1,4 @@
-"""Announcements that nobody should send: what is refused leaves the inventory as it was."""
+"""Announcements that no agent should send: what is refused leaves the inventory as it was."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.api.api_client import Client
 from tests.examples import examples
 
-_HOST = {"id": "told", "kind": "kvm", "pcpus": 64, "memory_mb": 262_144}
+_HOST = {"id": "announced", "kind": "kvm", "pcpus": 64, "memory_mb": 262_144}
 _ANY_NAME = st.one_of(
     st.text(max_size=300),
     st.sampled_from(
@@ -21,7 +21,7 @@ _ANY_NAME = st.one_of(
 )
 
 
-def _announce(client: Client, names: list[str], host: str = "told") -> Any:
+def _announce(client: Client, names: list[str], host: str = "announced") -> Any:
     there = [{"id": name} for name in names]
     body = {"host": _HOST | {"id": host}, "instances": there, "machine": "m", "time": "2026-01-31T12:00:00Z"}
     return client.ask("POST", "/v1/announcements", json=body)
@@ -35,7 +35,7 @@ def test_a_million_instances_are_refused_and_nothing_of_them_is_stored(client: C
     body = b'{"host":%s,"time":"2026-01-31T12:00:00Z","instances":[%s]}' % (json.dumps(_HOST).encode(), there)
     answer = client.ask("POST", "/v1/announcements", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 413
-    assert client.get("/v1/hosts/told").status_code == 404
+    assert client.get("/v1/hosts/announced").status_code == 404
 
 
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -47,9 +47,9 @@ def test_whatever_an_instance_is_called_it_is_left_out_by_its_place_or_found_by_
     assert answer.status_code == 200
     if not any("instances.1.id" in note for note in answer.json()["notes"]):
         found = client.get(f"/v1/instances/{quote(name, safe='')}")
-        assert (found.status_code, found.json()["id"], found.json()["host"]) == (200, name, "told")
+        assert (found.status_code, found.json()["id"], found.json()["host"]) == (200, name, "announced")
     else:
-        there = client.get("/v1/instances?host=told").json()["items"]
+        there = client.get("/v1/instances?host=announced").json()["items"]
         assert "always" in {one["id"] for one in there}
         assert name not in {one["id"] for one in there}
 
@@ -80,7 +80,7 @@ def test_a_malformed_instance_keeps_none_from_the_inventory_and_its_own_stored_s
     assert set(left_out) <= wrong.keys()
     for name in "abcd":
         now = client.get(f"/v1/instances/{name}").json()
-        assert now["host"] == "told"
+        assert now["host"] == "announced"
         assert (now == stored[name]) if name in left_out else now != stored[name]
 
 

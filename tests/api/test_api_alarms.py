@@ -1,4 +1,4 @@
-"""An alarm that stands is told wherever somebody looks: REST, pages, metrics, `cotenant doctor`, and an answer."""
+"""An alarm that stands is shown wherever the operator looks: REST, pages, metrics, `cotenant doctor`, and an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens of Keystone: its answers are believed as they are, for a short while, and without it nobody gets in by it.
+"""Tokens of Keystone: its answers are believed as they are, for a short while, and without it no caller gets in by it.
 
 The answers of the double are those of a real Keystone 30, shortened; the last test asks a real one.
 """
@@ -48,7 +48,7 @@ def token_of(roles: tuple[str, ...], *, project: str | None = OURS, lasts_s: flo
 
 
 class Double:
-    """Says of every token what it is told to say."""
+    """Says of every token what the test says."""
 
     def __init__(self) -> None:
         self.status, self.body = 200, json.dumps(token_of(("member",)))

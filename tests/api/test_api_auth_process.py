@@ -1,4 +1,4 @@
-"""The service as a process: what it listens on without and with a token, and that it tells nobody a secret."""
+"""The service as a process: what it listens on without and with a token, and that it discloses no secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Demand in bodies: one number or a distribution, told again in full, refused where it cannot be; and measured."""
+"""Demand in bodies: one number or a distribution, answered in full, refused where it cannot be; and measured."""
 
 from __future__ import annotations
 

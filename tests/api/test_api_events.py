@@ -27,7 +27,7 @@ Lines = Iterator[str]
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An event is told once its second is over."""
+    """An event is sent once its second is over."""
     monkeypatch.setattr(audit, "HELD_BACK", timedelta(0))
     monkeypatch.setattr(lanes, "POLL_S", 0.05)
     monkeypatch.setattr(tokens, "CACHE_S", 0.0)
@@ -72,13 +72,13 @@ def next_of(lines: Lines) -> tuple[str, str, dict[str, Any]]:
 
 def test_events_reach_every_listener_once_and_in_order(service: Served) -> None:
     with listening(service) as one, listening(service) as other:
-        put(service, "told-1")
-        put(service, "told-2")
+        put(service, "put-1")
+        put(service, "put-2")
         for lines in (one, other):
             heard = [next_of(lines) for _ in range(2)]
             assert [(name, data["objects"]) for _, name, data in heard] == [
-                ("inventory.changed", ["told-1"]),
-                ("inventory.changed", ["told-2"]),
+                ("inventory.changed", ["put-1"]),
+                ("inventory.changed", ["put-2"]),
             ]
             assert heard[0][2]["generation"] + 1 == heard[1][2]["generation"]
             assert heard[0][0] < heard[1][0]

@@ -30,7 +30,7 @@ QUESTION = {"instance": {"id": "n", "vcpus": 1}, "dry_run": True}
 
 
 def blocked() -> tuple[threading.Event, Callable[[], str]]:
-    """Work that ends when told to."""
+    """Work that ends when the test says so."""
     end = threading.Event()
 
     def work() -> str:

@@ -1,4 +1,4 @@
-"""Every error of the advisor has its status and code; what nobody foresaw tells nothing."""
+"""Every error of the advisor has its status and code; what was not foreseen discloses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cotenant serve` that is told to stop: it ends, whichever step of its start the signal finds it at."""
+"""`cotenant serve` that is asked to stop: it ends, whichever step of its start the signal finds it at."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder)
     listener = socket.create_server(("127.0.0.1", 0))
-    told = lambda: print("told")
+    heard = lambda: print("heard")
 """
 WORKERS = """
     start, started, wanted = serving._Workers._start, [], int(sys.argv[2])
@@ -38,7 +38,7 @@ WORKERS = """
         return started[-1]
 
     serving._Workers._start = start_and_stop
-    code = serving.serve_with_workers(settings, listener, 3, told)
+    code = serving.serve_with_workers(settings, listener, 3, heard)
     print(len(started), [one.process.is_alive() for one in started])
     sys.exit(code)
 """
@@ -50,7 +50,7 @@ ALONE = """
         run(self, sockets)
 
     serving.Server.run = stop_and_run
-    serving.serve(settings, listener, told)
+    serving.serve(settings, listener, heard)
 """
 REPLACED = """
     replace = serving._Workers._replace_the_dead
@@ -69,7 +69,7 @@ REPLACED = """
 
     serving._Workers._start = start_and_stop
     serving._Workers._replace_the_dead = kill_and_replace
-    code = serving.serve_with_workers(settings, listener, 2, told)
+    code = serving.serve_with_workers(settings, listener, 2, heard)
     print(len(started), [one.process.is_alive() for one in started])
     sys.exit(code)
 """
@@ -95,7 +95,7 @@ def test_workers_that_are_being_started_when_it_is_asked_to_stop_end_and_no_more
 
 
 def test_a_worker_that_is_being_replaced_when_it_is_asked_to_stop_ends(tmp_path: Path) -> None:
-    assert run(REPLACED, tmp_path) == (0, "told\n3 [False, False, False]\n")
+    assert run(REPLACED, tmp_path) == (0, "heard\n3 [False, False, False]\n")
 
 
 def test_a_process_that_is_asked_to_stop_just_before_it_listens_ends(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The service tells what it does: metrics that promtool accepts, of one worker or several; lines without secrets."""
+"""The service reports what it does: metrics that promtool accepts, of one worker or several; lines without secrets."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_hosts_that_fell_silent_are_counted(settings: Settings, client: Client) 
     later = settings.model_copy(update={"fresh_s": 1e-6})
     with Advisor(later) as advisor:
         hosts = Client(create_app(advisor, later))
-        assert _metric(hosts, "cotenant_hosts_without_data") == "0.0"  # nobody promised to tell of them again
+        assert _metric(hosts, "cotenant_hosts_without_data") == "0.0"  # no source promised to report them again
         dated = replace(advisor.cloud.inventory(), observed_at=datetime.now(UTC))
         advisor.inventory.put(dated, mode="merge", generation=None)
         assert _metric(hosts, "cotenant_hosts_without_data") == "6.0"
@@ -213,7 +213,7 @@ def test_workers_are_added_up_and_the_dead_are_forgotten_but_for_what_they_count
     program.write_text(WORKER, encoding="utf-8")
 
     def worker(*what: str) -> tuple[str, str]:
-        """What it said, and its process id, with which the next one is told that it is gone."""
+        """What it said, and its process id, with which the next one learns that it is gone."""
         started = Forked(program, shared, state, *what)
         return started.communicate(timeout=120), str(started.pid)
 

@@ -1,4 +1,4 @@
-"""`cotenant sync kubernetes --watch` as a process: it follows until it is told to stop, and is refused elsewhere."""
+"""`cotenant sync kubernetes --watch` as a process: it follows until it is asked to stop, and is refused elsewhere."""
 
 from __future__ import annotations
 

@@ -140,7 +140,9 @@ def test_where_the_lab_can_run_nothing_no_file_is_written() -> None:
 
 
 def test_nothing_worth_measuring_is_a_normal_answer() -> None:
-    result = run("--instance", "n.yaml", "--pinning", "different")  # on hosts with one CPU nobody has one of their own
+    result = run(
+        "--instance", "n.yaml", "--pinning", "different"
+    )  # on hosts with one CPU no instance has one of its own
     assert result.exit_code == 0
     assert "Nothing is worth measuring" in result.stdout
     assert "rank" not in result.stdout

@@ -20,7 +20,7 @@ PERIOD_S = 10.0
 
 
 def measured() -> list[MetricSample]:
-    """Five minutes at 40 % and five at 98.5 % CPU beside somebody who is nearly idle; made up, and recent."""
+    """Five minutes at 40 % and five at 98.5 % CPU beside an instance that is nearly idle; made up, and recent."""
     begin_s = datetime.now(UTC).timestamp() - 60 * PERIOD_S
     found = []
     for number in range(60):

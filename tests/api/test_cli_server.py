@@ -285,8 +285,8 @@ def test_what_cannot_be_asked_is_one_sentence(arguments: tuple[str, ...], words:
 
 
 def test_what_the_service_refuses_is_reported_in_its_words(running: Service) -> None:
-    assert "there is no instance nobody" in run("where", "--server", running.url, "--instance", "nobody").stderr
-    assert "there is no instance nobody" in run("where", "--server", running.url, "--like", "nobody").stderr
+    assert "there is no instance ghost" in run("where", "--server", running.url, "--instance", "ghost").stderr
+    assert "there is no instance ghost" in run("where", "--server", running.url, "--like", "ghost").stderr
 
 
 @pytest.fixture

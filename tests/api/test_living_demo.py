@@ -106,7 +106,7 @@ def test_it_says_why_there_are_no_containers_and_replays(
         day, clock = living_demo._chosen(stack, live=True)
     assert "No containers can run here (they need " in capsys.readouterr().out
     assert day.again
-    assert clock().hour == 8  # so much of the recorded day is told at once
+    assert clock().hour == 8  # so much of the recorded day is sent at once
 
 
 def test_agents_that_warn_a_lot_do_not_hold_the_day_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

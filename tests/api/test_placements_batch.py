@@ -15,7 +15,7 @@ TWO = [{"id": f"n-{number}", "vcpus": 1, "memory_mb": 256, "workload": "web-1k"}
 
 @pytest.fixture
 def empty(client: Client) -> Client:
-    """Two hosts that are alike, and nobody on them."""
+    """Two hosts that are alike, and empty."""
     hosts = [{"id": name, "kind": "lxc", "pcpus": 2, "memory_mb": 1024} for name in ("e1", "e2")]
     assert client.ask("PUT", "/v1/inventory", json={"mode": "merge", "hosts": hosts}).status_code == 200
     return client

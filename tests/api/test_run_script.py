@@ -1,4 +1,4 @@
-"""`make run` on a machine where something fails: what was trained is kept and used, and nobody reads a traceback."""
+"""`make run` on a machine where something fails: what was trained is kept and used, and the user reads no traceback."""
 
 from __future__ import annotations
 

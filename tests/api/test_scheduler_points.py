@@ -1,4 +1,4 @@
-"""What schedulers are told in points: the order of scores, also where dozens lose and scores fall below 0."""
+"""What schedulers get in points: the order of scores, also where dozens lose and scores fall below 0."""
 
 from __future__ import annotations
 

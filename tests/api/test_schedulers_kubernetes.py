@@ -159,7 +159,7 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
 
 
 class Framework:
-    """A scheduler's plug-in that asks as it goes: each question tells where the pod before it was put."""
+    """A scheduler's plug-in that asks as it goes: each question says where the pod before it was put."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -300,7 +300,7 @@ def score(client: Client, body: dict[str, Any], names: Sequence[str]) -> dict[st
 
 
 def test_a_new_node_is_as_good_as_an_empty_one(equal: Advisor, client: Client) -> None:
-    """Behind the one that is held as long as that one is empty, and before nodes on which somebody would suffer."""
+    """Behind the one that is held as long as that one is empty, and before nodes on which an instance would suffer."""
     assert score(client, pod("first", workload="busy"), ["n00", "new"]) == {"n00": 10, "new": 9}
     crowded = score(client, pod("second", workload="busy"), ["n00", "new"])
     assert crowded["new"] == 10

@@ -347,7 +347,7 @@ def _reported(share: float) -> Histories:
 
 
 def test_what_was_got_is_drawn_beside_what_is_predicted() -> None:
-    drawn = chart.shares(_reported(0.5), {"a": 0, "idle": 1}, {"a": 0.75, "nobody": 0.1})
+    drawn = chart.shares(_reported(0.5), {"a": 0, "idle": 1}, {"a": 0.75, "ghost": 0.1})
     assert drawn is not None
     assert [(line.name, line.predicted) for line in drawn.lines] == [("a", False), ("a, predicted", True)]
     assert drawn.figures[0].mean == "0.5"

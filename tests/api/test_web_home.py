@@ -159,9 +159,9 @@ def test_neighbours_that_do_not_change_are_folded(client: Client) -> None:
 
 
 def test_what_is_wrong_with_the_line_stands_below_it_and_nothing_is_asked(client: Client) -> None:
-    status, page = ask(client, "8 vCPUs, like nobody")
+    status, page = ask(client, "8 vCPUs, like ghost")
     assert status == 422
-    assert "there is no instance 'nobody' to be like" in page.text
+    assert "there is no instance 'ghost' to be like" in page.text
     status, page = ask(client, "make it so")
     assert status == 422
     assert "cannot read 'make it so': write it as in '8 vCPUs, 16 GB, like db-142'" in page.text

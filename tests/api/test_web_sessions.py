@@ -1,4 +1,4 @@
-"""Signing in to the pages: whom a cookie lets in, for how long, and that no other site can use it."""
+"""Signing in to the pages: which caller a cookie lets in, for how long, and that no other site can use it."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_session_ends_with_its_token_and_after_half_a_day(advisor: Advisor, br
 
 def test_each_sign_in_is_another_session_and_ends_the_one_before(advisor: Advisor, browser: Browser) -> None:
     _, text = advisor.access.tokens.create("operators", "read", lasts=None)
-    browser.cookie = {"Cookie": f"cotenant={'A' * 43}"}  # put there by somebody else
+    browser.cookie = {"Cookie": f"cotenant={'A' * 43}"}  # put there by another site
     browser.sign_in(text)
     first = dict(browser.cookie)
     assert first != {"Cookie": f"cotenant={'A' * 43}"}
@@ -270,7 +270,7 @@ def test_behind_tls_the_cookie_is_for_tls_only(token: str, browser: Browser) -> 
     [
         ("http://cloud.example", {}, True),
         ("https://cloud.example", {}, False),
-        ("http://cloud.example", {"Sec-Fetch-Site": "none"}, False),  # a proxy that nobody trusts took the TLS off
+        ("http://cloud.example", {"Sec-Fetch-Site": "none"}, False),  # a proxy that is not trusted took the TLS off
         ("http://127.0.0.1", {"Sec-Fetch-Site": "none"}, True),
     ],
 )
@@ -307,7 +307,7 @@ def test_a_page_of_another_site_changes_nothing_by_the_api(
     advisor: Advisor, browser: Browser, says: dict[str, str], status: int
 ) -> None:
     path = "/v1/models/analytic/shadow"  # a change without a body, which any form on any site can ask for
-    assert browser.client.ask("POST", path, headers=says).status_code == status, "nobody has a token"
+    assert browser.client.ask("POST", path, headers=says).status_code == status, "no caller has a token"
     _, text = advisor.access.tokens.create("admins", "admin", lasts=None)
     basic = {"Authorization": f"Basic {base64.b64encode(f'x:{text}'.encode()).decode()}"}  # which a browser remembers
     assert browser.client.ask("POST", path, headers=says | basic).status_code == status

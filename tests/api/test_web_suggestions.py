@@ -90,5 +90,5 @@ def test_suggestions_are_data_that_no_browser_takes_for_a_page(client: Client) -
 
 
 def test_only_callers_that_may_read_see_names(client: Client, advisor: Advisor) -> None:
-    advisor.access.tokens.create("somebody", "read", lasts=None)
+    advisor.access.tokens.create("operator", "read", lasts=None)
     assert client.get("/suggestions?ask=like+d").status_code in {303, 401}

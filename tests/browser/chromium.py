@@ -28,7 +28,7 @@ class Watched:
         page.on("request", self._request)
 
     def _console(self, message: ConsoleMessage) -> None:
-        # A page that is an error is told in the console, too: by its status, and for the document alone.
+        # A page that is an error is logged in the console, too: by its status, and for the document alone.
         expected = message.text.startswith("Failed to load resource") and "/static/" not in message.location["url"]
         if message.type in {"error", "warning"} and not expected:
             self.complaints.append(f"console: {message.text}")

@@ -221,7 +221,7 @@ def _models(advisor: Advisor, folder: Path) -> None:
 
 
 def _tell(advisor: Advisor, asked: Recommendation, off: float) -> None:
-    """Report the outcome: everybody reaches what was expected, the new VM `off` more."""
+    """Report the outcome: every instance reaches what was expected, the new VM `off` more."""
     best = asked.candidates[0]
     ratios = {one.instance: one.throughput_ratio.expected for one in best.neighbours}
     ratios[best.new_vm.instance] = max(best.new_vm.throughput_ratio.expected + off, 0.05)

@@ -1,4 +1,4 @@
-"""A server that answers as it is told, one reply after the other, and remembers what it was asked."""
+"""A server that answers as the test says, one reply after the other, and remembers what it was asked."""
 
 from __future__ import annotations
 

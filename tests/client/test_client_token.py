@@ -137,7 +137,7 @@ def test_what_is_no_base_url_is_one_sentence(url: str, words: str) -> None:
 def test_nothing_of_the_environment_leads_elsewhere(
     stand_in: StandIn, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written(tmp_path / ".netrc", "machine 127.0.0.1 login somebody password secret\n")
+    written(tmp_path / ".netrc", "machine 127.0.0.1 login operator password secret\n")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     by(kind, stand_in.url, ready)

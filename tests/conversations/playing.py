@@ -9,7 +9,7 @@ A file is a list of steps that share one service, in order. A step:
       headers: {...}
       file: [models/x/card.json, text]  # written below the state folder first
       model: [m-1, 0.02]                # an artifact laid below models/ first, off by so much on held-out rows
-      token: {reader: read}             # tokens made first, kept under these names; before them nobody needs one.
+      token: {reader: read}             # tokens made first, kept under these names; before them no caller needs one.
                                         # `agent of h1` is one for the agent of that host
       revoke: reader                    # a token revoked first
       status: 201

@@ -80,7 +80,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/profiler/test_secret_file.py::test_a_file_that_others_may_read_or_write_is_refused_in_one_sentence",
         "tests/api/test_api_auth_process.py::test_no_secret_is_in_logs_answers_metrics_or_the_audit_log",
     ),
-    "The audit log names it": ("tests/conversations/auth.yaml::who sent samples is told once for all of them",),
+    "The audit log names it": ("tests/conversations/auth.yaml::the sender of samples is logged once for all of them",),
     "A revoked token ends within a second": (
         "tests/advisor/store/test_tokens.py::"
         "test_a_token_is_known_and_ends_when_it_is_revoked_at_once_here_and_within_a_second_elsewhere",

@@ -1,4 +1,4 @@
-"""Bodies made to be expensive: what is wrong in them is told in a few words, whatever there is of it."""
+"""Bodies made to be expensive: what is wrong in them is said in a few words, whatever there is of it."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_a_rolling_restart_behind_a_load_balancer_fails_no_request(replicas: lis
                         served = _all_go_on(clients)
                         service.running.stop()
                         service.start()
-                        assert sum(client.answered for client in clients) > served, "nobody answers meanwhile"
+                        assert sum(client.answered for client in clients) > served, "no service answers meanwhile"
                 _all_go_on(clients)
             finally:
                 for client in clients:

@@ -134,7 +134,7 @@ def test_a_domain_that_is_gone_is_not_destroyed_again(xl: Path) -> None:
 
 
 class _Two:
-    """A backend with one domain of the lab's and one of somebody else."""
+    """A backend with one domain of the lab's and one of another program."""
 
     name, host = "xen", "dom0"
     closed = False

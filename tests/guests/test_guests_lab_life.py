@@ -39,7 +39,7 @@ CAMPAIGN = {
 def test_a_guest_between_runs_stands_still_and_nothing_of_the_run_is_left_in_it(lab: Lab) -> None:
     with lab.host((place("cpu.1", (0,)), CpuWorkload())) as guests:
         machine = guests.machines[0]
-        start(guests.running[0], 60).release()  # nobody ends it
+        start(guests.running[0], 60).release()  # no program ends it
     process = Path(f"/proc/{machine.process.pid}")
     used = cpu_seconds(process)
     time.sleep(1)

@@ -28,7 +28,7 @@ print(json.dumps([answer.status, json.loads(answer.read())]))
 
 
 def ask(serving: Serving, method: str, path: str, body: object = None, token: str = "") -> tuple[int, Any]:
-    """Status and body of an answer; (0, None) when nobody answers."""
+    """Status and body of an answer; (0, None) when no service answers."""
     done = serving.python(ASK, method, path, "" if body is None else json.dumps(body), token)
     status, answer = json.loads(done.stdout) if done.returncode == 0 else (0, None)
     return status, answer

@@ -101,7 +101,7 @@ def _etcd(cache: Path, ends: float) -> Path:
     download = ["apt-get", "download", "-qq", "etcd-server"]
     try:
         run(download, unpacked, ends)
-    except CannotBuildError:  # nobody has asked for lists of packages yet
+    except CannotBuildError:  # no lists of packages were fetched yet
         run(["apt-get", "update", "-qq"], unpacked, ends)
         run(download, unpacked, ends)
     for package in unpacked.glob("etcd-server_*.deb"):

@@ -22,7 +22,7 @@ from tests.servers.running import Running, free_port
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 _FINALIZER = "kubevirt.io/migrationJobFinalize"
-# What virt-handler tells of a node, and what a kubelet does: launchers ask for space on its disk.
+# What virt-handler reports of a node, and what a kubelet does: launchers ask for space on its disk.
 _DEVICES = {f"devices.kubevirt.io/{name}": "1k" for name in ("kvm", "tun", "vhost-net")} | {
     "ephemeral-storage": "100Gi"
 }

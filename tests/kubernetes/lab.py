@@ -63,7 +63,7 @@ class Lab:
 
     @property
     def extender(self) -> str:
-        """The address of the service as kube-scheduler is told it."""
+        """The address of the service as kube-scheduler is configured with it."""
         return self.service.url.replace("http://", f"http://any:{self.token}@")
 
     def ask(self, method: str, path: str, **more: Any) -> Any:

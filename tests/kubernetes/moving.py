@@ -28,7 +28,7 @@ def rendered(*values: str) -> list[Row]:
 
 
 def collection(cluster: ControlPlane, row: Row) -> str:
-    """The path that such an object is posted to, as the API itself tells it."""
+    """The path that such an object is posted to, as the API itself names it."""
     version = row["apiVersion"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     (found,) = [

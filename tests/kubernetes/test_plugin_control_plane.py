@@ -1,4 +1,4 @@
-"""kube-scheduler with the plug-in as a second scheduler on a real control plane: one question a pod, nobody blocked."""
+"""kube-scheduler with the plug-in as a second scheduler on a real control plane: one question a pod, no pod blocked."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_a_burst_oversubscribes_no_node_and_pods_alike_share_answers(lab: Lab) -
 
 
 def test_a_pod_that_is_deleted_at_once_holds_no_node(lab: Lab) -> None:
-    """Its placement is told when the sync has told already that it is gone."""
+    """Its placement is reported when the sync has reported already that it is gone."""
     names = lab.fresh(1)
     for number in range(5):
         lab.cluster.seconds_to_bind(pod(f"short-{number}", "stream", **OURS))
         lab.cluster.delete(f"short-{number}")
     wait(lambda: not lab.instances())
-    time.sleep(1)  # for placements that are told late
+    time.sleep(1)  # for placements that are reported late
     limit = {"cotenant.io/min-throughput-ratio": "0.95"}
     asked = {"Pod": pod("next", "stream", annotations=limit, **OURS), "NodeNames": names}
     assert lab.ask("POST", "/kubernetes/advice", json=asked)["FailedNodes"] == {}

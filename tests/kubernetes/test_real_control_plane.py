@@ -29,7 +29,7 @@ def test_two_bursts_65_s_apart_oversubscribe_no_node(lab: Lab) -> None:
     lab.fresh(40)
     first, second = mix(100, "a", 1), mix(100, "b", 2)
     placed = lab.burst(first)
-    time.sleep(65)  # holds end after 60 s: what is known of the first burst then is what the sync told
+    time.sleep(65)  # holds end after 60 s: what is known of the first burst then is what the sync reported
     placed |= lab.burst(second)
     wait(lambda: len(lab.instances()) == 200)
     assert oversubscribed(placed, first | second) == []
@@ -116,7 +116,7 @@ def test_new_nodes_are_taken_before_the_sync_reports_them(lab: Lab) -> None:
 
 
 def test_pods_without_a_question_count(lab: Lab) -> None:
-    """Streamers that were put on half of the nodes by somebody else: those that ask go to the other half."""
+    """Streamers that were put on half of the nodes by another client: those that ask go to the other half."""
     names = lab.fresh(8)
     silent = [pod(f"silent-{at}", "stream", asks=False, nodeName=names[at]) for at in range(4)]
     lab.cluster.create(silent)
@@ -125,7 +125,7 @@ def test_pods_without_a_question_count(lab: Lab) -> None:
 
 
 def test_a_guest_that_moves_is_on_two_nodes(lab: Lab) -> None:
-    """Pods as KubeVirt labels them; there is no KubeVirt here, so nobody lists its own objects."""
+    """Pods as KubeVirt labels them; there is no KubeVirt here, so no controller lists its own objects."""
     names = lab.fresh(3)
     labels = {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": "vm-uid"}
     target = {**labels, "kubevirt.io/migrationJobUID": "job"}

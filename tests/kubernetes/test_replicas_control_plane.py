@@ -54,7 +54,7 @@ class Waves:
                 self.kinds |= kinds
                 self.seconds.append(time.monotonic() - begun)
                 self._stopping.wait(0.3)
-        except (AssertionError, OSError) as error:  # told by `go_on`
+        except (AssertionError, OSError) as error:  # reported by `go_on`
             self.failed = error
 
 

@@ -40,7 +40,7 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bystanders() -> Iterator[None]:
-    """Somebody else's group, namespace and qdisc, which must be there, unchanged, afterwards."""
+    """Another program's group, namespace and qdisc, which must be there, unchanged, afterwards."""
     name = f"zz-other-{os.getpid()}"
     group = Path(find_mounts(LiveSource()).get("cpuacct", "/sys/fs/cgroup")) / name
     group.mkdir()

@@ -64,7 +64,7 @@ class FakeWorkload:
         return ["fill", str(self.filler_s), str(self.filler_code)]
 
     def read(self, _output: str, _rate: float | None) -> WorkloadResult:
-        return WorkloadResult(100.0, further={"told": (3.0, "things")})
+        return WorkloadResult(100.0, further={"counted": (3.0, "things")})
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The dataset made from finished runs: nothing half written, the contract's columns, everything that was told."""
+"""The dataset made from finished runs: nothing half written, the contract's columns, everything that was reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A random choice of groups: as many as asked for, all different, everybody about equally often, the same again."""
+"""A random choice of groups: as many as asked for, all different, each about equally often, the same again."""
 
 from __future__ import annotations
 

@@ -178,4 +178,4 @@ def test_a_campaign_gives_rows_of_both_guests_from_turns_and_moves_dom0_for_each
     assert ("xl", "vcpu-set", "Domain-0", "2") in dom0.commands
     assert ("xl", "vcpu-pin", "Domain-0", "all", "0-1") in dom0.commands
     assert ("xl", "vcpu-pin", "vm2", "all", "2") in dom0.commands
-    assert dom0.paused <= {2}  # nobody but who had no part in the last run
+    assert dom0.paused <= {2}  # none but those without a part in the last run

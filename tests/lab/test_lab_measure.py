@@ -18,7 +18,7 @@ SHORT = Timing(1, 0.1, 0.1)
 
 
 class _Clock:
-    """Time that passes where somebody sleeps, and 0.1 ms whenever it is asked for."""
+    """Time that passes where a program sleeps, and 0.1 ms whenever it is asked for."""
 
     def __init__(self) -> None:
         self._now = 1000.0

@@ -174,7 +174,7 @@ def _left_to_cpu_0(driver: int) -> float:
 def test_packets_are_worked_on_by_the_drivers_cpus() -> None:
     """Packets, not time in softirqs: CPU 0 spends that, too, on an interrupt for CPU 1 per few packets."""
     if len(parse_cpus(Path("/sys/devices/system/cpu/online").read_text().strip())) < 2:
-        pytest.skip("one CPU cannot be told from another")
+        pytest.skip("one CPU cannot be distinguished from another")
     at_home = _left_to_cpu_0(0)
     assert at_home > 0.5, "something else has most of this machine's packets"
     assert _left_to_cpu_0(1) < at_home / 4

@@ -285,7 +285,7 @@ def _expanded(path: Path) -> tuple[Campaign, tuple[Run, ...]]:
     [
         ({"on_off": {"dwell_ms": 100}}, "needs dwell_ms and guard_ms, or neither"),
         ({"on_off": {"dwell_ms": 100, "guard_ms": 60}}, "at most half of dwell_ms"),
-        ({"on_off": {"beside": "nobody"}}, "'nobody' is not under workloads"),
+        ({"on_off": {"beside": "ghost"}}, "'ghost' is not under workloads"),
         ({"on_off": ON_OFF, "instances": "qemu"}, "needs instances: container"),
         ({"on_off": ON_OFF, "pairs": [["cpu", "web-1k"]]}, "is of kind cpu, which shows no progress"),
     ],

@@ -58,7 +58,7 @@ def test_further_rounds_hold_only_the_wide_groups_and_their_solos() -> None:
 
 
 def test_rounds_end_when_everything_is_sure_enough() -> None:
-    assert len(_carry_out(_campaign(3, 30, 0.03), "nobody", [])) == 4
+    assert len(_carry_out(_campaign(3, 30, 0.03), "ghost", [])) == 4
 
 
 def test_an_interrupted_campaign_goes_on_with_the_same_runs() -> None:

@@ -80,7 +80,7 @@ def test_a_time_grid_starts_its_rounds_on_time_and_circumstances_are_kept(tmp_pa
 @pytest.fixture
 def of_no_instance() -> Iterator[Path]:
     """A folder of a user without rights; pytest closes its own to all others, whenever one starts."""
-    folder = own_folder("nobody")
+    folder = own_folder("ghost")
     yield folder
     shutil.rmtree(folder)
 

@@ -163,7 +163,7 @@ def test_only_the_asked_workloads_and_form_are_kept(tmp_path: Path, made: Made) 
 @pytest.mark.parametrize(
     ("workloads", "form", "message"),
     [
-        (["nobody"], "", "no workload is called 'nobody': there are cpu, disk, web-1k"),
+        (["ghost"], "", "no workload is called 'ghost': there are cpu, disk, web-1k"),
         ([], "none", "no pinning form is called 'none': there are apart, same"),
         (["cpu"], "apart", "none of these workloads ran with another of them"),
     ],

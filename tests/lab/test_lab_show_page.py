@@ -1,4 +1,4 @@
-"""The page and the text of `lab show`: one whole file that asks nobody for anything, and tables that fit."""
+"""The page and the text of `lab show`: one whole file that loads nothing from elsewhere, and tables that fit."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ def _game(answer: Callable[[int], bool]) -> Iterator[int]:
 
 @pytest.fixture
 def qstat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A qstat that tells a ping of 7 ms, for hosts without it."""
+    """A qstat that reports a ping of 7 ms, for hosts without it."""
     fake = tmp_path / "quakestat"
     fake.write_text("#!/bin/sh\necho '<server status=\"UP\"><ping>7</ping></server>'\n")
     fake.chmod(0o755)

@@ -81,7 +81,7 @@ def test_servers_of_every_kind_tell_what_they_reached(tmp_path: Path) -> None:
     assert 0 <= reached["web"]["timeouts_percent"] <= 100
     assert "retransmits" in reached["bulk"]
     assert {"jitter_ms", "lost"} <= set(reached["udp"])
-    assert reached["stream"]["throughput"] < 2 * 1.05 * 1.15  # nobody gets more than the server's pace
+    assert reached["stream"]["throughput"] < 2 * 1.05 * 1.15  # no client gets more than the server's pace
     assert 0 < reached["stream"]["quality"] <= 100
 
 
@@ -91,7 +91,7 @@ def test_disks_games_and_probes_tell_what_they_reached(tmp_path: Path) -> None:
     mix = reached["mix"]
     assert mix["throughput"] == pytest.approx(mix["read_throughput"] + mix["write_throughput"], rel=1e-3)
     assert reached["game"]["timeouts_percent"] < 100
-    # qstat tells whole milliseconds, of other queries of the same seconds on a CPU that four others use
+    # qstat reports whole milliseconds, of other queries of the same seconds on a CPU that four others use
     assert reached["game"]["latency_mean_ms"] == pytest.approx(reached["game"]["qstat_latency_mean"], abs=150)
     assert reached["map"]["runtime_s"] == pytest.approx(1 / reached["map"]["throughput"], rel=1e-3)
     assert 0 < reached["share"]["throughput"] <= 100

@@ -44,7 +44,7 @@ class Daemon:
         self._name = name
         # a short path: a socket's has at most 107 characters
         self.directory = Path(tempfile.mkdtemp(prefix="cotenant-libvirt-", dir="/tmp"))
-        self.directory.chmod(0o755)  # the socket for reading is for everybody, as on a real host
+        self.directory.chmod(0o755)  # the socket for reading is for every user, as on a real host
         self._write_settings()
         holder = [sys.executable, "-I", "-S", str(Path(__file__).with_name("private.py")), str(self.directory)]
         self._holder = subprocess.Popen(

@@ -41,7 +41,7 @@ class Guest:
 
     @property
     def arguments(self) -> tuple[str, str]:
-        """How virsh is told which guest is meant; a name may look like an option."""
+        """How virsh is given the guest that is meant; a name may look like an option."""
         return "--domain", self.name
 
 

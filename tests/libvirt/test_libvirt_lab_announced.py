@@ -1,4 +1,4 @@
-"""Real guests under two libvirtds appear in an inventory that nobody wrote, move, change and vanish."""
+"""Real guests under two libvirtds appear in an inventory that no file describes, move, change and vanish."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Host:
         return self._now
 
     def tell(self, advisor: Advisor) -> Announced:
-        """Announce who is there, over the bytes that an agent would send."""
+        """Announce the guests, over the bytes that an agent would send."""
         self._now += 60.0
         self.backend._descriptions = {key: (*known[:2], -1e9) for key, known in self.backend._descriptions.items()}
         self._announcer.look(self.backend)

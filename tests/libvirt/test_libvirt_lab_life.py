@@ -187,7 +187,7 @@ def test_nothing_is_left_of_a_lab_however_it_ends(how: signal.Signals) -> None:
 
 
 def test_an_unprivileged_user_reads_everything_that_needs_no_privileges(lab: Lab) -> None:
-    """Without KVM that is all eight metrics: the kernel's counts and libvirt's read-only socket are everybody's."""
+    """Without KVM that is all eight metrics: the kernel's counts and libvirt's read-only socket are for all users."""
     as_account = ["setpriv", f"--reuid={UNPRIVILEGED}", f"--regid={UNPRIVILEGED}", "--clear-groups", sys.executable]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
     script = str(Path(__file__).with_name("as_nobody.py"))

@@ -1,6 +1,6 @@
 """`cotenant sync libvirt` with two real libvirtds: a guest appears, changes size, moves, and vanishes.
 
-Guests stay paused, for libvirt tells of them all the same. The move is made by hand, the same definition with the same
+Guests stay paused, for libvirt reports them all the same. The move is made by hand, the same definition with the same
 UUID there and no longer here: both libvirtds are on one machine, and a migration onto itself is refused by libvirt.
 """
 

@@ -52,7 +52,7 @@ def make(trained: Path, folder: Path, version: str, off: float | None = 0.02, **
 
 
 def seal(artifact: Path) -> None:
-    """Write checksums that fit, as somebody would who makes an artifact of their own."""
+    """Write checksums that fit, as an attacker would who makes an artifact of their own."""
     names = sorted(entry.name for entry in artifact.iterdir() if entry.name != "SHA256SUMS" and entry.is_file())
     lines = [f"{hashlib.sha256((artifact / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
     (artifact / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
@@ -63,7 +63,7 @@ def limit_trees(
 ) -> None:
     """Let every booster stop after so many trees, let so few of them answer together, and leave rows out so seldom;
     None leaves each as it is."""
-    import lightgbm  # not before `models`, which tells OpenMP how to wait
+    import lightgbm  # not before `models`, which sets how OpenMP waits
 
     real = lightgbm.train
     if trees is not None:

@@ -39,7 +39,7 @@ TABLE = ProfileTable.build(PROFILES)
 
 
 def host(kind: str = "kvm", pcpus: int = 1, **more: Any) -> Host:
-    """A host with enough memory and, unless told otherwise, a 1 Gbit/s link."""
+    """A host with enough memory and, unless the test says otherwise, a 1 Gbit/s link."""
     values: dict[str, Any] = {"id": "h", "kind": kind, "pcpus": pcpus, "memory_mb": 65_536.0, "nic_mbit": 1000.0}
     return Host(**{**values, **more})
 

@@ -1,4 +1,4 @@
-"""Who presses whom by windows: the one who runs is named, and nobody where there is nothing to name."""
+"""Antagonists by windows: the instance that runs is named, and none where there is nothing to name."""
 
 from __future__ import annotations
 

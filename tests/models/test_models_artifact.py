@@ -210,7 +210,7 @@ def test_checksums_that_are_none_are_refused(saved: Path, content: bytes) -> Non
     refused(saved)
 
 
-# made by somebody else, with checksums that fit
+# made by an attacker, with checksums that fit
 
 
 def test_another_schema_is_refused_by_name(saved: Path) -> None:

@@ -41,7 +41,7 @@ ALONE = World(workloads=1, repeats=10)
 TWO = World(workloads=2, repeats=10)
 SMALL = World(workloads=4)
 WORLDS = {"a single workload beside itself": ALONE, "one pair only": TWO, "two workloads": TWO}
-UNTOLD = ("a single workload beside itself", "one pair only")  # nothing can be left out
+UNKNOWN = ("a single workload beside itself", "one pair only")  # nothing can be left out
 CHANGES = [pytest.param(name, id=name.replace(" ", "-")) for name in LEARNABLE]
 NEW_TO = [case for case in CHANGES if case.values[0] not in {*WORLDS, "a metric under 201 names"}]  # a workload is left
 
@@ -77,7 +77,7 @@ def pair(workloads: Sequence[str | None], there: Host, table: ProfileTable) -> S
 
 
 def strangers(data: Dataset) -> SceneBatch:
-    """Somebody known beside somebody who is not, on a host as in training and on one unlike it."""
+    """A known instance beside one that is not, on a host as in training and on one unlike it."""
     there, large = next(iter(data.platforms.values())), Host("large", "xen", pcpus=8, memory_mb=65_536.0)
     known, capped = (
         Instance("a", workload="w0"),
@@ -90,7 +90,7 @@ def strangers(data: Dataset) -> SceneBatch:
 
 
 def check_sane(said: InterferencePrediction, scenes: SceneBatch) -> None:
-    """Finite where somebody sits, and the expected value inside its interval."""
+    """Finite where an instance is, and the expected value inside its interval."""
     for band in (said.throughput, said.latency, said.jitter):
         low, middle, high = (values[scenes.present] for values in (band.lower, band.expected, band.upper))
         assert np.isfinite([low, middle, high]).all()
@@ -107,7 +107,7 @@ def factor(said: InterferencePrediction, scenes: SceneBatch) -> np.ndarray[tuple
 
 
 def check_steps_back(said: InterferencePrediction, scenes: SceneBatch) -> None:
-    """Everybody is marked, the prior answers, and the interval is as wide as the prior's for unknown workloads."""
+    """Every instance is marked, the prior answers, and the interval is as wide as the prior's for unknown workloads."""
     assert said.outside[scenes.present].all()
     prior = PriorPredictor().predict(scenes).throughput.expected
     np.testing.assert_allclose(said.throughput.expected[scenes.present], prior[scenes.present])
@@ -132,7 +132,7 @@ def test_a_spoilt_dataset_is_learned_without_a_wrong_sure_answer(tmp_path: Path,
     lower, upper = said.throughput.lower[scenes.present], said.throughput.upper[scenes.present]
     inside = (ratio >= lower * (1 - 1e-9)) & (ratio <= upper * (1 + 1e-9))
     assert inside.mean() >= 0.85
-    if name in UNTOLD:
+    if name in UNKNOWN:
         expected = said.throughput.expected[scenes.present]
         assert (lower <= expected * np.exp(-UNTESTED) * (1 + 1e-9)).all()
 

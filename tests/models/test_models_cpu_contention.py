@@ -143,7 +143,7 @@ def test_where_driver_threads_leave_no_cpu_next_to_nothing_is_run(loop: int) -> 
 
 
 def plain_share(demand: Floats, weight: Floats, allowed: Bools, capacity: Floats) -> Floats:
-    """Progressive filling: everybody's level rises together; who is satisfied stops, and so does everybody confined to
+    """Progressive filling: every level rises together; one that is satisfied stops, and so does every one confined to
     resources that are used up. A set of resources is used up by those who may use no other (Hall's condition)."""
     got = np.zeros(len(demand))
     still = (demand > 0) & allowed.any(axis=1)

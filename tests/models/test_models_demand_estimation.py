@@ -195,7 +195,7 @@ def test_busy_hours_are_reported_after_days_and_shrunk_to_the_class() -> None:
     assert len(hours) == 24
     assert sum(hours) / 24 == pytest.approx(1.0)
     assert hours[10] == pytest.approx(2.0, rel=0.15) and hours[10] < 2.0
-    assert from_trace(demands[:240]).hours == ()  # of hours that were not seen nothing is told
+    assert from_trace(demands[:240]).hours == ()  # of hours that were not seen nothing is known
 
 
 def test_hours_that_were_seen_are_reported_until_a_whole_day_was_and_more_of_them_is_news() -> None:
@@ -221,7 +221,7 @@ def test_windows_like_those_before_are_no_news_and_a_doubled_demand_is() -> None
 def test_a_burst_is_what_ran_over_how_often_a_cpu_was_given() -> None:
     known = tally([Window(300.0, 0.5, ran=0.4, executions=40.0), Window(600.0, 0.5, ran=0.2, executions=20.0)])
     known.add(Window(900.0, 0.5))
-    assert estimated(known).burst_ms == pytest.approx(10.0), "windows in which nobody counted do not change it"
+    assert estimated(known).burst_ms == pytest.approx(10.0), "windows without a count do not change it"
     reported = as_json(known)
     assert estimated(from_json(reported)).burst_ms == pytest.approx(10.0)
     of_before = {name: value for name, value in reported.items() if name != "bursts"}

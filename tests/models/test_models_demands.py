@@ -26,7 +26,7 @@ def test_a_disk_can_do_what_was_measured_else_what_its_platform_says_else_what_t
     table = ProfileTable.build(PROFILES, {"fast": {"disk_mb_s": 400.0}, "slow": {"disk_mb_s": 100.0}})
     hosts = [host("lxc", 4, platform=platform) for platform in ("fast", "slow", "another")]
     hosts.append(replace(hosts[0], disk_mb_s=320.0))
-    pair = [instance("a", "disk"), instance("b", "disk")]  # 200 MB/s each, nobody reached more
+    pair = [instance("a", "disk"), instance("b", "disk")]  # 200 MB/s each, none reached more
     both = batch(*[(there, pair) for there in hosts], table=table)
     assert capacity(both, "disk_mb_s").tolist() == [400.0, 100.0, 200.0, 320.0]
     # The first disk serves both; the next two are full with one, whatever it reached where it was measured.

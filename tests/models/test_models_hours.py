@@ -1,4 +1,4 @@
-"""Hours of the day in contention: peaks that coincide hurt, opposite ones do not, and nobody is helped by company."""
+"""Hours of the day in contention: peaks that coincide hurt, opposite ones do not, and company helps none."""
 
 from __future__ import annotations
 

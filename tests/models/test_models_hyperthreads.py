@@ -99,7 +99,7 @@ LARGE = Path(__file__).resolve().parents[3] / "shared/data/large-hosts/skylake10
 @pytest.mark.skipif(not LARGE.exists(), reason="measurements of a machine of 104 CPUs are not here")
 def test_a_machine_of_104_cpus_was_as_slow_as_predicted() -> None:
     """Two groups of busy threads with hyperthreads; their speed is relative to that of one beside one (linux-kernel
-    list, 2019-06-12). Beyond noise, AVX-512 of the neighbours takes a part. Its clocks are not told here."""
+    list, 2019-06-12). Beyond noise, AVX-512 of the neighbours takes a part. Its clocks are not known here."""
     with LARGE.open() as file:
         rows = [row for row in csv.DictReader(file) if row["config"] == "smt"]
     measured = {2 * int(row["na_threads"]): float(row["throughput"]) / int(row["na_threads"]) for row in rows}
@@ -120,7 +120,7 @@ def test_a_machine_of_104_cpus_was_as_slow_as_predicted() -> None:
 @pytest.mark.parametrize("cpu", [75.0, 100.0])
 def test_a_machine_of_256_cpus_was_as_slow_as_the_range_says(cpu: float) -> None:
     """Clients of tbench, each with its server, relative to one of them (Zen 3, 128 cores, 2022); how much of a CPU both
-    use is not told. What cores share beside the clock is not predicted, and takes up to two fifths here."""
+    use is not known. What cores share beside the clock is not predicted, and takes up to two fifths here."""
     with OTHER.open() as file:
         rows = [row for row in csv.DictReader(file) if (row["bench"], row["numa_per_socket"]) == ("tbench", "1")]
     measured = {int(row["n"]): float(row["value"]) / int(row["n"]) for row in rows}

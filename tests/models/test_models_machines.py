@@ -1,4 +1,4 @@
-"""Machines told apart by what is stated of them, not by the names of platforms."""
+"""Machines distinguished by what is stated of them, not by the names of platforms."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def test_n_on_m_cpus_get_m_over_n_each(instances: int, cpus: int) -> None:
 
 def test_an_unknown_workload_counts_as_what_virtual_machines_usually_use() -> None:
     """It waits for a spinning neighbour at times, and takes little from it."""
-    for name in (None, "nobody-knows"):
+    for name in (None, "ghost-knows"):
         unknown, spinning = of(host("kvm", 2), instance(workload=name, vcpus=2), instance())
         assert 0.6 < unknown < 1.0
         assert spinning > 0.9

@@ -359,7 +359,9 @@ def test_full_load_is_extrapolated_in_proportion_and_within_limits_only_where_it
     )  # fmt: skip
     assert at_full_load(measured, full, InstanceLimits(100.0), 1.0) is None
     (alone,) = load_levels(levels[:1], InstanceLimits(100.0))
-    assert at_full_load(measured, alone, InstanceLimits(100.0), 1.0) is None, "nobody knows where it would have ended"
+    assert at_full_load(measured, alone, InstanceLimits(100.0), 1.0) is None, (
+        "it is not known where it would have ended"
+    )
 
 
 def test_use_is_unknown_where_limits_are() -> None:

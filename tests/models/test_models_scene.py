@@ -1,4 +1,4 @@
-"""Profile tables and scene batches: which profile counts for whom, and arrays that say what was put in."""
+"""Profile tables and scene batches: which profile counts for which instance, and arrays that say what was put in."""
 
 from __future__ import annotations
 

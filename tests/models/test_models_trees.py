@@ -46,7 +46,7 @@ for line in sys.stdin:
 
 
 def rows_of(seed: int, count: int = 300, unknown: float = 0.1) -> Floats:
-    """Whole and other numbers, zeros and less than LightGBM tells from zero, infinities, and what is unknown."""
+    """Whole and other numbers, zeros and less than what LightGBM takes for zero, infinities, and what is unknown."""
     chance = np.random.default_rng(seed)
     x = np.round(chance.normal(0, 3, (count, COLUMNS)), chance.integers(0, 3))
     x[chance.random(x.shape) < unknown] = np.nan

@@ -190,7 +190,7 @@ def test_what_instances_get_is_learned_and_answers_for_unseen_hosts(model: Learn
     assert (doubted.upper - doubted.lower > reported.throughput.upper - reported.throughput.lower - 1e-9).all()
     assert (doubted.lower < reported.throughput.lower - 0.01).any()  # less evidence is a wider interval
     unknown = build_batch([(other[0][0], (Instance("x", vcpus=2), Instance("y", vcpus=2)))], ProfileTable.build(()))
-    assert read.predict(unknown).outside.all()  # of whom no demand is known, windows say nothing
+    assert read.predict(unknown).outside.all()  # of instances without known demand, windows say nothing
 
 
 def test_windows_are_learned_from_beside_tables_of_colocations(

@@ -49,7 +49,7 @@ def environment(lab: OpenStackLab) -> Mapping[str, str]:
 
 @pytest.fixture(scope="session")
 def relay(lab: OpenStackLab) -> Iterator[Relay]:
-    """What the scheduler asks, told to ask with filter and weigher."""
+    """What the scheduler asks, configured with filter and weigher."""
     from tests.openstack.relay import relaying
 
     with relaying() as made:

@@ -1,4 +1,4 @@
-"""Records what OpenStack's services answer while a cloud is read, without what tells where and by whom it was.
+"""Records what OpenStack's services answer while a cloud is read, without what shows where and by which user it was.
 
 Usage: python tests/openstack/recording.py FILE; starts a lab of its own with ten hosts.
 """
@@ -98,7 +98,7 @@ def recorded(lab: OpenStackLab) -> Iterator[list[dict[str, Any]]]:
 
 
 def scrubbed(lab: OpenStackLab, text: str) -> str:
-    """Without addresses, request ids and audit ids; ids of users and projects stay, for they are of nobody."""
+    """Without addresses, request ids and audit ids; ids of users and projects stay, for they belong to no real user."""
     for name in ("keystone", "nova", "placement", "standins"):
         text = text.replace(lab.places.url(name), f"{{{name}}}")
     text = text.replace(lab.places.password, "secret")

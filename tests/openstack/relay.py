@@ -19,7 +19,7 @@ Harm = Callable[["_Answers", bytes], None]
 
 @dataclass
 class Relay:
-    """On one port for the whole session, so that the scheduler need not be told anew. `harm` None = pass on."""
+    """On one port for the whole session, so that the scheduler need not be configured anew. `harm` None = pass on."""
 
     port: int
     target: int = 0  # the port of the service
@@ -131,7 +131,7 @@ def _scored(answers: _Answers, body: bytes, score: float | None) -> None:
 
 
 def about_others(answers: _Answers, _: bytes) -> None:
-    """An answer about hosts that nobody asked about."""
+    """An answer about hosts that were not asked about."""
     answers.send(b'{"candidates": [{"host": "elsewhere", "score": 0.9}], "rejected": []}')
 
 

@@ -1,4 +1,4 @@
-"""`cotenant history` of servers that the real Nova tells: from a real Prometheus, asked itself and through the real
+"""`cotenant history` of servers that the real Nova reports: from a real Prometheus, asked itself and through the real
 Aetos, and from the real Gnocchi.
 
 The computes are simulated, so the readings are made: a day and more of what libvirt's exporter and Ceilometer would
@@ -38,7 +38,7 @@ NOTHING = {"global": {"scrape_interval": "1h"}}
 
 @pytest.fixture(scope="module")
 def servers(lab: OpenStackLab) -> Iterator[Servers]:
-    """Three of each flavor, as Nova tells them."""
+    """Three of each flavor, as Nova reports them."""
     compute = lab.connect().compute
     for flavor in CPUS:
         compute.create_flavor(name=flavor, vcpus=2, ram=2048, disk=1)
@@ -137,7 +137,7 @@ def history(folder: Path, *words: str, env: Mapping[str, str]) -> dict[str, Any]
 
 
 def where(folder: Path, flavor: str, project: str) -> Recommendation:
-    """The answer about a new VM of which only flavor and project are told."""
+    """The answer about a new VM of which only flavor and project are known."""
     new_vm = Instance("newcomer", 2, 2048.0, labels={"flavor_name": flavor, "project": project})
     settings = Settings(database=f"sqlite:///{folder}/var/cotenant.sqlite3", state_dir=folder)
     with Advisor(settings) as advisor:

@@ -58,7 +58,7 @@ def test_each_server_lands_on_the_host_that_is_ranked_first(lab: OpenStackLab, r
 
 def test_a_question_says_what_the_flavor_says_of_the_server(lab: OpenStackLab, relay: Relay, service: Service) -> None:
     service.put("/v1/workloads/busy", BUSY)
-    server = lab.boot("told", "busy")
+    server = lab.boot("known", "busy")
     lab.placed([server])
     ((question, answer),) = relay.about(server)
     assert question["instance"] == {
@@ -117,7 +117,7 @@ def test_servers_are_placed_while_the_service_is_away_and_by_its_answer_afterwar
     with relaying() as gone:
         reconfigure(scheduler(gone.url))
         port = gone.port
-    server = lab.boot("nobody", "plain")
+    server = lab.boot("ghost", "plain")
     assert lab.placed([server])[server] in HOSTS
     with relaying(port) as back:
         back.target = service.port

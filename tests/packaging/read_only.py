@@ -1,4 +1,4 @@
-"""Run a program as nobody, every file system read-only but a fresh /tmp and one folder; needs a mount namespace.
+"""Run a program as `nobody`, every file system read-only but a fresh /tmp and one folder; needs a mount namespace.
 
     unshare --mount --propagation private python read_only.py PACKAGES -- PYTHON-ARGUMENT ...
 
@@ -53,7 +53,7 @@ def main() -> None:
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": "/mnt/packages:/mnt/site",
-        "LD_LIBRARY_PATH": "/mnt/python/lib",  # where libpython was is closed to nobody
+        "LD_LIBRARY_PATH": "/mnt/python/lib",  # where libpython was is closed to `nobody`
         **{name: value for name, value in os.environ.items() if name.startswith(("COTENANT_", "MPL", "PYTHONDONT"))},
     }
     os.execvpe("setpriv", [*user, *nothing, "--", python, *arguments], environment)

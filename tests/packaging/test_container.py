@@ -1,4 +1,4 @@
-"""The image: what its file promises, and the same installation run by nobody on a read-only root file system."""
+"""The image: what its file promises, and the same installation run by `nobody` on a read-only root file system."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ release = load("release")
 
 
 def git(root: Path, *words: str) -> str:
-    author = ["-c", "user.name=somebody", "-c", "user.email=somebody@localhost", "-c", "commit.gpgsign=false"]
+    author = ["-c", "user.name=maintainer", "-c", "user.email=maintainer@localhost", "-c", "commit.gpgsign=false"]
     done = subprocess.run(["git", *author, *words], cwd=root, check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
@@ -22,8 +22,8 @@ def git(root: Path, *words: str) -> str:
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A repository of version 1.2.0, all of which is committed."""
     for name in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{name}_NAME", "somebody")
-        monkeypatch.setenv(f"GIT_{name}_EMAIL", "somebody@localhost")
+        monkeypatch.setenv(f"GIT_{name}_NAME", "maintainer")
+        monkeypatch.setenv(f"GIT_{name}_EMAIL", "maintainer@localhost")
     project = '[project]\nversion = "1.2.0"\n'
     required = '"cotenant-client==1.2.0", "cotenant-profiler==1.2.0"'
     (tmp_path / "pyproject.toml").write_text(f'{project}dependencies = ["a>=1", {required}]\n')

@@ -1,4 +1,4 @@
-"""A real service that is told to stop: first it says that it is not ready, then it finishes what it has, and ends."""
+"""A real service that is asked to stop: first it says that it is not ready, then it finishes what it has, and ends."""
 
 from __future__ import annotations
 

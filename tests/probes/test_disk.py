@@ -244,7 +244,7 @@ def test_only_our_own_names_are_ever_removed(tmp_path: Path, folder: Path) -> No
 
 
 def test_a_folder_that_is_young_or_locked_is_in_use(tmp_path: Path, folder: Path) -> None:
-    assert remove_stale(tmp_path) == []  # somebody begins
+    assert remove_stale(tmp_path) == []  # another run begins
     with (folder / "owner").open("wb") as owner:
         fcntl.flock(owner, fcntl.LOCK_EX)
         os.utime(folder, (0, 0))

@@ -20,7 +20,7 @@ TAKEN = b'{"accepted": 1, "older": 0, "dropped": 0, "reasons": []}'
 
 
 class Wire:
-    """Answers as it is told, and remembers what it was sent."""
+    """Answers as the test says, and remembers what it was sent."""
 
     def __init__(self, status: int, body: bytes) -> None:
         self.answer = HttpAnswer(status, body, None)

@@ -101,7 +101,7 @@ def children(pid: int) -> list[int]:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends within a minute; nobody may be there to bury it."""
+    """Whether a process ends within a minute; there may be no parent to reap it."""
 
     def ended() -> bool:
         try:

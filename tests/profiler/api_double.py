@@ -1,4 +1,4 @@
-"""A real HTTP server that behaves as it is told and remembers what it was sent."""
+"""A real HTTP server that behaves as the test says and remembers what it was sent."""
 
 from __future__ import annotations
 

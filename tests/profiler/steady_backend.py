@@ -1,4 +1,4 @@
-"""A backend in memory whose instances use exactly half a CPU by its own clock, and that misbehaves when told to."""
+"""A backend in memory whose instances use exactly half a CPU by its own clock, and that misbehaves when asked to."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_tool_that_hangs_costs_its_samples_and_blocks_nothing() -> None:
     bench = Bench(backend)
     bench.start()
     bench.until(lambda: bench.agent.view().dropped["late"] >= 10)
-    assert len(backend.begun) == 6, "nobody asks again while one reading hangs"
+    assert len(backend.begun) == 6, "no reading is begun while one hangs"
     hang.set()
     bench.until(lambda: len(bench.windows) >= 2)
     bench.stop()

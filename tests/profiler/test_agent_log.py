@@ -1,4 +1,4 @@
-"""The agent's log: one line per event whatever is in it, no floods, and no crash when nobody reads."""
+"""The agent's log: one line per event whatever is in it, no floods, and no crash when no program reads."""
 
 from __future__ import annotations
 

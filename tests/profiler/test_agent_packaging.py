@@ -130,7 +130,7 @@ def test_the_units_capabilities_are_enough_to_read_containers_and_all_are_needed
         pytest.skip("needs setpriv (apt-get install util-linux)")
     # its own list, so that a benchmark may run beside
     monkeypatch.setattr(light_containers, "STATE", tmp_path / "state")
-    where = Path("/tmp") / f"cotenant-{os.getpid()}.pyz"  # nobody may not look into pytest's own folders
+    where = Path("/tmp") / f"cotenant-{os.getpid()}.pyz"  # the user `nobody` may not look into pytest's own folders
     shutil.copy(archive, where)
     try:
         with light_containers.LightContainers(2) as made:

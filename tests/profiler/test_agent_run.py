@@ -1,4 +1,4 @@
-"""The agent as a process: kill -9 loses nothing that was spooled; it ends when told; wrong settings are a sentence."""
+"""The agent as a process: kill -9 loses nothing that was spooled; it ends when asked; wrong settings are a sentence."""
 
 from __future__ import annotations
 
@@ -140,15 +140,15 @@ def test_the_token_from_the_environment_is_sent_and_shown_nowhere(tmp_path: Path
     with serving() as double:
         process = start(
             *FAST, "--no-exporter", "--push", double.url, "--spool", tmp_path, "--once-window", "--json",
-            COTENANT_TOKEN="tok-of-nobody",
+            COTENANT_TOKEN="tok-of-ghost",
         )  # fmt: skip
         out, err = process.communicate(timeout=120)
-        again = start(*FAST, "--no-exporter", "--push", double.url, "--spool", tmp_path, COTENANT_TOKEN="tok-of-nobody")
+        again = start(*FAST, "--no-exporter", "--push", double.url, "--spool", tmp_path, COTENANT_TOKEN="tok-of-ghost")
         wait_for(lambda: double.headers, "nothing was sent")
         _, _, more = finish(again)
-    assert double.headers[0]["Authorization"] == "Bearer tok-of-nobody"
-    assert "tok-of-nobody" not in out + err + more
-    assert "tok-of-nobody" not in "".join(path.read_bytes().hex() for path in tmp_path.iterdir())
+    assert double.headers[0]["Authorization"] == "Bearer tok-of-ghost"
+    assert "tok-of-ghost" not in out + err + more
+    assert "tok-of-ghost" not in "".join(path.read_bytes().hex() for path in tmp_path.iterdir())
 
 
 @pytest.mark.measured

@@ -1,4 +1,4 @@
-"""What the agent tells of its host and of who is on it: all that is known, when it changes, and before any sample."""
+"""What the agent reports of its host and its instances: all that is known, when it changes, and before any sample."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Bench:
         self.announcer = Announcer(lambda: described, self.log, version="1", clock=lambda: self.now, machine="m")
 
     def tell(self, seconds: float = 0.0) -> dict[str, Any]:
-        """What is told after so long, and arrives; empty = nothing."""
+        """What is announced after so long, and arrives; empty = nothing."""
         self.now += seconds
         self.announcer.look(self.backend)
         body = self.announcer.due()
@@ -332,7 +332,7 @@ _OF_FIRMWARE = {"cpu0/cpufreq/base_frequency": "", "cpu0/acpi_cppc/nominal_freq"
         "a virtual machine",
         "of firmware",
         "boost off",
-        "boost not told",
+        "boost not reported",
     ],
 )
 def test_the_highest_clock_is_reported_beside_the_nominal_one_or_not_at_all(

@@ -86,8 +86,8 @@ def test_isolation_of_every_instance_can_be_read(backend: Backend) -> None:
 
 
 def test_isolation_of_an_unknown_instance_says_so(backend: Backend) -> None:
-    with pytest.raises(BackendError, match="nobody is not on this host"):
-        backend.read_isolation(Instance("nobody"))
+    with pytest.raises(BackendError, match="ghost is not on this host"):
+        backend.read_isolation(Instance("ghost"))
 
 
 def test_closing_twice_is_harmless(backend: Backend) -> None:

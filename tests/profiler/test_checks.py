@@ -1,4 +1,4 @@
-"""Checks: each with a host on which it is fine, one on which it distorts, and one on which it cannot be told."""
+"""Checks: each with a host on which it is fine, one on which it distorts, and one on which it cannot be decided."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_recorded_dom0_is_read_as_it_was_set_up() -> None:
 def test_this_host_can_be_checked_without_root() -> None:
     reading, writing = os.pipe()
     child = os.fork()
-    if child == 0:  # the interpreter's own files may be hidden from nobody, what is imported already is not
+    if child == 0:  # the interpreter's own files may be hidden from `nobody`, what is imported already is not
         try:
             os.setgroups([])
             os.setgid(65534)

@@ -154,7 +154,7 @@ def test_pages_are_the_bytes_that_were_sent(containers: RealContainers, backend:
     assert int((statistics / "rx_bytes").read_text()) - before == sent
     seconds = second.monotonic_s - first.monotonic_s
     values = _values(collect(first, second), name)
-    read = values["disk_mb_s"] * 1e6 * seconds  # of the program's libraries, where nobody needed them before
+    read = values["disk_mb_s"] * 1e6 * seconds  # of the program's libraries, where no program needed them before
     pages = values["pages_exchanged"] * seconds
     assert pages == pytest.approx((sent + read) / 4096, rel=0.02)
 

@@ -1,4 +1,4 @@
-"""What Prometheus gets: types, base units and labels that promtool accepts, and a server that nobody can wedge."""
+"""What Prometheus gets: types, base units and labels that promtool accepts, and a server that no client can wedge."""
 
 from __future__ import annotations
 

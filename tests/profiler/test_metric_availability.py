@@ -1,4 +1,4 @@
-"""Which metrics a host gives: given, for some, absent with the reason, or not to be told; and the command check."""
+"""Which metrics a host gives: given, for some, absent with the reason, or unknown; and the command check."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_without_a_hypervisor_all_eight_are_absent() -> None:
     assert {(metric.state, metric.reason) for metric in metrics} == {("absent", "no control groups")}
 
 
-# The command. What it finds on a host is told above and in test_checks.py; here it is how it is told.
+# The command. What it finds on a host is tested above and in test_checks.py; here it is how it is shown.
 
 
 @pytest.fixture

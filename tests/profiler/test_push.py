@@ -29,7 +29,7 @@ from profiler.agent.spool import SampleBatch, Spool
 from profiler.collectors.samples import SampleRow
 from tests.profiler.api_double import Double, Reply, serving
 
-SECRET = "tok-3n-of-nobody"
+SECRET = "tok-3n-of-ghost"
 
 
 def batch(number: int, samples: int = 1) -> SampleBatch:

@@ -48,7 +48,7 @@ def test_progress_of_a_campaign_takes_names_literally(terminal: bool, monkeypatc
 
 
 def test_consoles_and_columns_of_text_are_made_in_one_place() -> None:
-    """Whoever needs more of rich adds it to the one module, where it is told to take text literally."""
+    """Whoever needs more of rich adds it to the one module, where rich takes text literally."""
     files = [path for folder in ("api", "advisor", "models", "profiler") for path in (PRODUCT / folder).rglob("*.py")]
     assert len(files) > 300
     found = [f"{path.relative_to(PRODUCT)}: {use}" for path in files if path != CONSOLE_MODULE for use in _uses(path)]

@@ -1,4 +1,4 @@
-"""Who waited for whom: lines of the real program, groups of instances, and the agent with the program and without."""
+"""Waiting by instance: lines of the real program, groups of instances, and the agent with the program and without."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_window_says_for_which_others_each_waited_and_nothing_of_caps_and_of_i
     assert reported["victim", "instance", "waited_for:hog"].mean == pytest.approx(
         100 * _waits().waited_for["victim", "hog"] / _waits().seconds
     )
-    assert reported["idle", "instance", "waited_for_host"].mean == 0  # it was watched and waited for nobody
+    assert reported["idle", "instance", "waited_for_host"].mean == 0  # it was watched and waited for none
     assert {metric for name, _, metric in reported if name == "capped"} <= {
         "waited_for_host", "run_queue_p50_us", "run_queue_p99_us", "run_queue_p999_us", "waited_for:hog",
         "waited_for:victim",

@@ -1,4 +1,4 @@
-"""Secrets in files: read only where nobody else on the machine could have read or changed them."""
+"""Secrets in files: read only where no other user of the machine could have read or changed them."""
 
 from __future__ import annotations
 

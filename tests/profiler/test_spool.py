@@ -287,7 +287,7 @@ def test_a_full_disk_keeps_the_newest_in_memory_and_writes_them_when_there_is_ro
 
 
 def test_a_hung_disk_bounds_what_waits_in_memory(spool: Spool) -> None:
-    for number in range(100):  # nobody calls store
+    for number in range(100):  # no thread calls store
         spool.put(batch(number))
     assert spool.status().held == 60
     spool.store()

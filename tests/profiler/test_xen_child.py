@@ -71,7 +71,7 @@ def test_a_child_that_ends_is_named_with_its_last_words_and_started_anew_later(
 ) -> None:
     monkeypatch.setattr(commands, "_RETRY_S", 0.3)
     script = "echo some; echo 'failed to bind to VIRQ port' >&2; exit 1"
-    with _child("sh", "-c", script, settle_s=1.0) as child:  # by then it has ended, which the first reading tells
+    with _child("sh", "-c", script, settle_s=1.0) as child:  # by then it has ended, which the first reading shows
         first = child.read()
         assert (first.data, first.problem) == (b"some\n", "sh ended: failed to bind to VIRQ port")
         second = child.read()

@@ -51,7 +51,7 @@ PITOT_RUNS = [
     ("rt:d1", "s/b", "s/a", 50, 40),
     ("rt:d1", "s/a", "s/a", 150, 100),
     ("rt:d1", "s/a", "s/a", 160, 100),
-    ("rt:d2", "s/a", "s/b", 90, 60),  # nobody measured s/b here, nor ever alone
+    ("rt:d2", "s/a", "s/b", 90, 60),  # s/b was not measured here, nor ever alone
     ("rt:d1", "s/b", "s/a", 55, 40),  # a repeat, the other way round
     ("rt:d1", "s/a", "s/b", 210, 100),
     ("rt:d1", "s/a", "s/b", 200, 100),  # the first run once more

@@ -1,4 +1,4 @@
-"""Clouds of measured hosts: worlds, streams, rules of thumb, and what is told of them."""
+"""Clouds of measured hosts: worlds, streams, rules of thumb, and what is reported of them."""
 
 from __future__ import annotations
 

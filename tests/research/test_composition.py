@@ -18,7 +18,7 @@ from research.benchmarks.composition import GroupAnswers, answers, composed, gro
 
 
 class BySize:
-    """Says of everybody 1 over how many are there."""
+    """Says of every instance 1 over how many are there."""
 
     version, origin, metrics = "by size", "measured", ()
 

@@ -29,7 +29,7 @@ def reported() -> list[tuple[str, float]]:
 def rows(
     request: pytest.FixtureRequest, reported: list[tuple[str, float]], tmp_path_factory: pytest.TempPathFactory
 ) -> list[dict[str, Any]]:
-    """With the largest datasets, of which no finding tells, and all boosters and folds it takes ten times as long."""
+    """With the largest datasets, of which no finding speaks, and all boosters and folds it takes ten times as long."""
     folder = tmp_path_factory.mktemp("datasets")
     all_of_it = request.param == "all datasets"
     for dataset in (ROOT / "datasets").iterdir():

@@ -29,7 +29,7 @@ PYTHON = os.environ.get("COTENANT_TEST_PROXLB_PYTHON")
 
 @pytest.fixture(scope="module")
 def cluster() -> SimulatedCluster:
-    """A host of eight CPUs on which four instances of four vCPUs want twelve, and one on which nobody is."""
+    """A host of eight CPUs on which four instances of four vCPUs want twelve, and an empty one."""
     crowd = tuple(Instance(f"vm-{at}", 4, 4096.0, host="pve1", demand={"cpu": Demand(3.0)}) for at in range(4))
     hosts = (Host("pve1", "kvm", 8, 65_536.0), Host("pve2", "kvm", 8, 65_536.0))
     return SimulatedCluster.of(Inventory(hosts, crowd), seed=1)
@@ -139,5 +139,5 @@ def test_what_cannot_be_compared_is_reported_in_a_sentence(tmp_path: Path, capsy
 def test_proxlb_itself_answers_about_the_stand_in(cluster: SimulatedCluster, mode: str) -> None:
     wanted = by_proxlb(cluster, mode, Path(str(PYTHON)))
     assert set(wanted.cluster.places.values()) <= {"pve1", "pve2"}
-    assert wanted.moves > 0 or mode == "psi"  # everybody is on one of two hosts
+    assert wanted.moves > 0 or mode == "psi"  # every instance is on one of two hosts
     assert wanted.cpu_seconds < wanted.seconds

@@ -1,4 +1,4 @@
-"""The soak: what it asks, what it reads of memory, and when a slope is told from none."""
+"""The soak: what it asks, what it reads of memory, and when a slope is distinguished from none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watcher's strategies beside Cotenant: what they are told of a cluster, and Watcher itself where a Python has it."""
+"""Watcher's strategies beside Cotenant: what they are given of a cluster, and Watcher itself where a Python has it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ needs_watcher = pytest.mark.skipif(PYTHON is None, reason="COTENANT_TEST_WATCHER
 
 
 def cluster(busy: float) -> SimulatedCluster:
-    """A host of eight CPUs with three instances of four vCPUs, one like it with one, and one on which nobody is."""
+    """A host of eight CPUs with three instances of four vCPUs, one like it with one, and an empty one."""
     places = ("h1", "h1", "h1", "h2")
     some = (Instance(f"vm-{at}", 4, 4096.0, host=host, demand={"cpu": Demand(busy)}) for at, host in enumerate(places))
     hosts = (Host(f"h{at}", "kvm", 8, 65_536.0, cpu_overcommit=2.0) for at in (1, 2, 3))

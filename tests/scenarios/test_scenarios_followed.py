@@ -33,7 +33,7 @@ REPORTED: dict[str, ScenarioResult] = {}  # what the tests of single scenes meas
 
 
 def follow(scene: PairScene, folder: Path) -> ScenarioResult:
-    """Measure a scene, and keep what it told."""
+    """Measure a scene, and keep what it reported."""
     if trouble := unfit([scene]):
         pytest.skip(trouble)
     if scene in DISKS and device_of(folder) is None:

@@ -30,7 +30,7 @@ http {{
 
 
 def documented(port: int, services: Sequence[int]) -> str:
-    """What docs/operations.md tells users to write, on these ports of 127.0.0.1 and without TLS."""
+    """What docs/operations.md asks users to write, on these ports of 127.0.0.1 and without TLS."""
     found = re.search(
         r"^```\n(upstream cotenant \{\n.*?)^```$", _OPERATIONS.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )

@@ -57,7 +57,7 @@ class Postgres:
         return f"postgresql://{SUPERUSER}:{self.password}@127.0.0.1:{self.port}/{database}"
 
     def new_database(self, *, template: str = "template0", tablespace: str = "pg_default") -> str:
-        """Make an empty database, or a copy of one that nobody is connected to, and return its name."""
+        """Make an empty database, or a copy of one without connections, and return its name."""
         name = f"d{next(self._numbers)}"
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} TABLESPACE {}")
         self.execute(statement.format(*map(sql.Identifier, (name, template, tablespace))))

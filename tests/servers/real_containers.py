@@ -17,7 +17,7 @@ from tests.servers.running import NotInstalled, Running, found
 TOOLS = ("podman", "crun", "unshare", "nsenter", "setpriv", "busybox", "ip")
 IMAGE = "localhost/tiny"
 NEIGHBOUR = "10.79.0.1"
-LONGEST_S = 300  # that a container lives, also when nobody is left to remove it
+LONGEST_S = 300  # that a container lives, also when no test is left to remove it
 # Of a process that runs as root without CAP_SYS_RESOURCE, which cannot raise its limits.
 LIMITS = ("--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024")
 

@@ -112,7 +112,7 @@ def hand_over(path: Path) -> None:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody else is given while this process lives.
+    """A port of 127.0.0.1 that no other process is given while this one lives.
 
     Its server may take seconds to begin, and ends between two starts. Until then, and meanwhile, a socket that never
     listens keeps the port: whoever asks for any port gets another, and the server, which names this one and reuses
@@ -126,7 +126,7 @@ def free_port() -> int:
 
 
 def answers(port: int) -> bool:
-    """Whether somebody takes connections on a port of 127.0.0.1."""
+    """Whether a program takes connections on a port of 127.0.0.1."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False

@@ -62,7 +62,7 @@ class Service:
         self.running.stop(signal.SIGKILL)
 
     def ask(self, method: str, path: str, body: Any = None, *, timeout: float = 30.0) -> Answer:
-        """Ask; OSError when nobody answers."""
+        """Ask; OSError when no server answers."""
         return ask(f"{self.url}{path}", method, body, timeout=timeout)
 
     def _listens(self) -> bool:
@@ -73,7 +73,7 @@ class Service:
 
 
 def ask(url: str, method: str = "GET", body: Any = None, *, timeout: float = 30.0) -> Answer:
-    """One request on a connection of its own; OSError when nobody answers, or not to the end."""
+    """One request on a connection of its own; OSError when no server answers, or not to the end."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
     try:

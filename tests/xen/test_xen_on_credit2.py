@@ -66,7 +66,7 @@ def test_check_looks_at_this_xen(lab: Lab) -> None:
 
 def test_root_without_any_capability_reads_as_much(lab: Lab, vm1: Guest, vm2: Guest) -> None:
     once = ("once", "--backend", "xen", "--json")
-    # Both serve all the time: while nobody exchanges a page, nobody has a part of the driver domain's CPU.
+    # Both serve all the time: while no guest exchanges a page, none has a part of the driver domain's CPU.
     with lab.serving((vm1, "/1k"), (vm2, "/100k")):
         free, closed = (json.loads(lab.profiler(*once, under=under).checked().text) for under in ((), CLOSED))
     names = [{(one["instance"], one["scope"], one["metric"]) for one in said["samples"]} for said in (free, closed)]

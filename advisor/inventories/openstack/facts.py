@@ -131,7 +131,7 @@ def host_facts(
         labels["disabled_reason"] = reason
     cpus = _cpus(row, inventories)
     if cpus.get("dedicated_cpus"):
-        labels[ASSUMED] = "dedicated_cpus"  # Nova tells how many there are, and not which
+        labels[ASSUMED] = "dedicated_cpus"  # Nova reports how many there are, and not which
     facts = {
         "id": name,
         "kind": kind,

@@ -16,7 +16,7 @@ from advisor.inventories.clouds_file import read_settings
 from advisor.inventories.reading import Part
 
 Row = Mapping[str, Any]
-# Nova's 2.69 tells servers and services of a cell that is down, without it they would seem to be gone (Rocky and
+# Nova's 2.69 lists servers and services of a cell that is down, without it they would seem to be gone (Rocky and
 # later); from 2.88 on hypervisors no longer tell their capacity.
 COMPUTE = "2.69"
 TIMEOUT_S = 60.0

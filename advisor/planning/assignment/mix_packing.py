@@ -1,4 +1,4 @@
-"""How many of a mix fit beside who is there: what each host holds, approximated from both sides, and a program over it.
+"""How many of a mix fit beside the residents: what each host holds, approximated from both sides, and a program on it.
 
 What a host holds of K kinds is a set of vectors of counts. With a vector it is taken to hold every smaller one, because
 removing an instance takes no instance below a limit. So the set lies between the vectors that were predicted to be
@@ -146,7 +146,7 @@ class _MixPacker:
         return bool(open_corners)
 
     def _holds(self, wanted: Sequence[tuple[int, Counts]]) -> list[bool]:
-        """Whether hosts hold these counts beside who is there, with all limits; predicted in one batch."""
+        """Whether hosts hold these counts beside their residents, with all limits; predicted in one batch."""
         hosts = [(self.held[number].hosts[0], self._movers(counts)) for number, counts in wanted]
         fitting = [self.state.problem.fits(host, movers) for host, movers in hosts]
         self.state.evaluator.evaluate(state for state, fits in zip(hosts, fitting, strict=True) if fits)

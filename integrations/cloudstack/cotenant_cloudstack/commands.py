@@ -1,7 +1,7 @@
 """Settings → the fields of a CloudStack service offering, said and not run.
 
 An offering's CPU and rates cannot be changed once it is made, and a new one is known by an id that only its making
-tells; so there is no command whose undo could be written down before. Fields by CreateServiceOfferingCmd.java
+reports; so there is no command whose undo could be written down before. Fields by CreateServiceOfferingCmd.java
 (`cmk create serviceoffering name=value ...`), moves by MigrateVMCmd.java; checked against those texts only, not run.
 """
 

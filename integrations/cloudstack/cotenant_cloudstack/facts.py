@@ -28,7 +28,7 @@ def host_facts(row: Row, source: str, rules: Rules) -> Facts:
     if kind is None:
         raise ValueError(f"its hypervisor is {row.get('hypervisor')}, which Cotenant does not model")
     cpus, memory = as_cpus(row["cpunumber"], "cpunumber"), as_number(row["memorytotal"], "memorytotal", least=1)
-    mhz = as_number(row.get("cpuspeed") or 0, "cpuspeed")  # not every host tells it
+    mhz = as_number(row.get("cpuspeed") or 0, "cpuspeed")  # not every host reports it
     reason = _closed(row)
     labels = {
         "source": source,

@@ -66,7 +66,7 @@ def guest_id(row: Row) -> tuple[str, int]:
 
 
 def host_facts(row: Row, status: Row, name: str, source: str) -> Facts:
-    """A node by its row and its status; an empty status leaves out what only that tells."""
+    """A node by its row and its status; an empty status leaves out what only that reports."""
     if row.get("status") != "online":
         raise ValueError("it is offline; the host stays as it is")
     cpuinfo = status.get("cpuinfo")

@@ -107,7 +107,7 @@ func (c *client) readToken() (string, error) {
 	return token, nil
 }
 
-// mayCarryToken tells whether a token may be sent there: over plain HTTP only to this machine, unless a variable allows
+// mayCarryToken reports whether a token may be sent there: over plain HTTP only to this machine, unless a variable allows
 // it.
 func mayCarryToken(to *url.URL) bool {
 	host := to.Hostname()

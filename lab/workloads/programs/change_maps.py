@@ -1,4 +1,4 @@
-"""Lets a game server change its map CHANGES times, and tells how long it took until it answers again.
+"""Lets a game server change its map CHANGES times, and reports how long it took until it answers again.
 
 Run as a file of its own: `python -I -S change_maps.py HOST PORT PASSWORD CHANGES COLDFILE...`; the cold files are
 dropped from the page cache first. The server has a file changes.cfg with so many changes, whose last line sets its name

@@ -1,4 +1,4 @@
-"""Queries a game server at moments fixed in advance, by itself and by qstat, and tells how long the answers took.
+"""Queries a game server at moments fixed in advance, by itself and by qstat, and reports how long the answers took.
 
 Run as a file of its own: `python -I -S game_queries.py HOST PORT SECONDS`. Prints one JSON object with two lists:
 latencies of its own queries in ms, and qstat's pings in whole ms; null = no answer within a second. The

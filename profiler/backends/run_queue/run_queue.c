@@ -2,7 +2,7 @@
 // end or nobody reads any more. A sentence on standard error and status 1 say why it cannot.
 //
 // --check only tries whether this kernel lets it. --cost also counts what the BPF program takes; beside --empty it does
-// nothing, which tells what the counting itself takes. --verbose prints the verifier's log where the kernel refuses.
+// nothing, which shows what the counting itself takes. --verbose prints the verifier's log where the kernel refuses.
 
 #include <bpf/bpf.h>
 #include <bpf/btf.h>

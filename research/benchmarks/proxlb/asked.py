@@ -44,7 +44,7 @@ def by_proxlb(cluster: SimulatedCluster, mode: str, python: Path, runs: int = 1)
         printed, seconds, cpu_seconds = _dry_run(done.cluster, mode, python)
         after = read_places(printed)
         if after.keys() != before.keys():
-            raise ProxlbError(f"proxlb tells of {len(after)} guests, not of all {len(before)}")
+            raise ProxlbError(f"proxlb reports {len(after)} guests, not of all {len(before)}")
         moved = tuple(((one, host),) for one, host in after.items() if host != before[one])
         done = Rebalanced(
             done.cluster.after(after), done.moves + len(moved), done.seconds + seconds, done.cpu_seconds + cpu_seconds,
@@ -73,7 +73,7 @@ def _dry_run(cluster: SimulatedCluster, mode: str, python: Path) -> tuple[str, f
             )
             too_long = threading.Timer(LONGEST_S, child.kill)
             too_long.start()
-            _, status, usage = os.wait4(child.pid, 0)  # tells the CPU time of this child alone
+            _, status, usage = os.wait4(child.pid, 0)  # gives the CPU time of this child alone
             too_long.cancel()
             child.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.perf_counter() - first

@@ -22,7 +22,7 @@ from watcher.decision_engine.model.model_root import ModelRoot
 
 
 class GivenReadings(base.DataSourceBase):
-    """A datasource that tells the readings of the question, whatever the period and the aggregate."""
+    """A datasource that answers with the readings of the question, whatever the period and the aggregate."""
 
     NAME = "told"
 

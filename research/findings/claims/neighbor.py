@@ -117,7 +117,7 @@ def compare(
 # N2: one server alone. Two sizes are bound by the CPU, four by the network; 10 KB lies between (section 3.4).
 CPU_SIZES, NET_SIZES = ("1k", "4k"), ("30k", "50k", "70k", "100k")
 OTHER_SIZES = ("1k", "4k", "30k", "50k", "70k", "100k")
-Of = TypeVar("Of")  # what tells apart the runs of a round that are compared
+Of = TypeVar("Of")  # what distinguishes the runs of a round that are compared
 
 
 def alone(lab: LabRuns, size: str) -> list[LabRun]:

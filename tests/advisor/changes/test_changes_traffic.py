@@ -36,9 +36,9 @@ CLASS = "parent 1:1 rate 1234000 ceil 10000000 burst 1514 cburst 1514 prio 1 qua
 def rollout_of(traffic: Traffic, host: Host, rendered: Sequence[Command], now: datetime) -> Rollout:
     changes: list[Change] = []
     for command in rendered:
-        told = traffic.meaning(host, command)
+        meant = traffic.meaning(host, command)
         changes.append(
-            Change(len(changes), host.id, "shop", told.kind, "traffic", told.target, told.before, told.after)
+            Change(len(changes), host.id, "shop", meant.kind, "traffic", meant.target, meant.before, meant.after)
         )
     return Rollout("r", now, "local", "p1", tuple(changes))
 

@@ -43,7 +43,7 @@ WORKLOADS = (
 
 
 def host(name: str = "h1", **more: Any) -> Host:
-    """A host with four pCPUs and 16 GB unless told otherwise."""
+    """A host with four pCPUs and 16 GB unless the test says otherwise."""
     values: dict[str, Any] = {"kind": "kvm", "pcpus": 4, "memory_mb": 16_384.0, "nic_mbit": 1000.0}
     return Host(id=name, **{**values, **more})
 

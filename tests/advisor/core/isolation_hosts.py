@@ -1,4 +1,4 @@
-"""Hosts on which somebody's limit breaks, for the tests of the isolation ladder, and a ladder climbed on them."""
+"""Hosts on which a limit breaks, for the tests of the isolation ladder, and a ladder climbed on them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Shared:
     def kept(
         self, rung: MitigationStep | None = None, *, new_vm: bool = True, host: Host | None = None
     ) -> dict[str, Any]:
-        """T/B, latency ratio and time short of everybody by id, asked of the prior anew under a rung's settings."""
+        """T/B, latency ratio and contended time of each by id, asked of the prior anew under a rung's settings."""
         changes = rung.changes if rung else {}
         there = self.all_instances if new_vm else self.residents
         if not there:

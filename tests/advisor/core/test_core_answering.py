@@ -180,7 +180,7 @@ def test_what_cannot_be_reused_is_dropped_when_the_cloud_changes() -> None:
 def _after_a_change(
     *, seen_s: float, former: bool = True, alone: bool = False
 ) -> recommendations.EncodedRecommendation:
-    """What is told after a change to a question that was answered before it and last found so `seen_s` ago."""
+    """What is answered after a change to a question that was answered before it and last found so `seen_s` ago."""
     asking = Asking(cloud([host("a", pcpus=1)], [vm("r", on="a")]))
     asking(request())
     asking.answers.moment.seen = NOW - timedelta(seconds=seen_s)

@@ -1,4 +1,4 @@
-"""Demand over time in snapshots and answers: what wants other amounts is not alike, and a neighbour helps nobody."""
+"""Demand over time in snapshots and answers: what wants other amounts is not alike, and a neighbour helps none."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_who_has_a_demand_is_not_said_to_count_as_a_tenth_of_its_vcpus() -> None
 
 
 def company(scenes: SceneBatch) -> Floats:
-    """Everybody is the better off the more there are."""
+    """Every instance is the better off the more there are."""
     return np.where(scenes.present, 0.5 + 0.1 * scenes.present.sum(axis=1, keepdims=True), np.nan)
 
 

@@ -96,7 +96,7 @@ def test_a_loss_of_cpu_is_for_its_time_its_siblings_or_the_clock(
             "n costs no instance throughput: b1 runs at 52 % of its uncontended speed (52 % without n).",
         ),
     ],
-    ids=["alone", "nobody wants the same", "unknown", "demand known", "slow before"],
+    ids=["alone", "no neighbour demands the same", "unknown", "demand known", "slow before"],
 )
 def test_where_no_instance_loses_none_is_named(residents: list[Instance], text: str) -> None:
     (found,) = losses(*residents, new_vm=vm())

@@ -1,4 +1,4 @@
-"""Figures are told with the digits that are known, and in the order that they have."""
+"""Figures are shown with the digits that are known, and in the order that they have."""
 
 from __future__ import annotations
 

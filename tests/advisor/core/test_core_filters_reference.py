@@ -97,7 +97,7 @@ def reason(snapshot: ClusterSnapshot, at: int, asked: PlacementRequest) -> str |
 
 
 def exact(number: float) -> Fraction:
-    """The number that somebody wrote: 1.15 is 115/100, though the float is a little less."""
+    """The number as it was written: 1.15 is 115/100, though the float is a little less."""
     return Fraction(str(number))
 
 

@@ -88,7 +88,7 @@ def test_a_host_with_a_victim_is_not_tied_with_one_where_all_is_well() -> None:
 
 
 class Waiting:
-    """Everybody keeps all of its throughput, and waits longer on larger hosts."""
+    """Every instance keeps all of its throughput, and waits longer on larger hosts."""
 
     version = origin = "waiting"
     metrics = ()

@@ -63,7 +63,7 @@ def test_sizes_below_nothing_cannot_even_be_asked_about() -> None:
 @pytest.mark.parametrize(
     "question",
     [
-        request(affinity=("nobody",)),
+        request(affinity=("ghost",)),
         request(hosts=("nowhere", "h1"), exclude=("h2",)),
         request(anti_affinity=("n",)),
         request(vm(exclusive=True), anti_affinity=("r",)),

@@ -380,7 +380,7 @@ def test_rungs_loosen_nothing_and_come_in_order_of_cost_whatever_the_order_of_re
 
 @pytest.mark.parametrize("bystanders", [0, 1])
 def test_no_class_is_tried_that_the_rendered_tree_could_not_keep(bystanders: int) -> None:
-    """Half of the line is kept for who has no class; where nobody is left without one, classes may have all of it."""
+    """Half of the line is kept for instances without a class; where all have one, classes may have all of it."""
     quiet = [vm(f"calm-{at}", "calm") for at in range(bystanders)]
     crowded = Shared(host(kind="lxc", pcpus=4), [vm("b", "bulk"), *quiet], vm("n", "flow", min_throughput_ratio=0.95))
     tried: list[SceneBatch] = []

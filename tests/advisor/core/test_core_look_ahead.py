@@ -19,7 +19,7 @@ KEPT = {("db", "batch"): 0.99, ("db", "cache"): 0.5, ("web", "batch"): 0.99, ("w
 
 
 class ByPairs:
-    """A model that knows what each keeps beside one other, and tells no latency."""
+    """A model that knows what each keeps beside one other, and predicts no latency."""
 
     version, origin = "pairs", "measured"
     metrics = ()
@@ -70,7 +70,7 @@ def test_where_those_who_need_it_do_not_come_the_best_place_is_taken() -> None:
 @pytest.mark.parametrize(
     ("full", "empty", "workload"),
     [([("db", "db")] * 6, 8, "web"), ([("db", "db")] * 6, 0, "unheard-of"), ([("db", "db")] * 6, 0, None)],
-    ids=["much room is left", "nobody knows the new VM", "nothing is said of the new VM"],
+    ids=["much room is left", "the new VM is unknown", "nothing is said of the new VM"],
 )
 def test_no_place_is_kept_where_there_is_room_or_the_new_vm_is_unknown(
     full: list[tuple[str, str]], empty: int, workload: str | None

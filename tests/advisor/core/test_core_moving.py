@@ -97,7 +97,7 @@ def test_only_who_may_move_moves_and_only_where_it_may_go(may: dict[str, list[st
     snapshot = cloud([host(name) for name in "abc"], [vm(name, on="a") for name in [*may, "y"]])
     moves = paying_moves(snapshot, CONTEXT, may, most=5, within_s=60.0)
     assert {move.instance: move.target for move in moves} == moved
-    assert paying_moves(snapshot, CONTEXT, may, most=5, within_s=-1.0) == (), "without time nobody is looked at"
+    assert paying_moves(snapshot, CONTEXT, may, most=5, within_s=-1.0) == (), "without time no instance is looked at"
 
 
 def test_no_more_moves_than_are_asked_for() -> None:

@@ -28,7 +28,7 @@ def test_the_prior_answers_for_a_failing_predictor_and_the_answer_says_so() -> N
     answer = ask(cloud([host()]), predictor=Failing())
     assert (answer.model_version, answer.degraded, len(answer.candidates)) == ("analytic", True, 1)
     assert "no idea" in answer.notes[0]
-    assert ask(cloud([]), predictor=Failing()).degraded is False, "nobody was asked"
+    assert ask(cloud([]), predictor=Failing()).degraded is False, "no model was asked"
 
 
 def test_an_answer_says_who_gave_it_when_and_on_what() -> None:

@@ -172,7 +172,7 @@ def satisfied(case: Case, found: Candidate) -> bool:
 
 
 def as_advised(case: Case, found: Candidate, *more: Instance) -> Scene:
-    """The host of a candidate as it would be: everybody under the advised settings, and the driver domain moved."""
+    """The host of a candidate as it would be: all under the advised settings, and the driver domain moved."""
     there = next(one for one in case.hosts if one.id == found.host)
     if found.mitigation and found.mitigation[-1].driver_cpus is not None:
         there = replace(there, driver_cpus=found.mitigation[-1].driver_cpus)
@@ -230,7 +230,7 @@ def what_is_promised_is_what_a_scene_with_the_advised_settings_predicts(case: Ca
     for effect in (found.new_vm, *found.neighbours):
         ratio = said[effect.instance].throughput_ratio
         expected, lower = ratio.expected, ratio.lower
-        if effect.before and not found.mitigation:  # a new VM helps nobody
+        if effect.before and not found.mitigation:  # a new VM helps no instance
             expected, lower = min(expected, effect.before.expected), min(lower, effect.before.lower)
         assert effect.throughput_ratio.expected == pytest.approx(expected, rel=1e-4)
         assert effect.throughput_ratio.lower == pytest.approx(lower, rel=1e-4)

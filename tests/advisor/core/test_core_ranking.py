@@ -41,7 +41,7 @@ def scores(
     objective: Objective = "worst",
     **more: Any,
 ) -> Scores:
-    """Scores of scenes whose last instance is the new VM; before and limits are 1 and none unless told otherwise."""
+    """Scores of scenes whose last instance is the new VM; before and limits are 1 and none by default."""
     shape = np.shape(expected)
     return score(
         prediction(expected, half),

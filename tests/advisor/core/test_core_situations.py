@@ -333,7 +333,7 @@ def test_so_it_is_with_a_trained_model(trained: Predictor, seed: int) -> None:
 
 
 def three_kinds() -> ClusterSnapshot:
-    """Six hosts: three alone, two with one spinner, one with two; nobody minds anything."""
+    """Six hosts: three alone, two with one spinner, one with two; no instance is sensitive."""
     busy = [vm("r1", on="d"), vm("r2", on="e"), vm("r3", on="f"), vm("r4", on="f")]
     return cloud([host(name, pcpus=1) for name in "abcdef"], busy)
 
@@ -453,7 +453,7 @@ def test_another_option_is_asked_by_itself() -> None:
 
 
 def test_which_of_equal_pins_is_taken_does_not_depend_on_which_was_asked_about_first() -> None:
-    """Half the speed for who may run on pCPU 0, all of it for everybody else, as trees see it: many pins are equal."""
+    """Half the speed for what may run on pCPU 0, all of it for the rest, as trees see it: many pins are equal."""
     stepwise, memory = Invented(lambda scenes: np.where(scenes.affinity[:, :, 0], 0.5, 1.0)), PredictionCache()
     one = host("a", pcpus=4, driver_cpus=(0,))
     full = cloud([one], [vm("r", on="a", vcpus=3, pins="0:1|1:2|2:3")])

@@ -74,7 +74,7 @@ def an_instance(draw: st.DrawFn, name: str) -> Instance:
 
 @st.composite
 def profiles(draw: st.DrawFn) -> tuple[WorkloadProfile, ...]:
-    # who has the record of a link or a disk tells something of every host: mostly it stays the same one
+    # who has the record of a link or a disk depends on every host: mostly it stays the same one
     fastest = draw(st.sampled_from([5000.0, 5000.0, 5000.0, 6000.0]))
     known = [WORKLOADS[0], WORKLOADS[4], WorkloadProfile("fast", {"net_mbit": fastest})]
     for name in ("web", "none such"):

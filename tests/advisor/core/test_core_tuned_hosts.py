@@ -1,4 +1,4 @@
-"""Hosts that would be better after a few changes to who is there are offered apart from those that need none."""
+"""Hosts that would be better after a few changes to their residents are offered apart from those that need none."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def kept(candidate: Candidate) -> dict[str, float]:
 
 
 def anew(hosts: list[Host], residents: list[Instance], new_vm: Instance, on: str) -> Candidate:
-    """What is answered on this host where everybody is set so from the first."""
+    """What is answered on this host where every instance is set so from the first."""
     answer = recommend(cloud(hosts, residents), CONTEXT, PlacementRequest(new_vm, hosts=(on,), mitigate=False))
     return answer.candidates[0]
 

@@ -1,4 +1,4 @@
-"""Questions in turn, as schedulers put them: each counts in for the next, and nobody's settings are changed."""
+"""Questions in turn, as schedulers put them: each counts in for the next, and no settings are changed."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class ApiServer:
             self.changed.notify_all()
 
     def forget(self) -> None:
-        """Watches from before now get 410, those that run an ERROR event; what happened meanwhile only a list tells."""
+        """Watches from before now get 410, those that run an ERROR event; what happened meanwhile only a list shows."""
         with self.changed:
             self.oldest, self.log = self.version, []
             self.changed.notify_all()

@@ -25,13 +25,13 @@ MINUTE = timedelta(minutes=1)
 
 
 def announcement(host: str, *instances: Mapping[str, Any], machine: str = "", **facts: Any) -> Announcement:
-    """What the agent of a host of 64 CPUs tells."""
+    """What the agent of a host of 64 CPUs reports."""
     reported = {"id": host, "kind": "kvm", "pcpus": 64, "memory_mb": 1000.0, **facts}
     return Announcement(reported, instances, machine or f"m-{host}", 60.0, NOW)
 
 
 def vm(name: str, **facts: Any) -> Mapping[str, Any]:
-    """A guest of four vCPUs as an agent tells of it."""
+    """A guest of four vCPUs as an agent reports it."""
     return {"id": name, "vcpus": 4, "memory_mb": 100.0, "labels": {"uuid": f"u-{name}"}, **facts}
 
 

@@ -1,4 +1,4 @@
-"""clouds.yaml: its secrets are for its owner and group, and nobody else says whom to trust."""
+"""clouds.yaml: its secrets are for its owner and group, and no other file says which CA to trust."""
 
 from __future__ import annotations
 

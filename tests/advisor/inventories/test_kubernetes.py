@@ -173,7 +173,7 @@ def test_a_watch_that_breaks_or_is_too_old_misses_nothing(
         api.break_watches()
         api.put("pods", pod("second", "n2"))
         until(lambda: where(advisor) == {"uid-first": "n1", "uid-second": "n2"})
-        with api.changed:  # of this no event tells
+        with api.changed:  # no event reports this
             api.objects["pods"].pop("prod/first")
             api.put("pods", pod("third", "n1"))
             api.forget()

@@ -46,7 +46,7 @@ def _domain(name: str, vcpus: int = 2, more: str = "") -> str:
 
 @dataclass
 class Machine:
-    """A host as virsh tells of it: domains by UUID, each with its XML and its list."""
+    """A host as virsh shows it: domains by UUID, each with its XML and its list."""
 
     name: str
     running: dict[str, str] = field(default_factory=dict)
@@ -132,14 +132,14 @@ def test_huge_pages_are_a_pool_of_the_host_and_what_a_domain_needs_of_it() -> No
 
 
 def _with_cpu(name: str, *features: str) -> str:
-    told = "".join(f"<feature name={one!r}/>" for one in features)
-    cpu = f"<cpu><arch>x86_64</arch><model>{name}</model><vendor>AMD</vendor>{told}</cpu>"
+    listed = "".join(f"<feature name={one!r}/>" for one in features)
+    cpu = f"<cpu><arch>x86_64</arch><model>{name}</model><vendor>AMD</vendor>{listed}</cpu>"
     return _cells("0 1 2 3", "4 5 6 7").replace("<host>", f"<host>{cpu}")
 
 
 def _cpu_domain(name: str, mode: str, model: str = "", *features: str) -> str:
-    told = "".join(f"<feature policy='require' name={one!r}/>" for one in features)
-    return _domain(name, more=f"<cpu mode={mode!r}>{f'<model>{model}</model>' if model else ''}{told}</cpu>")
+    listed = "".join(f"<feature policy='require' name={one!r}/>" for one in features)
+    return _domain(name, more=f"<cpu mode={mode!r}>{f'<model>{model}</model>' if model else ''}{listed}</cpu>")
 
 
 class Compared(Machines):

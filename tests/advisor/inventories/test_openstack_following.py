@@ -201,7 +201,7 @@ def test_a_server_that_shows_is_pending_no_more(advisor: Advisor) -> None:
 def test_who_writes_faster_than_is_compared_is_kept_waiting_in_the_end(
     advisor: Advisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whenever a read is compared somebody else puts an instance, unless the lock keeps it out."""
+    """Whenever a read is compared another client puts an instance, unless the lock keeps it out."""
     other = Database(f"sqlite:///{tmp_path / 'db.sqlite3'}", busy_s=0.05)
     compare, refused, added = sync.compare, [0], [0]
 
@@ -219,7 +219,7 @@ def test_who_writes_faster_than_is_compared_is_kept_waiting_in_the_end(
     news = advisor.inventory.follow(reported(host("h1"), server("s1", "h1")))
     other.close()
     assert (len(news.hosts), len(news.instances)) == (1, 1)
-    assert refused == [1], "the last comparison is made while nobody can write"
+    assert refused == [1], "the last comparison is made while no other client can write"
     assert names(advisor) == (["h1"], sorted(["s1", *(f"theirs-{at}" for at in range(added[0]))]))
     (entry,) = [one for one in advisor.access.audit(limit=1000).items if one.operation == "inventory.follow"]
     assert entry.detail["source"] == "openstack"

@@ -168,7 +168,7 @@ def test_a_server_with_dedicated_cpus_says_how_many(specs: dict[str, str], image
     policies = {"i": image} if image else {}
     reported: dict[str, Any] = {"source": "openstack", "current_specs": {}, "groups": {}}
     assert instance_facts(row, **reported, cpu_policies=policies)["dedicated_vcpus"] == dedicated
-    if image is None and not dedicated:  # what is not known is not told
+    if image is None and not dedicated:  # what is not known is not reported
         assert "dedicated_vcpus" not in instance_facts(row, **reported)
 
 
@@ -210,7 +210,7 @@ def test_only_members_of_a_strict_group_are_kept_apart_and_a_refused_listing_tak
     assert len([path for path in cloud.asked if "os-server-groups" in path]) == 3, "two at a time, till there is none"
     assert "anti_affinity" in reading.own_labels
     cloud.changed = refuse("os-server-groups")
-    assert "anti_affinity" not in source.read().own_labels, "what is not told stays"
+    assert "anti_affinity" not in source.read().own_labels, "what is not reported stays"
 
 
 def test_a_stopped_server_does_nothing_and_metadata_says_what_runs(cloud: Replay, source: OpenStack) -> None:
@@ -312,7 +312,7 @@ def test_a_row_that_cannot_be_understood_is_left_out_with_a_reason_and_is_not_go
 
 
 def test_servers_and_hosts_of_a_cell_that_is_down_are_not_gone(cloud: Replay, source: OpenStack) -> None:
-    """Nova tells only ids and the status UNKNOWN of them, from 2.69 on."""
+    """Nova reports only ids and the status UNKNOWN of them, from 2.69 on."""
     web, *_ = cloud.recording["servers"]
     unknown = {"id": web, "status": "UNKNOWN", "tenant_id": "t", "links": []}
     cloud.changed = edited(

@@ -38,7 +38,7 @@ class FailsLater:
 
 
 class Swift:
-    """A model by which everybody is a fifth faster than alone, but nobody who is the only one on its host."""
+    """A model by which every instance is a fifth faster than alone, but none that is alone on its host."""
 
     version, origin, metrics = "m-2", "measured", PriorPredictor.metrics
 

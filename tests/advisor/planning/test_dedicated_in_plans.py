@@ -93,7 +93,7 @@ def sizes_there(inventory: Inventory, places: Mapping[str, str], new: Sequence[S
 
 
 def check(rooms: Sequence[Room], inventory: Inventory, found: Plan, new: Sequence[Size]) -> None:
-    """The cloud after the plan, and after each of its stages, which begins with everybody who moves on both hosts."""
+    """The cloud after the plan, and after each of its stages, which begins with every moving instance on both hosts."""
     after = {effect.instance: name for name, effects in found.after.items() for effect in effects}
     for name, sizes in sizes_there(inventory, after, new).items():
         assert holds(rooms[int(name[1:])], sizes), (name, sizes)

@@ -28,7 +28,7 @@ HOSTS = {
     name: Host(name, "kvm", 3, 4096.0, labels={"rack": rack} if rack else {})
     for name, rack in {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "lone": ""}.items()
 }
-Cloud = dict[str, dict[str, Instance]]  # who is there, by host and id
+Cloud = dict[str, dict[str, Instance]]  # residents by host and id
 
 
 @dataclass(frozen=True, slots=True)

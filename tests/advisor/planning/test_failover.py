@@ -1,4 +1,4 @@
-"""Failover reserve: what fits while everybody of hosts that fail together still has a host; growth as a day."""
+"""Failover reserve: what fits while every instance of hosts that fail together still has a host; growth as a day."""
 
 from __future__ import annotations
 

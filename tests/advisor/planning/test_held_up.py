@@ -1,4 +1,4 @@
-"""What plans say and do of instances under settings of their own, of overloaded hosts beside idle ones, and of whom
+"""What plans say and do of instances under settings of their own, of overloaded hosts beside idle ones, and of which
 nothing helps."""
 
 from __future__ import annotations

@@ -155,7 +155,7 @@ def test_several_leave_one_host_together_within_the_limits_of_hosts_and_racks() 
         ({"per_host": 4}, [4, 2]),
         ({"per_host": 6, "at_once": 5}, [5, 1]),
         ({"per_host": 6, "per_rack": 2}, [2, 2, 2]),  # all of them leave r0
-        ({"per_host": 6, "per_rack": 2, "rack_label": "row"}, [6]),  # nobody has that label
+        ({"per_host": 6, "per_rack": 2, "rack_label": "row"}, [6]),  # no host has that label
     ]
     for limits, stages in cases:
         found = ordered(start, *changes, **{"at_once": 9, **limits})

@@ -1,4 +1,4 @@
-"""What a plan says of whom: who stays keeps its room, sentences name who is meant, and nothing is said unlooked at."""
+"""What a plan says of each instance: one that stays keeps its room, and sentences name it."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_a_row_of_a_form_without_a_number_is_left_out() -> None:
 
 
 def _page(found: Plan) -> str:
-    """The page of a plan, as nobody who is signed in sees it."""
+    """The page of a plan, as a visitor who is not signed in sees it."""
     request = SimpleNamespace(state=SimpleNamespace(), app=SimpleNamespace(state=SimpleNamespace()))
     document = offline.plan_document(found)
     answer = page(

@@ -20,7 +20,7 @@ def words(host: Host, cpus: tuple[int, ...], target: str = "native") -> list[tup
 
 
 def test_on_xen_dom0_loses_its_spare_vcpus_before_it_is_pinned() -> None:
-    """Where nobody says on which CPUs Dom0 runs it may have fewer vCPUs than the host has CPUs."""
+    """Where it is not known on which CPUs Dom0 runs it may have fewer vCPUs than the host has CPUs."""
     assert words(XEN, (2,)) == [
         ("xl vcpu-set Domain-0 1", "xl vcpu-set Domain-0 4"),
         ("xl vcpu-pin Domain-0 all 2", "xl vcpu-pin Domain-0 all all"),

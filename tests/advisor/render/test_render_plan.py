@@ -1,4 +1,4 @@
-"""A whole candidate as commands: who comes first, what nobody meets on the way, and that all can be taken back."""
+"""A candidate as commands: what comes first, what no instance meets on the way, and that all can be taken back."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_nothing_is_left_to_do_after_a_plan(place: Place, wanted: IsolationSetti
 
 
 def _owner(command: Command, instances: tuple[Instance, ...]) -> str:
-    """Whom a command is about: by name, by class, flavor or port; else about the tree on the uplink."""
+    """What a command is about: by name, by class, flavor or port; else about the tree on the uplink."""
     text = " ".join(command.argv)
     for one in instances:
         minor = class_minor(one.id)

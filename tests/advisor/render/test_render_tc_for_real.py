@@ -194,7 +194,7 @@ def test_the_last_instance_to_leave_takes_the_tree_along_and_undo_brings_everyth
 
 @pytest.mark.measured
 def test_a_latency_instance_is_served_what_is_left_over_before_the_others(bench: Bench) -> None:
-    """Of a line of 200 Mbit/s both have 40 for certain; of the 120 that nobody else asks for the bulk sender gets
+    """Of a line of 200 Mbit/s both have 40 for certain; of the 120 that no other instance asks for the bulk sender gets
     what the latency instance leaves, which asks for everything, too."""
     host = replace(HOST, nic_mbit=200)
     shop, bulk = (NetworkSettings("shared", 40, 200), NetworkSettings("shared", 40, 200))

@@ -78,7 +78,7 @@ def test_what_a_replay_predicts_is_what_the_predictor_says_of_each_host_at_each_
 
 
 def test_an_instance_faster_than_alone_is_not_called_slower() -> None:
-    """A learned model may say so of everybody; where nobody is, nobody is slowed."""
+    """A learned model may say so of every instance; where no instance is, none is slowed."""
     no_instance = ReplayPredictions(
         np.zeros(2, dtype=np.int64), np.full(2, np.inf), *(np.zeros(BINS, dtype=np.int64),) * 2, 0, 0.0
     )
@@ -90,7 +90,7 @@ def test_an_instance_faster_than_alone_is_not_called_slower() -> None:
 
 
 def test_how_many_moments_are_predicted_together_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a host's memory can do is guessed by all profiles, also while nobody is there who runs the greediest."""
+    """What a host's memory can do is guessed by all profiles, also while no instance runs the greediest."""
     trace = replace(made_trace(net=True), workloads=("hungry", *("modest",) * 11), vcpus=np.ones(12, dtype=np.int64))
     profiles = tuple(
         WorkloadProfile(name, {"cpu": 100.0, "mem_bw_mb_s": most}, origin="given")
@@ -241,7 +241,7 @@ def test_figures_add_up(found: Replay) -> None:
         assert list(one.ratios.expected) == sorted(one.ratios.expected)
         assert all(low <= mid for low, mid in zip(one.ratios.lower, one.ratios.expected, strict=True))
         assert [it.seed for it in one.repeats] == [1, 2]
-        if not one.violations:  # who keeps everybody at the limit cannot do with fewer than the bound
+        if not one.violations:  # a plan that keeps every instance at the limit cannot do with fewer than the bound
             assert all(used >= least for used, least in zip(one.hosts_used, bound.hosts_used, strict=True))
     assert found.times_s[0] == 1200
     said = ("no model has a part", "nothing was measured on hosts", "Against first fit", "of the first of 2 seeds")
@@ -288,7 +288,7 @@ def test_what_the_trace_says_of_network_and_disk_is_not_said_to_be_left_out() ->
     still = replace(still, disk_mb_s=np.where(np.isnan(still.cpu), np.nan, 0).astype(np.float32))
     said = demand_of(still, (), HOST, (), 1)
     assert "need no more than CPU and the network and disk of the trace" in " ".join(said.assumptions)
-    assert "disk is taken" not in " ".join(said.assumptions)  # nobody used it: nothing is known of what it can do
+    assert "disk is taken" not in " ".join(said.assumptions)  # no instance used it: nothing is known of what it can do
     assert said.host.disk_mb_s is None
     assert "need CPU only" in " ".join(demand_of(made_trace(), (), HOST, (), 1).assumptions)
 

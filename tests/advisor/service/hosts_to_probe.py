@@ -48,7 +48,7 @@ class RealHost:
     disk: float
 
     def ratios(self, pairs: Sequence[tuple[str, ...]]) -> Floats:
-        """T/B of both instances of each pair, (P, 2). On a part of a core everybody wants the more of it."""
+        """T/B of both instances of each pair, (P, 2). On a part of a core every instance demands the more of it."""
         host = replace(self.said, pcpus=max(int(self.cores), 1), nic_mbit=self.uplink, disk_mb_s=self.disk)
         slower = min(self.cores, 1.0)
         profiles = [

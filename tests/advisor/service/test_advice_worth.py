@@ -35,7 +35,7 @@ def new_vm(name: str, vcpus: int = 1, cpus: float = 0.6) -> Instance:
 
 @dataclass
 class MeasuredCloud:
-    """Hosts of which agents measure everybody; each gets what the prior says of what all want."""
+    """Hosts of which agents measure every instance; each is delivered what the analytic model says of all demands."""
 
     advisor: Advisor
     clock: Clock
@@ -56,7 +56,7 @@ class MeasuredCloud:
         return self.advisor.placements.place(PlacementRequest(instance, dry_run=dry_run)).recommendation
 
     def come(self, instance: Instance, host: str) -> None:
-        """It is there a minute later, and somebody looks."""
+        """It is there a minute later, and the operator looks."""
         self.there[instance.id] = replace(instance, host=host)
         self.clock.turn(60)
         self.put()
@@ -189,4 +189,4 @@ def test_new_hosts_bring_their_instances_and_what_is_old_is_forgotten(
     assert not kept(cloud)
     cloud.put()
     advisor.look_at_arrivals()
-    assert not kept(cloud), "who is there since long has not come now"
+    assert not kept(cloud), "a resident of long standing has not come now"

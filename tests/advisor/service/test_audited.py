@@ -16,7 +16,7 @@ from profiler.observed import Colocation, MetricSample, Outcome, ProbeResult, Qu
 from tests.advisor.service.service_clock import Clock
 from tests.models.made_models import make
 
-# Told by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync, the conversation with an
+# Covered by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync, the conversation with an
 # agent, histories from a Prometheus, anomalies, tests/api/test_schedulers_kubernetes.py.
 ELSEWHERE = {
     "placement.release", "alarm.raise", "alarm.end", "token.create", "token.revoke", "history.take",
@@ -120,7 +120,7 @@ def test_answers_to_schedulers_are_audited_though_nothing_is_stored(small: Advis
     small.inventory.put_host(Host("h2", "kvm", 4, 8192))
     fits, huge = PlacementRequest(Instance("n")), PlacementRequest(Instance("m", memory_mb=10**9), hosts=("h1", "h2"))
     small.placements.in_turn([fits, huge], hold=False)
-    small.placements.in_turn([fits], hold=False, holds_next=True)  # who holds is told of when he does
+    small.placements.in_turn([fits], hold=False, holds_next=True)  # a caller that holds is reported when it does
     small.placements.in_turn([huge], hold=False, holds_next=True)
     small.placements.evacuation("h1")
     small.inventory.put_host(Host("h2", "kvm", 4, 8192, enabled=False))

@@ -1,4 +1,4 @@
-"""An Advisor on a database that is empty, older, newer or somebody else's."""
+"""An Advisor on a database that is empty, older, newer or another program's."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_an_answer_tells_how_answers_about_such_new_vms_have_held(cloud: Cloud) 
     assert evidence.held.coverage == pytest.approx(reported.coverage, abs=0.01)
     assert f"{100 * evidence.held.coverage:.0f} % of the instances" in held_in_words(evidence)
     given = cloud.advisor.placements.place(NEW_VM).recommendation.evidence
-    assert given is not None and given.held is None, "nobody's demand was given by hand"
+    assert given is not None and given.held is None, "no demand was given by hand"
 
 
 @pytest.mark.usefixtures("fewer_are_enough")
@@ -211,7 +211,7 @@ def test_a_restart_loses_nothing_and_two_processes_count_a_window_once(
         clock.turn(270)
         with ThreadPoolExecutor(2) as both:
             counted = list(both.map(lambda advisor: advisor.hold_windows(), (one, other)))
-        assert sum(counted) == 2 * len(HOSTS), "the last two windows, told by the process that is gone"
+        assert sum(counted) == 2 * len(HOSTS), "the last two windows, reported by the process that is gone"
         assert one.outcomes.quality() == other.outcomes.quality() != before
         assert one.hold_windows() == 0
 

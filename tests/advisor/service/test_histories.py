@@ -1,4 +1,4 @@
-"""What was measured over time: means of equal steps, of samples and of roll-ups alike, and of whom."""
+"""What was measured over time: means of equal steps, of samples and of roll-ups alike, and of which instance."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_instance_has_its_series_wherever_it_was_and_those_of_its_host_now(fi
         ("h1", "a", "cpu"),
         ("h1", None, "event"),
     }
-    assert filled.telemetry.histories(instance="nobody").found == ()
+    assert filled.telemetry.histories(instance="ghost").found == ()
     assert filled.telemetry.histories(host="nowhere").found == ()
 
 

@@ -1,4 +1,4 @@
-"""Hosts that are short of memory, by what their agents measure: they take no new VM, and keep who is there."""
+"""Hosts that are short of memory, by what their agents measure: they take no new VM, and keep their residents."""
 
 from __future__ import annotations
 

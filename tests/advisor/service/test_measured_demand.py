@@ -57,7 +57,7 @@ def cpu(advisor: Advisor, name: str = "a") -> Demand:
 
 
 def learned(advisor: Advisor, name: str = "a") -> Tally:
-    """All that was learned of its CPU, told or not."""
+    """All that was learned of its CPU, shown or not."""
     with advisor._database.read() as connection:
         return from_json(store.held(connection, [(name, "cpu")])[name, "cpu"].tally)
 
@@ -178,7 +178,7 @@ def test_windows_like_those_before_leave_remembered_answers_alone(cloud: Advisor
     generation = cloud.inventory.generation()
     send(cloud, clock, measured(lambda at: 1.9, started + 26 * HOUR, 24))
     assert cpu(cloud).mean > before.mean + 0.3
-    assert cloud.inventory.generation() == generation, "nobody's change of the inventory is refused for it"
+    assert cloud.inventory.generation() == generation, "no change of the inventory is refused for it"
 
 
 def test_a_counter_that_went_wrong_teaches_nothing(cloud: Advisor, clock: Clock, started: float) -> None:
@@ -205,7 +205,7 @@ def test_after_a_long_silence_every_window_is_learned_though_few_at_once(
     monkeypatch.setattr(demands, "MOST_AT_ONCE", 3)
     before = measured(waves, started, 2)
     silent = [*before, *measured(waves, started + 5 * 86_400, 6)]
-    send(cloud, clock, silent, in_batch=90)  # what an agent kept while nobody answered
+    send(cloud, clock, silent, in_batch=90)  # what an agent kept while no service answered
     kept = learned(cloud)
     assert kept.n < 60, "three windows with each batch at most"
     for at in range(30):  # and then ten seconds at a time

@@ -1,4 +1,4 @@
-"""However many different things a service was asked and told, what it keeps of them in memory has a bound."""
+"""However many different things a service was asked and sent, what it keeps of them in memory has a bound."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_answers_about_a_platform_that_leaves_its_intervals_are_widened(advisor:
     bands = [reported.after["h1"][0].throughput_ratio for reported in (of_prior, again)]
     down = [math.log(one.expected / one.lower) for one in bands]
     assert down[1] == pytest.approx(own * down[0])
-    assert bands[1].upper == bands[0].upper == CEILING, "nobody gains by neighbours, however wide the interval is"
+    assert bands[1].upper == bands[0].upper == CEILING, "no instance gains by neighbours, however wide the interval is"
     assert own > 1.5 * factor, "each model is widened by what was observed of it"
 
 
@@ -138,7 +138,7 @@ def test_nothing_is_widened_while_intervals_hold_or_where_the_setting_is_off(
     checked = advisor.placements.place(ASKED).recommendation
     assert checked.widened == {}
     calibration = {one.host: one.calibration for one in checked.candidates}
-    assert calibration == {"h1": "observed", "h2": "observed", "x1": "trained"}  # nobody watched x1
+    assert calibration == {"h1": "observed", "h2": "observed", "x1": "trained"}  # x1 was not watched
     watch(advisor, clock, WILD, start=100, of=OTHERS)
     assert advisor.placements.place(ASKED).recommendation.widened
     with Advisor(settings.model_copy(update={"adapt_intervals": False}), clock=clock) as plain:

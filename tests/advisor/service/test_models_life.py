@@ -92,7 +92,9 @@ def test_a_candidate_is_judged_again_by_who_answers_when_it_is_activated(advisor
     assert (verdict["passed"], verdict["against"]) == (False, "m-good")
     register("m-best", 0.01)
     advisor.models.activate("analytic")
-    advisor.models.activate("m-best")  # whom it was judged against at its registration does not answer any more
+    advisor.models.activate(
+        "m-best"
+    )  # the model that it was judged against at its registration does not answer any more
     assert advisor.models.get("m-best").verdict["against"] is None  # type: ignore[index]
     assert statuses(advisor) == {
         "m-best": "active",

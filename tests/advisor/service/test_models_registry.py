@@ -234,7 +234,9 @@ def test_a_broken_dataset_leaves_no_artifact_and_a_state_folder_that_cannot_be_u
             call([PAPERS, tmp_path / "link"])
     assert not settings.model_dir.exists()
     (tmp_path / "state").touch()
-    monkeypatch.setattr("models.training.fit_predictor", lambda *_, **__: pytest.fail("it is told before the training"))
+    monkeypatch.setattr(
+        "models.training.fit_predictor", lambda *_, **__: pytest.fail("it is refused before the training")
+    )
     with pytest.raises(StorageUnavailable, match="cannot be used"):
         offline.train([PAPERS], settings=settings)
 

@@ -54,7 +54,7 @@ def test_a_name_of_two_is_refused_with_the_ids_of_both(named: Advisor) -> None:
     assert caught.value.field == "instance"
 
 
-@pytest.mark.parametrize("name", ["nobody", "", "\0", "\ud800", "\u200b", "%", "x" * 5000])
+@pytest.mark.parametrize("name", ["ghost", "", "\0", "\ud800", "\u200b", "%", "x" * 5000])
 def test_a_name_of_none_is_not_found(named: Advisor, name: str) -> None:
     for find in (named.inventory.find_instance, named.inventory.find_host):
         with pytest.raises(NotFound):

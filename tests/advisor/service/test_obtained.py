@@ -51,8 +51,8 @@ def test_the_share_comes_first_its_worst_is_its_least_and_only_the_time_asked_fo
 
 def test_who_was_not_measured_obtained_nothing_that_is_known(measured: Advisor) -> None:
     assert measured.telemetry.obtained("calm").outcomes == ()
-    with pytest.raises(NotFound, match="there is no instance nobody"):
-        measured.telemetry.obtained("nobody")
+    with pytest.raises(NotFound, match="there is no instance ghost"):
+        measured.telemetry.obtained("ghost")
     with pytest.raises(InvalidInput):
         measured.telemetry.obtained("shop", since="yesterday")
 

@@ -37,7 +37,7 @@ def report(clock: Clock, value: float = 60.0, probe: str = "cpu-share.share", **
 
 
 def known(advisor: Advisor, clock: Clock) -> tuple[dict[str, float], int]:
-    """What models are told that probes found on h1, and the generation."""
+    """What models read that probes found on h1, and the generation."""
     view, _ = advisor._cache.at(clock())
     at = view.snapshot.index("h1")
     assert at is not None

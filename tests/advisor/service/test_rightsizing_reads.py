@@ -20,7 +20,7 @@ THERE = tuple(Instance(f"i{at}", 4, 1024.0, host=f"h{at % 5}") for at in range(2
 
 @pytest.fixture
 def measured(advisor: Advisor, clock: Clock) -> Advisor:
-    """Everybody used 0.4 of its four CPUs for an hour."""
+    """Every instance used 0.4 of its four CPUs for an hour."""
     advisor.inventory.put(Inventory(HOSTS, THERE), mode="replace", generation=None)
     now = clock().timestamp()
     for one in THERE:

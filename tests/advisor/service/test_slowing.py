@@ -1,4 +1,4 @@
-"""Who slows whom as measured: by the run queue where it is watched, by correlation where only windows are."""
+"""Which instance slows which: by the run queue where it is watched, by correlation where only windows are."""
 
 from __future__ import annotations
 

@@ -53,9 +53,9 @@ def test_old_answers_go_but_for_those_whose_outcome_is_still_looked_at(
     with database.write() as connection:
         for number in range(5):
             recommendations.add(connection, answer(f"old{number}", 30.1))
-        for name, days in (("seen", 60.0), ("told", 60.0), ("new", 29.9)):
+        for name, days in (("seen", 60.0), ("reported", 60.0), ("new", 29.9)):
             recommendations.add(connection, answer(name, days))
-        for name in ("seen", "told"):
+        for name in ("seen", "reported"):
             recommendations.set_outcome(connection, name, RecordedOutcome("h1", {"n": 1.0}, NOW))
         predictions.add_observed(connection, [seen(source_of("seen"))], keep=10)
     removed = keeper.run()

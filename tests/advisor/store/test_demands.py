@@ -1,4 +1,4 @@
-"""What was learned of demand: kept, held while it changes, added up by many at once, and told to who follows."""
+"""What was learned of demand: kept, held while it changes, added up by many at once, and passed on to followers."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_agents_that_send_the_same_instances_at_once_teach_each_window_once(data
 def test_measured_demand_is_kept_apart_from_what_is_put(database: Database) -> None:
     with database.write() as connection:
         instances.put(connection, [Instance("a", vcpus=2), Instance("b", vcpus=2)])
-        assert instances.measured(connection, ["a", "nobody"]) == {"a": (2, {})}
+        assert instances.measured(connection, ["a", "ghost"]) == {"a": (2, {})}
         instances.tell_measured(connection, {"a": {"cpu": MEASURED}, "gone": {"cpu": MEASURED}}, 3)
         assert instances.measured(connection, ["a"]) == {"a": (2, {"cpu": MEASURED})}
         assert [one.id for one in instances.measured_since(connection, 2)] == ["a"]

@@ -51,7 +51,7 @@ def test_of_many_who_take_over_one_that_was_left_behind_one_works(database: Data
         later.begin("token:1", "k", "q")
     with database.write() as connection:
         former = KeyUse("token:1", digest("k"), "x", NOW)
-        assert not idempotency.begin_anew(connection, former, "y", NOW), "somebody else was faster"
+        assert not idempotency.begin_anew(connection, former, "y", NOW), "another worker was faster"
 
 
 def digest(text: str) -> str:

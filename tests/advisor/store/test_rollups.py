@@ -179,7 +179,7 @@ def test_one_process_of_several_works_and_another_follows_one_that_was_killed(
 
 
 def wait_until_it_waits(database: Database, work: Future[Any]) -> None:
-    """Until PostgreSQL has somebody waiting for a lock; on SQLite a writer waits for the other before it reads."""
+    """Until a session of PostgreSQL waits for a lock; on SQLite a writer waits for the other before it reads."""
     waiting = sa.text(
         "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     )
@@ -222,7 +222,7 @@ def test_the_border_waits_for_samples_that_are_on_their_way(database: Database, 
 
 @pytest.fixture
 def slow_step(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
-    """The first step of all says that it began and goes on when told; other steps do as ever."""
+    """The first step of all says that it began and goes on when the test says so; other steps do as ever."""
     began, go_on = threading.Event(), threading.Event()
     oldest = rollups.oldest
 

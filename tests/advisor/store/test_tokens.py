@@ -1,4 +1,4 @@
-"""Tokens and the audit log: what is stored gives nobody away, and what is revoked or too old is gone."""
+"""Tokens and the audit log: what is stored discloses no secret, and what is revoked or too old is gone."""
 
 from __future__ import annotations
 

@@ -42,16 +42,16 @@ def test_a_window_that_is_stored_again_takes_the_place_of_the_first_alone(databa
 
 
 def test_windows_before_now_are_counted_as_long_as_they_are_measured_and_low(database: Database) -> None:
-    """`long` is low on both sides of midnight, `gap` lacks a window, `told` is predicted in between."""
+    """`long` is low on both sides of midnight, `gap` lacks a window, `mixed` is predicted in between."""
     with database.write() as connection:
         for window in range(-4, 3):
-            low: dict[str, Mark] = {"long": (59.4, True), "told": (10.0, window != 0), "fine": (60.0, True)}
+            low: dict[str, Mark] = {"long": (59.4, True), "mixed": (10.0, window != 0), "fine": (60.0, True)}
             vm_scores.put(connection, MIDNIGHT + 300 * window, low | ({} if window == -1 else {"gap": (1.0, True)}))
         now_s = MIDNIGHT + 600
-        names = ("long", "gap", "told", "fine", "nowhere")
-        assert vm_scores.lasting(connection, names, now_s, 60.0) == {"long": 7, "gap": 3, "told": 2, "fine": 0}
+        names = ("long", "gap", "mixed", "fine", "nowhere")
+        assert vm_scores.lasting(connection, names, now_s, 60.0) == {"long": 7, "gap": 3, "mixed": 2, "fine": 0}
         assert vm_scores.low_at(connection, MIDNIGHT, 60.0) == ["gap", "long"]
-        assert vm_scores.low_at(connection, MIDNIGHT - 300, 60.0) == ["long", "told"]
+        assert vm_scores.low_at(connection, MIDNIGHT - 300, 60.0) == ["long", "mixed"]
 
 
 def test_days_are_forgotten_whole(database: Database) -> None:

@@ -32,7 +32,7 @@ class OpenStackLab:
     processes: Processes
 
     def connect(self, user: str = "admin", project: str = "admin") -> openstack.connection.Connection:
-        """As the administrator, or as somebody that a test has made with `add_user`."""
+        """As the administrator, or as a user that a test has made with `add_user`."""
         auth = {
             "auth_url": self.places.auth_url,
             "username": user,
@@ -58,7 +58,7 @@ class OpenStackLab:
         }
 
     def add_user(self, name: str, role: str, project: str = "admin") -> None:
-        """Somebody with one role in a project, the administrator's as a rule."""
+        """A user with one role in a project, the administrator's as a rule."""
         identity = self.connect().identity
         user = identity.create_user(name=name, password=self.places.password, domain_id="default")
         found = identity.find_project(project, ignore_missing=False)
@@ -99,7 +99,7 @@ class OpenStackLab:
                 f"{one.status} from {one.source_compute} to {one.dest_compute}" for one in _of(compute, server)
             ]
             if reported and reported[0].startswith(("error", "failed", "cancelled")):
-                raise RuntimeError(f"the migration of {server} is told as {reported[0]}")
+                raise RuntimeError(f"the migration of {server} is reported as {reported[0]}")
             return bool(reported) and reported[0].startswith("completed")
 
         self.processes.wait_for("the migration", ended, seconds=seconds)
@@ -152,7 +152,7 @@ class OpenStackLab:
 
     @property
     def nova_conf(self) -> tuple[str, ...]:
-        """The options with which each of Nova's programs is told where its configuration is."""
+        """The options with which each of Nova's programs finds its configuration."""
         return ("--config-file", str(self.places.etc("nova.conf")))
 
 
@@ -164,7 +164,7 @@ def openstack_lab(logs: Path, nova: Sections | None = None) -> Iterator[OpenStac
     """
     install.prepare()
     folder = Path(tempfile.mkdtemp(prefix="cotenant-openstack-"))
-    folder.chmod(0o711)  # MariaDB runs as somebody else where this runs as root
+    folder.chmod(0o711)  # MariaDB runs as another user where this runs as root
     made = Places(folder)
     lab = OpenStackLab(made, Processes(logs))
     try:

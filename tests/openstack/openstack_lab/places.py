@@ -57,7 +57,7 @@ def write_all(places: Places, nova: Sections) -> None:
 
 
 def write_scheduler(places: Places, sections: Sections) -> Path:
-    """What the scheduler is told beside nova.conf; anew for each start."""
+    """What the scheduler reads beside nova.conf; anew for each start."""
     path = places.etc("scheduler.conf")
     _write(path, sections)
     return path
@@ -89,7 +89,7 @@ def write_gnocchi(places: Places) -> None:
 
 
 def write_watcher(places: Places, sections: Sections) -> None:
-    """Watcher that reads Nova every five seconds, for nobody notifies it of changes; `sections` are further options."""
+    """Watcher that reads Nova every five seconds, as it gets no notifications; `sections` are further options."""
     common: Sections = {
         "DEFAULT": {"transport_url": _broker(places), "state_path": places.folder / "watcher"},
         "database": {"connection": places.mariadb("watcher")},
@@ -105,14 +105,14 @@ def write_watcher(places: Places, sections: Sections) -> None:
 
 
 def _write_at_home(places: Places, name: str, sections: Sections) -> None:
-    """Where oslo.config looks without being told: in a hidden folder of $HOME."""
+    """Where oslo.config looks by default: in a hidden folder of $HOME."""
     folder = places.etc("home") / f".{name}"
     folder.mkdir(parents=True)
     _write(folder / f"{name}.conf", sections)
 
 
 def write_computes(places: Places, number: int) -> Path:
-    """What one process of computes is told beside nova.conf."""
+    """What one process of computes reads beside nova.conf."""
     state = places.folder / f"computes-{number}"
     state.mkdir()
     path = places.etc(f"computes-{number}.conf")

@@ -89,7 +89,7 @@ class Processes:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on now; held open together, so that they differ."""
+    """Ports of loopback that no program listens on now; held open together, so that they differ."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -101,7 +101,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody takes connections there."""
+    """Whether a program takes connections there."""
     with socket.socket() as probe:
         probe.settimeout(1.0)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -27,7 +27,7 @@ def start(lab: OpenStackLab) -> None:
 
 
 def _start_mariadb(lab: OpenStackLab) -> None:
-    """As nobody where this runs as root, for it refuses root."""
+    """As `nobody` where this runs as root, for it refuses root."""
     user = "nobody" if os.geteuid() == 0 else None
     data = lab.places.folder / "mariadb"
     data.mkdir(mode=0o700)
@@ -150,7 +150,7 @@ def _seed(lab: OpenStackLab) -> None:
 
 
 def add_service_user(lab: OpenStackLab, name: str) -> None:
-    """As whom a service checks tokens."""
+    """The account by which a service checks tokens."""
     identity = lab.connect().identity
     project = identity.find_project("service", ignore_missing=False)
     user = identity.create_user(name=name, password=lab.places.password, domain_id="default")

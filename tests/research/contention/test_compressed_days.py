@@ -96,7 +96,7 @@ def test_recorded_turns_are_predicted_before_and_checked_afterwards(tmp_path: Pa
     with replay.advisor as advisor:
         reported = replay.run()
         found = advisor.inventory.instance("a").demand["cpu"]
-    assert set(reported.window) == set(range(2, 10)), "what is not measured yet is not told"
+    assert set(reported.window) == set(range(2, 10)), "what is not measured yet is not listed"
     assert reported.observed == pytest.approx(0.5)
     assert ((reported.lower <= reported.expected) & (reported.expected <= reported.upper)).all()
     assert np.isnan(reported.widening).all()

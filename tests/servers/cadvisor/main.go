@@ -36,7 +36,7 @@ var disabled = container.MetricSet{
 	container.CPUSetMetrics:                  struct{}{},
 }
 
-// kubeletLabels are those that the kubelet gives its containers: of all that a runtime tells, pod, namespace and
+// kubeletLabels are those that the kubelet gives its containers: of all that a runtime reports, pod, namespace and
 // container (kubernetes/pkg/kubelet/server/server.go, containerPrometheusLabelsFunc).
 func kubeletLabels(one *info.ContainerInfo) map[string]string {
 	labels := one.Spec.Labels

@@ -1,4 +1,4 @@
-"""Runs in Dom0 beside the profiler: keeps raw counters of other sources, with the time, until it is told to stop."""
+"""Runs in Dom0 beside the profiler: keeps raw counters of other sources, with the time, until it is asked to stop."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ func (c *client) ask(ctx context.Context, asked *question) (*answer, error) {
 	return found, err
 }
 
-// begin tells whether a question may be put. While one question is tried after a pause, no other may be.
+// begin reports whether a question may be put. While one question is tried after a pause, no other may be.
 func (c *client) begin() bool {
 	c.lock.Lock()
 	defer c.lock.Unlock()

@@ -39,7 +39,7 @@ func replica(uid string) *v1.Pod {
 	}
 }
 
-// A question about a pod and 1,000 nodes, 100 of which are full, that tells where 20 pods went; without the network.
+// A question about a pod and 1,000 nodes, 100 of which are full, that says where 20 pods went; without the network.
 func BenchmarkAQuestionAbout1000Nodes(b *testing.B) {
 	failed, scores, nodes := map[string]string{}, map[string]int64{}, make([]string, 1000)
 	for number := range nodes {

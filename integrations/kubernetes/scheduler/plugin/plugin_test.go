@@ -457,7 +457,7 @@ func TestAPodThatGoesWhileItsPlacementIsToldIsReleased(t *testing.T) {
 	}
 	p.deleted(guest("a"))
 	if !p.ledger.empty() {
-		t.Error("it is released again, though the sync tells of it")
+		t.Error("it is released again, though the sync reports it")
 	}
 }
 

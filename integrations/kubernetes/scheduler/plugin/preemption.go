@@ -29,7 +29,7 @@ func (*Plugin) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, victim
 	return nil
 }
 
-// doesWithout tells whether a refused node would do without the pods that preemption proposes. It says no without an
+// doesWithout reports whether a refused node would do without the pods that preemption proposes. It says no without an
 // answer in time, so that no pod is evicted for nothing.
 func (p *Plugin) doesWithout(ctx context.Context, found *advice, node string) bool {
 	if len(found.gone) == 0 || !found.patience.enter() {

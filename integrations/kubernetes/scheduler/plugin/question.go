@@ -21,7 +21,7 @@ type question = rest.AdviceArgs
 // answer to a question. Scores is nil where something other than Cotenant answered.
 type answer rest.AdviceAnswer
 
-// asks tells whether a pod is advised on: a guest of KubeVirt, or one with a label, an annotation or a request of ours.
+// asks reports whether a pod is advised on: a guest of KubeVirt, or one with a label, an annotation or a request of ours.
 func asks(pod *v1.Pod) bool {
 	if pod.Labels[kubevirt] == launcher {
 		return true

@@ -299,7 +299,7 @@ func TestAPodIsEvictedWhereThatLetsTheNewcomerIn(t *testing.T) {
 	}
 }
 
-// With COTENANT_TEST_URL, a real service that has twelve nodes of one CPU. No sync tells it what was bound.
+// With COTENANT_TEST_URL, a real service that has twelve nodes of one CPU. No sync reports to it what was bound.
 func TestABurstSpreadsOverTheNodesOfARealService(t *testing.T) {
 	address := os.Getenv("COTENANT_TEST_URL")
 	if address == "" {

@@ -214,7 +214,7 @@ func (v *view) score(name string) int64 {
 	return score
 }
 
-// about tells whether an answer refuses a node, and whether it says anything about it.
+// about reports whether an answer refuses a node, and whether it says anything about it.
 func (a *answer) about(name string) (refused, told bool) {
 	if _, fits := a.Scores[name]; fits {
 		return false, true

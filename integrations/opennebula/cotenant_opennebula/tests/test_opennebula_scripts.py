@@ -50,7 +50,7 @@ WANTED = """<VM><ID>{id}</ID><HOSTS>{hosts}</HOSTS><NIC><ID>0</ID><VNETS><ID>1</
 
 @dataclass(frozen=True)
 class Machine:
-    """A virtual machine as a document tells of it; `host` None = pending."""
+    """A virtual machine as a document describes it; `host` None = pending."""
 
     id: int
     workload: str = "busy"

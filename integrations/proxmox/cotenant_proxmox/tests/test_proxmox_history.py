@@ -1,4 +1,4 @@
-"""Proxmox VE's own history as demand over time: what each version keeps, and what is said where it tells nothing."""
+"""Proxmox VE's own history as demand over time: what each version keeps, and what is said where it reports nothing."""
 
 from __future__ import annotations
 
