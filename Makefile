@@ -43,7 +43,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test generated test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release clean compiled collected style types contracts tests test-ansible terraform-provider
+.PHONY: run test generated test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release tag clean compiled collected style types contracts tests test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -235,7 +235,10 @@ wheels: setup  ## build the wheels of all distributions, in build/wheels
 	  --wheel-dir build/wheels $(PARTS:%=./%) .
 	@rm -rf *.egg-info
 
-release: setup  ## tag the version that all distributions and the changelog agree on; pushes nothing
+release: setup  ## build what a version publishes, twice, and write it with checksums to build/release if both are alike; pushes nothing
+	$(BIN)/python packaging/build_release.py
+
+tag: setup  ## tag the version that all distributions and the changelog agree on; pushes nothing
 	$(BIN)/python packaging/release.py
 
 agent: setup  ## build the agent as one file, build/cotenant-profiler.pyz

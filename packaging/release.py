@@ -1,4 +1,4 @@
-"""Tags the version that pyproject.toml and CHANGELOG.md agree on: `make release`.
+"""Tags the version that pyproject.toml and CHANGELOG.md agree on: `make tag`.
 
 The tag's message is that version's section of the changelog. Nothing is pushed.
 """
@@ -27,6 +27,13 @@ PARTS = (
         if 'entry-points."cotenant' in path.read_text(encoding="utf-8")
     ),
 )
+# And those that are installed into other systems, by whatever these load.
+INTO_OTHERS = tuple(f"integrations/{name}" for name in ("nova", "openstackclient", "watcher"))
+# Files of other forms that name the version.
+VERSIONED = {
+    "integrations/ansible/galaxy.yml": re.compile(r"^version: (\S+)$", re.MULTILINE),
+    "integrations/kubernetes/chart/Chart.yaml": re.compile(r"^(?:version|appVersion): (\S+)$", re.MULTILINE),
+}
 
 
 class ReleaseError(Exception):
@@ -38,13 +45,16 @@ def agreed_version(root: Path) -> str:
     versions = {
         "CHANGELOG.md": next((title for title, _ in changelog(root) if title != UNRELEASED), "no version"),
     }
-    for path in ("pyproject.toml", *(f"{part}/pyproject.toml" for part in PARTS)):
+    for path in ("pyproject.toml", *(f"{part}/pyproject.toml" for part in (*PARTS, *INTO_OTHERS))):
         project = _project(root / path)
         versions[path] = project["version"]
         for required in project.get("dependencies", ()):
             if required.startswith("cotenant"):
                 name, _, version = required.partition("==")
                 versions[f"the requirement of {name} in {path}"] = version
+    for path, pattern in VERSIONED.items():
+        for number, version in enumerate(pattern.findall((root / path).read_text(encoding="utf-8")), 1):
+            versions[f"{path}, place {number},"] = version
     if len(set(versions.values())) > 1:
         raise ReleaseError("versions differ: " + ", ".join(f"{where} has {one}" for where, one in versions.items()))
     return str(versions["pyproject.toml"])

@@ -28,10 +28,13 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     required = '"cotenant-client==1.2.0", "cotenant-profiler==1.2.0"'
     (tmp_path / "pyproject.toml").write_text(f'{project}dependencies = ["a>=1", {required}]\n')
     needed = {"packaging/lab": '"cotenant-profiler==1.2.0"', "packaging/research": '"cotenant[train]==1.2.0"'}
-    for part in release.PARTS:
+    for part in (*release.PARTS, *release.INTO_OTHERS):
         (tmp_path / part).mkdir(parents=True)
         requires = f'dependencies = ["b>=1", {needed[part]}]\n' if part in needed else ""
         (tmp_path / part / "pyproject.toml").write_text(project + requires)
+    for path in release.VERSIONED:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("name: cotenant\nversion: 1.2.0\nappVersion: 1.2.0\n")
     (tmp_path / "CHANGELOG.md").write_text(
         "# Changelog\n\n## [Unreleased]\n\n## [1.2.0] - 2026-12-01\n\n- # of hosts is shown.\n\n## 1.1.0\n\n- x\n"
     )
@@ -66,6 +69,9 @@ def test_the_tag_carries_the_section_of_its_version(tree: Path) -> None:
         ("packaging/client/pyproject.toml", "1.2.0", "1.3.0"),
         ("packaging/lab/pyproject.toml", "cotenant-profiler==1.2.0", "cotenant-profiler==1.1.0"),
         ("packaging/research/pyproject.toml", "cotenant[train]==1.2.0", "cotenant[train]==1.1.0"),
+        ("integrations/watcher/pyproject.toml", "1.2.0", "1.3.0"),
+        ("integrations/kubernetes/chart/Chart.yaml", "appVersion: 1.2.0", "appVersion: 1.1.0"),
+        ("integrations/ansible/galaxy.yml", "1.2.0", "1.1.0"),
         ("CHANGELOG.md", "## [1.2.0]", "## [1.3.0]"),
     ],
 )
