@@ -38,7 +38,7 @@ def build(source: Path, made: Path, version: str, time_s: int) -> None:
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(time_s)}
 
     def run(*words: str | Path) -> None:
-        subprocess.run([sys.executable, *words], cwd=source, env=environment, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, *words], cwd=source, env=environment, check=True, capture_output=True)
 
     run("-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
         "--wheel-dir", made, *(f"./{part}" for part in (*PARTS, *INTO_OTHERS)), ".")  # fmt: skip
@@ -124,12 +124,12 @@ def main() -> None:
     time_s = int(_git("log", "-1", "--format=%ct"))
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
     with tempfile.TemporaryDirectory(prefix="cotenant-release-") as folder:
-        for place, mask in (("first", 0o022), ("a-second-time/elsewhere", 0o077)):
-            source, former = Path(folder, place), os.umask(mask)
+        os.umask(0o022)  # wheels keep the modes of files
+        for place, zone in (("first", "UTC0"), ("a-second-time/elsewhere", "JST-9")):
+            source, os.environ["TZ"] = Path(folder, place), zone
             source.mkdir(parents=True)
             subprocess.run(["tar", "--extract", "--no-same-permissions"], cwd=source, input=archive, check=True)
             build(source, Path(folder, f"made-{source.name}"), version, time_s)
-            os.umask(former)
         made, again = Path(folder, "made-first"), Path(folder, "made-elsewhere")
         check_alike(digests(made), digests(again))
         whole = {f"cotenant-source-{version}/{name}": data for name, data in _members(archive).items()}
@@ -156,5 +156,8 @@ def _git(*words: str) -> str:
 if __name__ == "__main__":
     try:
         main()
-    except (ReleaseError, subprocess.CalledProcessError) as error:
+    except ReleaseError as error:
         sys.exit(f"not built: {error}")
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or b"").decode(errors="replace")[-2000:]
+        sys.exit(f"not built: {error}\n{said}")
