@@ -52,7 +52,9 @@ help:  ## show the targets
 setup: $(VENV)/.ready  ## install the pinned dependencies into .venv
 
 $(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml models/physics/cpu_contention.c models/learning/trees.c $(PARTS:%=%/pyproject.toml)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Cotenant needs Python 3.11 or newer (set PYTHON=...)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  is=$$(command -v $(PYTHON) >/dev/null && $(PYTHON) -V 2>&1 | tail -n 1 || echo "not there"); \
+	  echo "Cotenant needs Python 3.11 or newer, and $(PYTHON) is $$is: name another, PYTHON=..." >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip' 2>/dev/null \
 	  || { echo "Python's ensurepip is missing: apt-get install python3-venv" >&2; exit 1; }
 	test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)

@@ -41,7 +41,9 @@ def test_an_environment_without_pip_is_made_anew(tmp_path: Path) -> None:
     assert f"-m venv --clear {tmp_path}/venv" in asked.read_text(encoding="utf-8").splitlines()
 
 
-def test_an_old_python_is_refused(tmp_path: Path) -> None:
-    done = _make(tmp_path, "exit 1")
+def test_an_old_python_is_refused_with_its_version_before_anything_is_made(tmp_path: Path) -> None:
+    done = _make(tmp_path, '[ "$1" = -V ] && echo Python 3.9.18; exit 1')
     assert done.returncode != 0
-    assert done.stderr.startswith("Cotenant needs Python 3.11 or newer")
+    said = f"Cotenant needs Python 3.11 or newer, and {tmp_path}/python is Python 3.9.18: name another, PYTHON=..."
+    assert done.stderr.splitlines()[0] == said
+    assert not (tmp_path / "venv").exists()

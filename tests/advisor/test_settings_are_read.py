@@ -1,0 +1,23 @@
+"""Each setting that an operator can give is read somewhere: an option without a reader promises what is not done."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from advisor.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_each_setting_is_read_outside_of_its_declaration() -> None:
+    read = {
+        node.attr
+        for folder in ("advisor", "api")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and re.search(r"(settings|chosen)$", ast.unparse(node.value))
+    }
+    properties = {"state_dir": "model_dir", "prometheus_url": "only_scraped"}
+    assert {name for name in Settings.model_fields if not {name, properties.get(name)} & read} == set()
