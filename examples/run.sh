@@ -11,15 +11,43 @@ ask() {
   "$bin/cotenant" where examples/cloud.yaml --instance examples/shop-7.yaml --explain
 }
 
+listener=$("$bin/python" - "$listen" <<'PY'
+import errno, sys, urllib.error, urllib.request
+try:
+    urllib.request.urlopen(f"http://{sys.argv[1]}/healthz", timeout=30).read()
+    print("cotenant")
+except (urllib.error.HTTPError, ValueError):
+    print("other")
+except OSError as error:
+    known = {errno.ECONNREFUSED: "none", errno.ENETUNREACH: "unreachable"}
+    print(known.get(getattr(getattr(error, "reason", None), "errno", None), "other"))
+PY
+)
+if [ "$listener" = unreachable ]; then
+  echo "Nothing on this machine reaches $listen: is the loopback interface up (ip link set lo up)?" >&2
+  exit 1
+fi
+if [ "$listener" = other ]; then  # before a model is trained for minutes
+  echo "Another program listens on $listen: name another port, COTENANT_LISTEN=127.0.0.1:8090 make run" >&2
+  exit 1
+fi
+
 "$bin/cotenant" db upgrade
 models=$("$bin/cotenant" models list --json)  # where it fails, it has said why
+# Models of an older version cannot be read after an update: they count as none.
+schema=$(sed -n 's/^SCHEMA = //p' models/learning/artifact.py)
 trained() {  # is there a model that was trained, whether the gate let it pass or not?
   "$bin/python" -c '
 import json, sys
-sys.exit(not any(model["version"] != "analytic" for model in json.load(sys.stdin)))' <<<"$models"
+sys.exit(not any(model.get("card", {}).get("schema") == int(sys.argv[1]) for model in json.load(sys.stdin)))' "$schema" <<<"$models"
 }
 kept() {  # the newest model of the state folder, which an earlier run trained and could not register
-  ls -1td "${COTENANT_STATE_DIR:-var}"/models/*/ 2>/dev/null | head -1 | xargs -r basename || true
+  "$bin/python" - "${COTENANT_STATE_DIR:-var}/models" "$schema" <<'PY'
+import json, sys
+from pathlib import Path
+found = sorted(Path(sys.argv[1]).glob("*/card.json"), key=lambda card: card.stat().st_mtime, reverse=True)
+print(next((card.parent.name for card in found if json.loads(card.read_text())["schema"] == int(sys.argv[2])), ""))
+PY
 }
 if ! trained; then
   version=$(kept)
@@ -34,14 +62,7 @@ if ! trained; then
 fi
 "$bin/cotenant" sync examples/cloud.yaml
 
-if "$bin/python" - "$listen" <<'PY'
-import sys, urllib.request
-try:
-    urllib.request.urlopen(f"http://{sys.argv[1]}/healthz", timeout=30).read()
-except Exception:
-    sys.exit(1)
-PY
-then
+if [ "$listener" = cotenant ]; then
   ask
   echo
   echo "The service runs already: http://$listen"

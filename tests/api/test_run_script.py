@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from models.learning import artifact
+from tests.servers.local_http import QuietHandler, on_loopback
+
 ROOT = Path(__file__).resolve().parents[2]
 # Notes what it is asked, trains a model that cannot be registered, and serves nothing.
 COTENANT = """#!/bin/sh
@@ -17,9 +21,10 @@ echo "$*" >> "$COTENANT_STATE_DIR/asked"
 case "$1 $2" in
   "models list")
     [ -z "$NO_LIST" ] || { echo "the database is locked" >&2; exit 1; }
-    echo '[{"version": "analytic"}]' ;;
+    echo "$MODELS" ;;
   "train "*)
-    [ -n "$NO_MODEL" ] || mkdir -p "$COTENANT_STATE_DIR/models/m-1"
+    made="$COTENANT_STATE_DIR/models/m-1"
+    [ -n "$NO_MODEL" ] || { mkdir -p "$made" && echo "$CARD" > "$made/card.json"; }
     echo "its first prediction failed" >&2
     exit 1 ;;
   "serve "*) exit 3 ;;
@@ -41,6 +46,7 @@ class Script:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         own = {"BIN": str(self._folder / "bin"), "COTENANT_STATE_DIR": str(self._folder)}
+        own |= {"CARD": json.dumps({"schema": artifact.SCHEMA}), "MODELS": '[{"version": "analytic"}]'}
         environment = {**os.environ, **own, "COTENANT_LISTEN": f"127.0.0.1:{port}", **more}
         command = ["bash", str(ROOT / "examples" / "run.sh")]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -60,6 +66,28 @@ def test_a_model_that_could_not_be_registered_is_tried_again_and_not_trained_aga
     assert script.asked().count("models activate m-1") == 2
     assert "its first prediction failed" in first.stderr
     assert "Traceback" not in first.stderr + second.stderr
+
+
+def test_a_model_of_an_older_version_is_none_and_another_is_trained(script: Script, tmp_path: Path) -> None:
+    (tmp_path / "models" / "m-old").mkdir(parents=True)
+    card = {"schema": artifact.SCHEMA - 1}
+    (tmp_path / "models" / "m-old" / "card.json").write_text(json.dumps(card), encoding="utf-8")
+    script.run(MODELS=json.dumps([{"version": "m-old", "card": card}]))
+    assert [line for line in script.asked() if line.startswith("models activate")] == ["models activate m-1"]
+
+
+def test_where_another_program_listens_it_says_so_before_it_does_anything(script: Script, tmp_path: Path) -> None:
+    class Other(QuietHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+    with on_loopback(Other) as server:
+        there = f"127.0.0.1:{server.server_port}"
+        found = script.run(COTENANT_LISTEN=there)
+    assert found.returncode == 1
+    said = f"Another program listens on {there}: name another port, COTENANT_LISTEN=127.0.0.1:8090 make run\n"
+    assert found.stderr == said
+    assert not (tmp_path / "asked").exists()
 
 
 def test_without_any_model_it_ends_and_says_so(script: Script) -> None:
