@@ -224,11 +224,14 @@ class SnapshotCache:
     def at(self, now: datetime) -> tuple[CloudView, ActivePredictor]:
         """The view and the predictor as the database has them now; StorageUnavailable when it cannot be read."""
         with self._transactions.read() as connection:
-            return self.seen_by(connection, now)
+            counts = counters.read(connection)
+        return self._at(counts, now)  # without the transaction, which must not be silent while a cloud is laid out
 
     def seen_by(self, connection: Connection, now: datetime) -> tuple[CloudView, ActivePredictor]:
         """The same for who reads more in one transaction; what has moved is read in another one."""
-        counts = counters.read(connection)
+        return self._at(counters.read(connection), now)
+
+    def _at(self, counts: Counts, now: datetime) -> tuple[CloudView, ActivePredictor]:
         view, chosen = self._view, self._chosen
         if view is None or not view.holds(counts, now) or chosen is None or not chosen.holds(counts):
             with self._building:

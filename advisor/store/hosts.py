@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from advisor.domain import Host, HostMemory, Page, codec
 from advisor.settings import CLOCK_SKEW
 from advisor.store import schema
-from advisor.store.schema import ID, VALUE, UtcTime, among, existing, keep_only, metadata, page, selected, upsert
+from advisor.store.schema import ID, VALUE, UtcTime, among, every, existing, keep_only, metadata, page, selected, upsert
 
 hosts = sa.Table(
     "hosts",
@@ -131,7 +131,7 @@ def list_page(
 
 
 def load_all(connection: sa.Connection) -> tuple[Host, ...]:
-    return tuple(_read(row) for row in connection.execute(sa.select(hosts).order_by(hosts.c.id)).mappings())
+    return tuple(map(_read, every(connection, sa.select(hosts).order_by(hosts.c.id))))
 
 
 def sightings(connection: sa.Connection, now: datetime) -> Mapping[str, datetime | None]:

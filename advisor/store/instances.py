@@ -19,6 +19,7 @@ from advisor.store.schema import (
     UtcTime,
     among,
     chunks,
+    every,
     existing,
     keep_only,
     metadata,
@@ -168,8 +169,7 @@ def flavors(connection: sa.Connection, part: str, limit: int) -> tuple[NamedSize
 
 
 def load_all(connection: sa.Connection) -> tuple[Instance, ...]:
-    query = sa.select(instances).order_by(instances.c.id)
-    return tuple(_read(row) for row in connection.execute(query).mappings())
+    return tuple(map(_read, every(connection, sa.select(instances).order_by(instances.c.id))))
 
 
 def measured(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[int, Measured]]:

@@ -65,7 +65,7 @@ class UtcTime(TypeDecorator[datetime]):
 
 MAX_PAGE = 1000
 CHUNK = 500  # values in one IN list, far below every database's limit
-AT_ONCE = 5_000  # rows that one statement writes: preparing 300,000 takes so long that PostgreSQL ends a silent session
+AT_ONCE = 5_000  # rows that are written, or fetched, at once: while 300,000 are, PostgreSQL ends the silent session
 T = TypeVar("T")
 Row = Mapping[str, Any]
 
@@ -134,6 +134,12 @@ def selected(
     the query says."""
     for part in chunks(sorted(set(values))):
         yield from connection.execute(query.where(column.in_(part)))
+
+
+def every(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[sa.RowMapping]:
+    """The rows of a query of a whole table, fetched as they are read: hundreds of thousands at once would be kept in
+    memory, and take so long to read that PostgreSQL ends the silent session."""
+    return iter(connection.execution_options(yield_per=AT_ONCE).execute(query).mappings())
 
 
 def chunks(values: Sequence[T], most: int = CHUNK) -> Iterator[Sequence[T]]:
