@@ -139,7 +139,7 @@ def selected(
 def every(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[sa.RowMapping]:
     """The rows of a query of a whole table, fetched as they are read: hundreds of thousands at once would be kept in
     memory, and take so long to read that PostgreSQL ends the silent session."""
-    return iter(connection.execution_options(yield_per=AT_ONCE).execute(query).mappings())
+    return iter(connection.execute(query.execution_options(yield_per=AT_ONCE)).mappings())
 
 
 def chunks(values: Sequence[T], most: int = CHUNK) -> Iterator[Sequence[T]]:
