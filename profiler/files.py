@@ -22,8 +22,9 @@ TEMPORARY = ".tmp"
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file; one that is there is replaced when the new one is complete. Raises OSError."""
     temporary = path.with_name(f"{path.name}{TEMPORARY}")
+    temporary.unlink(missing_ok=True)  # of a writer that was killed, or a link that another user of the folder laid
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
         replace_whole(temporary, path)
     except BaseException:

@@ -32,6 +32,7 @@ from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, parse_cpus
 
 KINDS = ("weight", "cap", "pin", "tc")
 PER_HOUR = 60  # orders that change something
+LEAST_BURST_KB = 64  # of a limit of an interface: libvirt's policer takes frames of up to 64 KiB
 _MOST_BYTES = 65_536
 _OTHERS_WRITE = 0o022
 
@@ -88,11 +89,20 @@ class Allowed:
             raise SettingRefused(f"{name} = {text[:40]} names CPUs that are not allowed here, or none")
 
     def _check_rate(self, name: str, text: str) -> None:
-        """`AVERAGE,PEAK,BURST` in kB, of which a rate is per second; 0 = no limit."""
-        average = text.partition(",")[0]
-        mbit = _number(name, average) * 8 / 1000
-        if text != "0" and mbit < (self.tc or 0.0):
+        """`AVERAGE,PEAK,BURST` in kB, of which a rate is per second; 0 = no limit.
+
+        A small peak or burst would hold back an interface whose average is within bounds.
+        """
+        if text == "0":
+            return
+        numbers = [_number(name, part) for part in text.split(",")]
+        if len(numbers) != 3:
+            raise SettingRefused(f"{name} = {text[:40]!r} is no AVERAGE,PEAK,BURST")
+        mbit = min(numbers[:2]) * 8 / 1000
+        if mbit < (self.tc or 0.0):
             raise SettingRefused(f"{name} = {text[:40]} is {mbit:g} Mbit/s, below {self.tc:g}")
+        if numbers[2] < LEAST_BURST_KB:
+            raise SettingRefused(f"{name} = {text[:40]} drops frames: a burst is {LEAST_BURST_KB} kB or more")
 
     def _check_cap(self, system: SettingsOf, settings: Mapping[str, str]) -> None:
         lowest, highest = self.cap or (0.0, 0.0)
@@ -141,7 +151,7 @@ def _allowed(document: Mapping[str, Any]) -> Allowed:
         per_hour=per_hour,
         weight=_bounds(document, "weight", ("lowest", "highest"), (1.0, float(MAX_WEIGHT))),
         cap=_bounds(document, "cap", ("lowest_percent", "highest_percent"), (100.0, float("inf"))),
-        tc=None if rate is None else float(rate.get("lowest_mbit", 0.0)),
+        tc=None if rate is None else _least(rate.get("lowest_mbit", 0.0)),
         pin=None if cpus is None else frozenset(parse_cpus(str(cpus.get("cpus", "")))),
     )
 
@@ -172,6 +182,12 @@ def _bounds(
     if any(type(each) not in (int, float) or not each >= 0 for each in found) or not found[0] <= found[1]:
         raise ValueError(f"[{name}] has no numbers, or {names[0]} is above {names[1]}")
     return float(found[0]), float(found[1])
+
+
+def _least(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < float("inf"):
+        raise ValueError("[tc] lowest_mbit is a number of Mbit/s from 0 on")
+    return float(value)
 
 
 def _number(name: str, text: str) -> float:

@@ -119,6 +119,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
         "tests/profiler/test_acting_domains.py::test_bounds_hold_for_domains",
         "tests/profiler/test_acting.py::test_who_has_the_key_changes_no_more_than_the_file_of_the_host_allows",
         "tests/profiler/test_acting.py::test_changes_of_an_hour_are_bounded_and_the_way_back_is_not",
+        "tests/profiler/test_acting.py::test_no_text_of_the_service_ends_the_agent",
     ),
     "What it names is compared with the instances that the agent itself finds": (
         "tests/profiler/test_acting.py::test_who_has_the_key_changes_instances_that_are_allowed_and_nothing_else",

@@ -264,7 +264,8 @@ def test_a_file_that_other_users_may_change_is_refused(tmp_path: Path, wrong: st
 @pytest.mark.parametrize(
     "text",
     ["instances = 'shop'", "kinds = 1", "[weight]\nlowest = 'a'", "[weight]\nlowest = 9\nhighest = 3",
-     "[pin]\ncpus='x'", "per_hour = -1", "[cap]\nlowest = 1", "[weight]\nlowest = nan", "[[pin]]", "= 1"],
+     "[pin]\ncpus='x'", "per_hour = -1", "[cap]\nlowest = 1", "[weight]\nlowest = nan", "[[pin]]", "= 1",
+     "[tc]\nlowest_mbit = nan", "[tc]\nlowest_mbit = -1", "[tc]\nlowest_mbit = 'a'"],
 )  # fmt: skip
 def test_a_file_that_says_something_unknown_allows_nothing(tmp_path: Path, text: str) -> None:
     file = tmp_path / "changes.toml"

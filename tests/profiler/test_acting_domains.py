@@ -54,6 +54,11 @@ def domains(virsh: Virsh, monkeypatch: pytest.MonkeyPatch) -> DomainSettings:
         ({"outbound 52:54:00:12:34:56": "1250,1250,64"}, True),
         ({"outbound 52:54:00:12:34:56": "0"}, True),
         ({"outbound 52:54:00:12:34:56": "1,1,1"}, False),
+        ({"outbound 52:54:00:12:34:56": "1250,1,64"}, False),  # its peak is a hundredth
+        ({"outbound 52:54:00:12:34:56": "1250,1250,1"}, False),  # takes no whole frame
+        ({"outbound 52:54:00:12:34:56": "1250"}, False),
+        ({"outbound 52:54:00:12:34:56": "1250,1250"}, False),
+        ({"outbound 52:54:00:12:34:56": "-"}, False),
         ({"total_bytes_sec vda": "1"}, False),
         ({"memory": "1"}, False),
     ],
