@@ -1,12 +1,13 @@
-"""How long a computation may take, and how it reports its progress."""
+"""How long a computation may take, how it reports its progress, and in which stages a question spends its time."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import Literal, Protocol, get_args
 
 from advisor.errors import DeadlinePassed
 
@@ -37,3 +38,46 @@ def check() -> None:
 # How far a long piece of work is.
 
 Progress = Callable[[str, float], None]  # (what is being done, fraction done 0-1)
+
+
+Stage = Literal["queue", "snapshot", "filters", "predict", "explain", "store"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+
+class Watch(Protocol):
+    """What a front end does with the stages of a request."""
+
+    def stage(self, name: Stage) -> AbstractContextManager[None]:
+        """Around a stage."""
+
+    def waited(self, seconds: float) -> None:
+        """The stage `queue` has ended: the request has waited so long for a thread."""
+
+
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watched_by(watch: Watch) -> Iterator[None]:
+    """Inside, and in threads that take this context over, stages are reported to `watch`."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
+def watching() -> Watch | None:
+    """What watches here."""
+    return _watch.get()
+
+
+@contextmanager
+def stage(name: Stage) -> Iterator[None]:
+    """Around a stage of a question; it costs next to nothing where no front end watches."""
+    watch = _watch.get()
+    if watch is None:
+        yield
+    else:
+        with watch.stage(name):
+            yield

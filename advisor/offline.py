@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from advisor.experiments.probe_planning import definitions as lab_workloads
     from advisor.experiments.probe_planning import duration_s, probe_plan_as_json, write_campaign
     from advisor.experiments.probe_planning import sentence as probe_sentence
-    from advisor.inventories.imagined import load_what_if
+    from advisor.inventories.static import load_what_if
     from advisor.inventories.static_writer import text_of as snapshot_text
     from advisor.inventories.static_writer import write_text as write_snapshot
     from advisor.replay.coordinator import replay_trace
@@ -91,7 +91,7 @@ _LATER = {
     "check_report": ("advisor.reports.files", "check_target"),
     "duration_s": ("advisor.experiments.probe_planning", "duration_s"),
     "lab_workloads": ("advisor.experiments.probe_planning", "definitions"),
-    "load_what_if": ("advisor.inventories.imagined", "load_what_if"),
+    "load_what_if": ("advisor.inventories.static", "load_what_if"),
     "probe_plan_as_json": ("advisor.experiments.probe_planning", "probe_plan_as_json"),
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
     "snapshot_text": ("advisor.inventories.static_writer", "text_of"),

@@ -48,7 +48,7 @@ def how_to_install(extra: str) -> str:
 
 INVENTORIES = "cotenant.inventories"  # advisor.inventories.systems.InventorySystem: what `sync` and `history` read
 EXECUTORS = "cotenant.executors"  # advisor.changes.controller.ExecutorKind: what `apply` changes
-RENDERERS = "cotenant.renderers"  # advisor.render.tools.CloudTool: commands of a cloud
+RENDERERS = "cotenant.renderers"  # advisor.render.whole.CloudTool: commands of a cloud
 SCHEDULERS = "cotenant.schedulers"  # a sequence of api.routing.Route: the protocol of a scheduler
 
 

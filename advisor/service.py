@@ -18,6 +18,7 @@ from advisor.access.keystone import Keystone
 from advisor.access.tokens import form_key
 from advisor.background import one_thread_for_products
 from advisor.changes.ledger import standing_of
+from advisor.changes.movers import MOVERS, MoveOutcome, Mover, Standing, open_mover
 from advisor.deadline import Progress
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.inventories.reading import InventorySource, Reading, WatchedSource
@@ -27,28 +28,25 @@ from advisor.lifecycle import training
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.training import TurnedOut, span_s
-from advisor.moves import MOVERS, MoveOutcome, Mover, Standing, open_mover
 from advisor.prediction import posted
 from advisor.reports.files import REPORT_KINDS, Reported, every_s, repeat
 from advisor.serving.access import AccessService
-from advisor.serving.autopilot import Autopilot
 from advisor.serving.changes import ChangeService, PreviewedChange
 from advisor.serving.cloud import CloudService, ScoreKeeper
 from advisor.serving.inventory import InventoryService
-from advisor.serving.maintenance import MaintenanceService
+from advisor.serving.maintenance import Autopilot, MaintenanceService
 from advisor.serving.orders import OrderService
-from advisor.serving.outcomes import OutcomeService
+from advisor.serving.outcomes import ArrivalWatch, OutcomeService, WindowChecks
 from advisor.serving.placements import PlacementService
 from advisor.serving.plans import PlanService
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.serving.telemetry import TelemetryService
-from advisor.serving.window_checks import ArrivalWatch, WindowChecks
 from advisor.settings import Settings
 from advisor.store import models, predictions, windows
 from advisor.store.backup import backup_database, restore_database
 from advisor.store.engine import Database
-from advisor.store.orders import SignedText
 from advisor.store.retention import Retention
+from advisor.store.rollouts import SignedText
 from advisor.store.sample_store import STORED
 from advisor.store.transactions import LaterWrites, Transactions
 from advisor.telemetry.monitoring_history import MonitoringHistory

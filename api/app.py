@@ -24,31 +24,13 @@ from api.http import conditional
 from api.http.bodies import BodyLimit, JsonRoute
 from api.http.envelope import Deadlines, Envelope, RateLimit
 from api.http.lanes import EventStream, InLanes, Lanes, Listeners, in_lane
-from api.routes import (
-    alarms,
-    audit,
-    changes,
-    events,
-    hosts,
-    instances,
-    inventory,
-    observations,
-    operations,
-    plans,
-    probes,
-    quality,
-    questions,
-    registry,
-    scores,
-    workloads,
-    worth,
-)
+from api.opinion import Patience, WithPatience, patient
+from api.routes import changes, events, inventory, observations, questions, registry, state
 from api.routes.common import only_known_parameters, require_json
 from api.routing import Route, protocols
-from api.schedulers.opinion import Patience, WithPatience, patient
-from api.schemas.plans import PlanAnswer
+from api.schemas.placements import PlanAnswer
 from api.telemetry import Telemetry
-from api.telemetry.traces import traces
+from api.telemetry.logs import traces
 from api.web import cloud, describe, host, instance, models, placements, signing, where
 from api.web import instances as all_instances
 from api.web import plans as plan_pages
@@ -60,30 +42,85 @@ from api.web.form import DEFAULTS
 from api.web.plan_form import FIELDS
 
 ROUTES: tuple[Route, ...] = (
-    Route("PUT", "/v1/hosts/{host}", hosts.put, "inventory", created=True, fails=(409, 412)),
-    Route("GET", "/v1/hosts/{host}", hosts.get, "inventory", fails=(404,)),
-    Route("DELETE", "/v1/hosts/{host}", hosts.delete, "inventory", status=204, fails=(404, 409, 412)),
-    Route("GET", "/v1/hosts/{host}/slowing", hosts.slowing, "observations", fails=(404,), lane="long"),
-    Route("GET", "/v1/hosts/{host}/scores", scores.host, "observations", fails=(404,), lane="question"),
-    Route("GET", "/v1/hosts", hosts.listing, "inventory"),
-    Route("PUT", "/v1/instances/{instance}", instances.put, "inventory", created=True, fails=(409, 412)),
-    Route("GET", "/v1/instances/{instance}", instances.get, "inventory", fails=(404,)),
-    Route("DELETE", "/v1/instances/{instance}", instances.delete, "inventory", status=204, fails=(404, 412)),
-    Route("GET", "/v1/instances/{instance}/profile", instances.profile, "observations", fails=(404,), lane="long"),
-    Route("GET", "/v1/instances/{instance}/scores", scores.instance, "observations", fails=(404,), lane="question"),
-    Route("GET", "/v1/instances/{instance}/obtained", instances.obtained, "observations", fails=(404,), lane="long"),
-    Route("GET", "/v1/instances", instances.listing, "inventory"),
-    Route("PUT", "/v1/workloads/{workload}", workloads.put, "inventory", created=True, fails=(409, 412)),
-    Route("GET", "/v1/workloads/{workload}", workloads.get, "inventory", fails=(404,)),
-    Route("DELETE", "/v1/workloads/{workload}", workloads.delete, "inventory", status=204, fails=(404, 412)),
-    Route("GET", "/v1/workloads", workloads.listing, "inventory"),
-    Route("PUT", "/v1/inventory", inventory.put, "inventory", fails=(409,)),
-    Route("GET", "/v1/inventory", inventory.get, "inventory"),
+    Route("PUT", "/v1/hosts/{host}", inventory.put_host, "inventory.hosts.put", created=True, fails=(409, 412)),
+    Route("GET", "/v1/hosts/{host}", inventory.get_host, "inventory.hosts.get", fails=(404,)),
+    Route(
+        "DELETE", "/v1/hosts/{host}", inventory.delete_host, "inventory.hosts.delete", status=204, fails=(404, 409, 412)
+    ),
+    Route(
+        "GET", "/v1/hosts/{host}/slowing", inventory.slowing, "observations.hosts.slowing", fails=(404,), lane="long"
+    ),
+    Route(
+        "GET", "/v1/hosts/{host}/scores", state.host_scores, "observations.scores.host", fails=(404,), lane="question"
+    ),
+    Route("GET", "/v1/hosts", inventory.list_hosts, "inventory.hosts.listing"),
+    Route(
+        "PUT",
+        "/v1/instances/{instance}",
+        inventory.put_instance,
+        "inventory.instances.put",
+        created=True,
+        fails=(409, 412),
+    ),
+    Route("GET", "/v1/instances/{instance}", inventory.get_instance, "inventory.instances.get", fails=(404,)),
+    Route(
+        "DELETE",
+        "/v1/instances/{instance}",
+        inventory.delete_instance,
+        "inventory.instances.delete",
+        status=204,
+        fails=(404, 412),
+    ),
+    Route(
+        "GET",
+        "/v1/instances/{instance}/profile",
+        inventory.profile,
+        "observations.instances.profile",
+        fails=(404,),
+        lane="long",
+    ),
+    Route(
+        "GET",
+        "/v1/instances/{instance}/scores",
+        state.instance_scores,
+        "observations.scores.instance",
+        fails=(404,),
+        lane="question",
+    ),
+    Route(
+        "GET",
+        "/v1/instances/{instance}/obtained",
+        inventory.obtained,
+        "observations.instances.obtained",
+        fails=(404,),
+        lane="long",
+    ),
+    Route("GET", "/v1/instances", inventory.list_instances, "inventory.instances.listing"),
+    Route(
+        "PUT",
+        "/v1/workloads/{workload}",
+        inventory.put_workload,
+        "inventory.workloads.put",
+        created=True,
+        fails=(409, 412),
+    ),
+    Route("GET", "/v1/workloads/{workload}", inventory.get_workload, "inventory.workloads.get", fails=(404,)),
+    Route(
+        "DELETE",
+        "/v1/workloads/{workload}",
+        inventory.delete_workload,
+        "inventory.workloads.delete",
+        status=204,
+        fails=(404, 412),
+    ),
+    Route("GET", "/v1/workloads", inventory.list_workloads, "inventory.workloads.listing"),
+    Route("PUT", "/v1/inventory", inventory.put_all, "inventory.inventory.put", fails=(409,)),
+    Route("GET", "/v1/inventory", inventory.get_all, "inventory.inventory.get"),
     Route("POST", "/v1/samples", observations.samples, "observations", scope="agent"),
     Route("POST", "/v1/announcements", observations.announcements, "observations", fails=(409,), scope="agent"),
     Route("POST", "/v1/orders", changes.orders, "changes", scope="act"),
-    Route("POST", "/v1/probes", probes.take, "observations", scope="agent"),
-    Route("GET", "/v1/probes", probes.listing, "observations"),
+    Route("POST", "/v1/probes", observations.take_probes, "observations.probes.take", scope="agent"),
+    Route("GET", "/v1/probes", observations.list_probes, "observations.probes.listing"),
     Route("POST", "/v1/colocations", observations.colocations, "observations", created=True, fails=(409,)),
     Route(
         "POST",
@@ -123,10 +160,27 @@ ROUTES: tuple[Route, ...] = (
         model=Recommendation | RecommendationSummary,
     ),
     Route("POST", "/v1/placements/{placement}/outcome", questions.outcome, "questions", status=204, fails=(404, 409)),
-    Route("POST", "/v1/plans", plans.make, "questions", fails=(404, 409), model=PlanAnswer, lane="long", scope="read"),
-    Route("GET", "/v1/plans/{plan}", plans.get, "questions", fails=(404,), model=PlanAnswer, scope="read"),
-    Route("GET", "/v1/plans", plans.listing, "questions", scope="read"),
-    Route("GET", "/v1/scores", scores.cloud, "observations", lane="question"),
+    Route(
+        "POST",
+        "/v1/plans",
+        questions.make_plan,
+        "questions.plans.make",
+        fails=(404, 409),
+        model=PlanAnswer,
+        lane="long",
+        scope="read",
+    ),
+    Route(
+        "GET",
+        "/v1/plans/{plan}",
+        questions.get_plan,
+        "questions.plans.get",
+        fails=(404,),
+        model=PlanAnswer,
+        scope="read",
+    ),
+    Route("GET", "/v1/plans", questions.list_plans, "questions.plans.listing", scope="read"),
+    Route("GET", "/v1/scores", state.cloud_scores, "observations.scores.cloud", lane="question"),
     Route("POST", "/v1/changes", changes.make, "changes", status=201, fails=(404, 409)),
     Route("GET", "/v1/changes/{rollout}", changes.get, "changes", fails=(404,)),
     Route("GET", "/v1/changes", changes.listing, "changes"),
@@ -138,15 +192,15 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/freeze", changes.frozen, "changes"),
     Route("PUT", "/v1/freeze", changes.freeze, "changes"),
     Route("DELETE", "/v1/freeze", changes.thaw, "changes", status=204, scope="admin"),
-    Route("GET", "/v1/alarms", alarms.listing, "operations"),
-    Route("GET", "/v1/checkup", alarms.checkup, "operations", lane="long"),
+    Route("GET", "/v1/alarms", state.list_alarms, "operations.alarms.listing"),
+    Route("GET", "/v1/checkup", state.checkup, "operations.alarms.checkup", lane="long"),
     Route("GET", "/v1/events", events.stream, "operations", answers=EventStream, described=events.EVENT, lane="none"),
-    Route("GET", "/v1/worth", worth.get, "questions", lane="long"),
+    Route("GET", "/v1/worth", questions.advice_effect, "questions.worth.get", lane="long"),
     Route("GET", "/v1/models", registry.listing, "models"),
     Route("POST", "/v1/models", registry.register, "models", status=201, fails=(404, 409), lane="admin", scope="admin"),
     Route("GET", "/v1/activations", registry.activations, "models"),
     Route("GET", "/v1/models/{version}", registry.get, "models", fails=(404,)),
-    Route("GET", "/v1/models/{version}/quality", quality.get, "models", fails=(404,), lane="long"),
+    Route("GET", "/v1/models/{version}/quality", registry.quality, "models.quality.get", fails=(404,), lane="long"),
     Route("POST", "/v1/models/{version}/gate", registry.judge, "models", fails=(404, 409), lane="admin", scope="admin"),
     Route("POST", "/v1/models/rollback", registry.roll_back, "models", fails=(409,), lane="admin", scope="admin"),
     Route(
@@ -162,10 +216,10 @@ ROUTES: tuple[Route, ...] = (
         "POST", "/v1/models/{version}/shadow", registry.shadow, "models", fails=(404, 409), lane="admin", scope="admin"
     ),
     *protocols(),
-    Route("GET", "/v1/audit", audit.listing, "operations", lane="admin", scope="admin"),
-    Route("GET", "/healthz", operations.healthz, "operations", lane="none", scope="open"),
-    Route("GET", "/readyz", operations.readyz, "operations", lane="none", scope="open"),
-    Route("GET", "/metrics", operations.metrics, "operations", answers=PlainTextResponse, lane="none"),
+    Route("GET", "/v1/audit", state.list_audit, "operations.audit.listing", lane="admin", scope="admin"),
+    Route("GET", "/healthz", state.healthz, "operations.operations.healthz", lane="none", scope="open"),
+    Route("GET", "/readyz", state.readyz, "operations.operations.readyz", lane="none", scope="open"),
+    Route("GET", "/metrics", state.metrics, "operations.operations.metrics", answers=PlainTextResponse, lane="none"),
     Route("GET", SIGN_IN, signing.form, "pages", answers=HTMLResponse, scope="open", reads=("next",)),
     Route("POST", SIGN_IN, signing.sign_in, "pages", answers=HTMLResponse, lane="sign_in", scope="open"),
     Route("POST", "/signout", signing.sign_out, "pages", answers=HTMLResponse, scope="read"),

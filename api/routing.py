@@ -31,7 +31,7 @@ class Route:
     model: type | UnionType | None = None  # of an answer that the endpoint writes by itself
     lane: LaneName = "storage"  # the threads in which it runs
     scope: Needs | None = None  # what a token must allow, where that does not follow from the method
-    hurried: bool = False  # kube-scheduler waits for the answer, see api.schedulers.opinion
+    hurried: bool = False  # kube-scheduler waits for the answer, see api.opinion
     reads: Collection[str] = ()  # query parameters that it reads by itself: a form shows them again
 
     @property

@@ -27,7 +27,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api import telemetry
 from api.app import create_app
-from api.demonstration import Demonstration
+from api.html import Demonstration
 from api.http.connections import GuardedHTTP, most_connections
 from api.telemetry import counting
 

@@ -15,10 +15,9 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
-from cotenant_client.calls import AsyncCalls, Page, SyncCalls
+from cotenant_client.calls import AsyncCalls, Call, Page, Patience, SyncCalls, Try, Wait, conversation, following
 from cotenant_client.credentials import TokenAuth, base_url
 from cotenant_client.errors import CotenantError, Unavailable, of_transport
-from cotenant_client.retries import Call, Patience, Try, Wait, conversation, following
 
 T = TypeVar("T")
 _GRACE_S = 0.5  # after the deadline, for time-outs that end a try by themselves

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from profiler import huge_pages
+from profiler import host_kinds
 from profiler.demand import Demand, Resource
 from profiler.host_kinds import HOST_KINDS, Groups, HostKind, as_said, first_of_core
 
@@ -298,7 +298,7 @@ class Host:
     @property
     def ordinary_memory_mb(self) -> float:
         """Its memory without its pools of huge pages (labels `has.hugepages_…`)."""
-        return max(self.memory_mb - huge_pages.pooled_mb(self.labels), 0.0)
+        return max(self.memory_mb - host_kinds.pooled_mb(self.labels), 0.0)
 
     @property
     def probed_key(self) -> tuple[tuple[str, float], ...]:
@@ -358,7 +358,7 @@ class Instance:
     @property
     def ordinary_memory_mb(self) -> float:
         """Its memory without what is of huge pages (labels `needs.hugepages_…`)."""
-        return max(self.memory_mb - huge_pages.needed_mb(self.labels), 0.0)
+        return max(self.memory_mb - host_kinds.needed_mb(self.labels), 0.0)
 
     @property
     def shared_vcpus(self) -> int:

@@ -21,9 +21,9 @@ from sqlalchemy import Connection
 from advisor import deadline
 from advisor.domain import AuditEntry, Page, ServiceEvent, codec
 from advisor.errors import InvalidInput, KeyInUse, KeyReused, StorageLocked
-from advisor.store import audit as entries
-from advisor.store import counters, idempotency
-from advisor.store.idempotency import KeyUse
+from advisor.store import callers, counters
+from advisor.store import callers as entries
+from advisor.store.callers import KeyUse
 from advisor.store.transactions import HASTY_S, Write
 from profiler.files import MEGABYTE, unpacked
 
@@ -160,7 +160,7 @@ class Audit:
         entry_id = (
             f"{_sortable(now)}-{number % 2**24:06x}-{secrets.token_hex(4)}"  # in order, within one process surely
         )
-        entries.add(connection, AuditEntry(entry_id, now, actor, request_id, operation, tuple(objects), detail))
+        entries.add_entry(connection, AuditEntry(entry_id, now, actor, request_id, operation, tuple(objects), detail))
         if number % PURGE_EVERY == 0:
             entries.purge(connection, _sortable(now - self._keep), most=2 * PURGE_EVERY)
 
@@ -243,14 +243,14 @@ class Idempotency:
         now = self._clock()
         use = KeyUse(actor, _digest(key), _digest(request), now)
         with self._write(wait_s=wait_s) as connection:
-            if idempotency.add(connection, use):
+            if callers.add_key(connection, use):
                 return use
-            former = idempotency.get(connection, actor, use.key)
+            former = callers.get_key(connection, actor, use.key)
             if former is None:  # let go between the two statements
                 raise KeyInUse("a request with this key has just failed; send it again")
             age = abs(now - former.begun_at)  # one from the future was noted by a clock that was ahead
-            if age >= (idempotency.KEPT if former.answer else self._lease):
-                if not idempotency.begin_anew(connection, former, use.request, now):
+            if age >= (callers.KEPT if former.answer else self._lease):
+                if not callers.begin_anew(connection, former, use.request, now):
                     raise KeyInUse("a request with this key is being worked on; ask again in a moment")
                 return use
         if former.request != use.request:
@@ -267,12 +267,12 @@ class Idempotency:
         packed = base64.b64encode(zlib.compress(answer.body)).decode()
         kept = {"packed": packed, "path": answer.path}
         with deadline.within(math.inf), self._write() as connection:  # what was done is noted, however late it is
-            idempotency.answer(connection, use, kept)
+            callers.answer(connection, use, kept)
 
     def let_go(self, use: KeyUse) -> None:
         """The request failed: who sends it again is answered anew."""
         with deadline.within(math.inf), self._write() as connection:
-            idempotency.delete(connection, use)
+            callers.delete(connection, use)
 
 
 def _digest(text: str) -> str:

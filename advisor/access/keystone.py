@@ -15,7 +15,7 @@ from typing import Any
 
 from advisor.domain import TOKEN_SCOPES, Caller, TokenScope
 from advisor.errors import IdentityUnavailable, InvalidInput
-from advisor.inventories.clouds_file import read_settings
+from advisor.inventories.calls import read_settings
 
 CACHE_S = 60.0  # the longest that an answer is used: a token revoked in Keystone ends here within it
 REFUSED_S = 10.0  # the longest that a refusal is used

@@ -22,8 +22,8 @@ from advisor.access.audit import Audit, acting
 from advisor.access.keystone import Keystone
 from advisor.domain import TOKEN_SCOPES, Caller, Token, TokenScope
 from advisor.errors import InvalidInput, NotFound, StorageLocked, StorageUnavailable
-from advisor.store import tokens
-from advisor.store.tokens import Session
+from advisor.store import callers
+from advisor.store.callers import Session
 from advisor.store.transactions import HASTY_S, Transaction, Write
 from profiler.observed import check_id
 
@@ -95,7 +95,7 @@ class Tokens:
             raise InvalidInput("a token is cot_, 16 digits of 0-9 and a-f, _ and 43 of A-Z, a-z, 0-9, - and _")
         token, secret = Token(match[1], name, scope, self._clock(), None), match[2]
         with self._write() as connection:
-            accepted = {stored.id: (stored, digest) for stored, digest in tokens.load_all(connection)}.get(token.id)
+            accepted = {stored.id: (stored, digest) for stored, digest in callers.load_all(connection)}.get(token.id)
             if accepted is None:
                 self._add(connection, token, secret)
             elif accepted[0].revoked_at or not hmac.compare_digest(accepted[1], _digest(secret)):
@@ -104,7 +104,7 @@ class Tokens:
         return accepted[0] if accepted else token
 
     def _add(self, connection: Connection, token: Token, secret: str) -> None:
-        tokens.add(connection, token, _digest(secret))
+        callers.add(connection, token, _digest(secret))
         expires = token.expires_at.isoformat() if token.expires_at else None
         detail = {"name": token.name, "scope": token.scope, "expires_at": expires}
         self._audit.record(
@@ -114,17 +114,17 @@ class Tokens:
     def listing(self) -> tuple[Token, ...]:
         """Every token there ever was, newest first."""
         with self._read() as connection:
-            return tuple(token for token, _ in tokens.load_all(connection))
+            return tuple(token for token, _ in callers.load_all(connection))
 
     def revoke(self, token_id: str) -> Token:
         """End a token; one that is revoked already stays as it is. NotFound when there is none of this id."""
         now = self._clock()
         with self._write() as connection:
-            token = tokens.get(connection, token_id)
+            token = callers.get(connection, token_id)
             if token is None:
                 raise NotFound(f"there is no token {token_id}")
             if token.revoked_at is None:
-                tokens.revoke(connection, token_id, now)
+                callers.revoke(connection, token_id, now)
                 self._audit.record(connection, "token.revoke", [token_id], name=token.name)
                 token = replace(token, revoked_at=now)
         with self._loading:  # whoever read the tokens before that has noted them by then, and they are forgotten, too
@@ -145,7 +145,7 @@ class Tokens:
                 return
             former, at = self._known, self._monotonic()
             with self._read() as connection:
-                rows = tokens.load_all(connection)
+                rows = callers.load_all(connection)
             live = {token.id: (token, digest) for token, digest in rows if token.revoked_at is None}
             self._known = _Known(at, live, bool(rows))
             self._note_expired([token for token, _ in live.values() if self._is_over(token)])
@@ -157,7 +157,7 @@ class Tokens:
         if not over:
             return
         with suppress(StorageUnavailable), self._write(wait_s=HASTY_S) as connection:
-            tokens.expire(connection, [token.id for token in over])
+            callers.expire(connection, [token.id for token in over])
 
     @property
     def read_once(self) -> bool:
@@ -295,15 +295,15 @@ class Sessions:
             caller = self._keystone.ask(token)
             sealed = _lock(secret).encrypt(token.encode()).decode() if caller else None
         with self._write() as connection, acting(caller.actor if caller else "anybody", request_id):
-            tokens.purge_sessions(connection, now)
+            callers.purge_sessions(connection, now)
             if caller is None:
                 self._audit.record(connection, "session.refuse", client=client)
                 return None
-            ended = None if former is None else tokens.end_session(connection, _digest(former))
+            ended = None if former is None else callers.end_session(connection, _digest(former))
             if ended is not None:
                 with acting(ended, request_id):
                     self._audit.record(connection, "session.end", client=client)
-            tokens.add_session(connection, Session(_digest(secret), caller.actor, sealed, now, until))
+            callers.add_session(connection, Session(_digest(secret), caller.actor, sealed, now, until))
             self._audit.record(connection, "session.begin", client=client, expires_at=until.isoformat())
         return Begun(secret, caller, (until - now).total_seconds())
 
@@ -313,11 +313,11 @@ class Sessions:
             return None
         now = self._clock()
         with self._read() as connection:
-            session = tokens.get_session(connection, _digest(secret), now)
-            is_over = session is None and tokens.session_is_over(connection, _digest(secret), now)
+            session = callers.get_session(connection, _digest(secret), now)
+            is_over = session is None and callers.session_is_over(connection, _digest(secret), now)
         if is_over:  # and stays so where the clock is set back
             with suppress(StorageLocked), self._write(wait_s=HASTY_S) as connection:
-                tokens.end_session(connection, _digest(secret))
+                callers.end_session(connection, _digest(secret))
         if session is None:
             return None
         if session.sealed is None:
@@ -327,7 +327,7 @@ class Sessions:
     def end(self, secret: str) -> None:
         """Sign out; nothing happens without a session."""
         with self._write() as connection:
-            if tokens.end_session(connection, _digest(secret)) is not None:
+            if callers.end_session(connection, _digest(secret)) is not None:
                 self._audit.record(connection, "session.end")
 
 

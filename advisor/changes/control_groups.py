@@ -13,8 +13,8 @@ from advisor.changes.controller import ChangeFailed, Executor, ExecutorKind, Gon
 from advisor.domain import Change, ChangeKind, Command, Host
 from advisor.errors import InvalidInput
 from advisor.render.names import cgroup_version
+from profiler.acting.allowed import SettingGone, SettingNotSet, SettingRefused
 from profiler.acting.group_files import BY_DEVICE, FILES, GroupFiles, file_of
-from profiler.acting.settings import SettingGone, SettingNotSet, SettingRefused
 
 
 class ControlGroups:

@@ -25,10 +25,10 @@ from advisor.domain import (
     settings_there,
 )
 from advisor.errors import InvalidInput
-from advisor.render import commands, tc, tools
+from advisor.render import commands, tc, whole
 from advisor.render.migrations import explicit
 from advisor.render.names import NATIVE, target_of
-from advisor.render.tools import HOST_TOOLS, cloud_tool
+from advisor.render.whole import HOST_TOOLS, cloud_tool
 from profiler.observed import NetworkSettings, Pinning
 
 MOST_CHANGES = 1_000
@@ -252,9 +252,9 @@ def _driven(step: PlanStep, cloud: _Cloud) -> Iterator[_Rendered]:
     host = cloud.host(step.host)
     target = target_of(host, None)
     cpus = step.driver_cpus or host.driver_cpus
-    yield from (_Rendered(host, "", one) for one in tools.driver_commands(host, cpus, cloud.on(host), target))
+    yield from (_Rendered(host, "", one) for one in whole.driver_commands(host, cpus, cloud.on(host), target))
     weight = step.driver_weight if step.driver_weight is not None else host.driver_weight
-    yield from (_Rendered(host, "", one) for one in tools.weigh_driver(host, weight, target))
+    yield from (_Rendered(host, "", one) for one in whole.weigh_driver(host, weight, target))
     cloud.hosts[host.id] = replace(host, driver_cpus=cpus, driver_weight=weight)
 
 

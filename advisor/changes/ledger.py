@@ -1,9 +1,9 @@
-"""The ledger of changes: what was applied, measured and taken back, line by line, and how each change stands by it."""
+"""The ledger of changes line by line, how each change stands by it, and what a measured change teaches."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -13,11 +13,21 @@ from sqlalchemy import Connection
 
 from advisor.access.audit import actor
 from advisor.changes.controller import LeaseLost
-from advisor.domain import ChangeStanding, LedgerEvent, LedgerLine, MeasuredEffect, Rollout, RolloutStanding, codec
+from advisor.domain import (
+    ChangeStanding,
+    Instance,
+    LedgerEvent,
+    LedgerLine,
+    MeasuredEffect,
+    Rollout,
+    RolloutStanding,
+    codec,
+)
 from advisor.domain.changes import ChangeState, RolloutState
 from advisor.errors import Conflict, NotFound
 from advisor.store import rollouts
 from advisor.store.transactions import Transactions
+from profiler.observed import DEFAULT_WEIGHT, Colocation, Outcome
 
 # How far a rollout came, by the lines of the ledger and nothing else.
 
@@ -174,3 +184,36 @@ def standing_in(connection: Connection, rollout: str) -> RolloutStanding:
     if found is None:
         raise NotFound(f"there is no rollout {rollout}")
     return standing_of(found, rollouts.of(connection, rollout))
+
+
+# What a measured change teaches: two results for each host, as it was before and as it was after.
+#
+# CPU delivered stands for throughput, as in predictions. The figure after is that before plus the effect beside the
+# controls, so that what happened to all instances alike is not taken for an effect.
+
+UNIT = "CPU delivered"
+_LOWEST = 0.01
+
+
+def results_of(standing: RolloutStanding) -> Iterator[Colocation]:
+    """Of each host on which an effect was measured; none of effects whose verdict is unknown."""
+    known = {one.instance: one for one in standing.effects if one.verdict != "unknown" and one.effect is not None}
+    rollout = standing.rollout
+    for repeat, instances in (("before", rollout.there), ("after", rollout.then)):
+        for host in sorted({one.host for one in instances if one.host is not None}):
+            beside = [one for one in instances if one.host == host]
+            outcomes = tuple(_outcome(one, known, after=repeat == "after") for one in beside)
+            if len(beside) > 1 and any(one.colocated is not None for one in outcomes):
+                yield Colocation(f"change-{rollout.id}", host, repeat, outcomes)
+
+
+def _outcome(one: Instance, known: Mapping[str, MeasuredEffect], *, after: bool) -> Outcome:
+    """What an instance reached; unknown where it was not measured: it is beside the others all the same."""
+    # Said outright: what is as usual would be taken from the inventory, where it has changed meanwhile.
+    settings = replace(one.settings, weight=one.settings.weight or DEFAULT_WEIGHT)
+    alone = replace(one, host=None, settings=settings)
+    effect = known.get(one.id)
+    if effect is None or effect.before is None or effect.effect is None:
+        return Outcome(alone, "throughput", None, None, UNIT)
+    reached = effect.before + (effect.effect.expected if after else 0.0)
+    return Outcome(alone, "throughput", 1.0, min(max(reached, _LOWEST), 1.0), UNIT)

@@ -15,8 +15,8 @@ from advisor.changes.migrations import Migrations, Place, Waiting
 from advisor.domain import Change, ChangeKind, Command, Host, Instance
 from advisor.errors import InvalidInput
 from advisor.render.names import domain_name, not_an_option
+from profiler.acting.allowed import SettingGone, SettingNotSet, SettingRefused
 from profiler.acting.domains import DomainSettings, Run, is_text, run_virsh
-from profiler.acting.settings import SettingGone, SettingNotSet, SettingRefused
 from profiler.observed import format_cpus
 
 _COMMANDS = ("vcpupin", "emulatorpin", "iothreadpin", "schedinfo", "blkdeviotune", "domiftune")

@@ -66,7 +66,7 @@ from advisor.domain.cloud import (
     Page,
     ResidentNow,
 )
-from advisor.domain.cpu_maps import CpuMap, cpu_map, dedicated_vcpus
+from advisor.domain.cpu_maps import AS_IS, CpuMap, cpu_map, dedicated_vcpus, settings_in_words, settings_named
 from advisor.domain.declared import Declared, DeclaredField, field_at, fields_of
 from advisor.domain.effects import (
     EVIDENCE_LEVELS,
@@ -207,7 +207,6 @@ from advisor.domain.scores import (
     VmScorePoint,
     beside,
 )
-from advisor.domain.settings import AS_IS, settings_in_words, settings_named
 from advisor.domain.summaries import (
     BatchAnswer,
     BatchOrder,

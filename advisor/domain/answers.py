@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BeforeValidator, Field, computed_field
 
+from advisor.domain.cpu_maps import Isolated, Pins, Settings
 from advisor.domain.effects import CROWDED, DEGRADED, Effect, Evidence, EvidenceLevel, ModelOrigin, ModelVersion
 from advisor.domain.models import Calibration
 from advisor.domain.plan_questions import PlacementRequest
-from advisor.domain.settings import Isolated, Pins, Settings
 from models.figures import Figure, Score, Thousandths
 from profiler.observed import Instance, IsolationSettings
 

@@ -11,9 +11,9 @@ from pydantic import AliasChoices, Field, computed_field
 
 from advisor.domain import codec
 from advisor.domain.answers import Command, Recommendation, Rejection
+from advisor.domain.cpu_maps import Settings
 from advisor.domain.effects import DEGRADED, Band, Effect, ModelOrigin, ModelVersion, SceneEffects
 from advisor.domain.plan_questions import Growth, PlacementRequest, PlanKind, PlanRequest
-from advisor.domain.settings import Settings
 from models.figures import Figure, Hundredths, Known, Score, Tenths
 
 

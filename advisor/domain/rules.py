@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from advisor.errors import InvalidInput
-from profiler import huge_pages
+from profiler import host_kinds
 from profiler.observed import (
     AFFINITY_LABEL,
     ANTI_AFFINITY_LABEL,
@@ -82,7 +82,7 @@ def _days(text: str) -> list[int]:
 # Of an instance, before the name of a label of hosts (`id` = the host's id): its value there is one of these, is none
 # of these, has each of these among its own, and is one of these where that is possible.
 ANY, NONE, EACH, PREFER = "require_any.", "require_none.", "require_each.", "prefer_any."
-NEEDS, HAS = huge_pages.NEEDS, huge_pages.HAS  # before the name of what is counted: how many of it, of how many there
+NEEDS, HAS = host_kinds.NEEDS, host_kinds.HAS  # before the name of what is counted: how many of it, of how many there
 SOFT_AFFINITY, SOFT_ANTI_AFFINITY = "soft_affinity", "soft_anti_affinity"
 WINDOW = "move_window"  # of an instance or a host: the times (UTC) in which plans move it, or to and from it
 LOCAL_STORAGE = "local_storage"  # "true" = its disk is on its host, and a move copies it

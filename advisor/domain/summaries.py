@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from advisor.domain.answers import Candidate, Headroom, Recommendation, Rejection
+from advisor.domain.cpu_maps import Pins
 from advisor.domain.effects import DEGRADED, Band, Effect
-from advisor.domain.settings import Pins
 from models.figures import Score
 
 MOST_TIED = 10  # hosts that a candidate names as tied; the rest is in the whole answer

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from advisor.domain import Objective, PlacementRequest, ProbePair, ProbePinning
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.new_vm import limits_of, new_vm_slot, profile_row, used_share, without_new_vm
-from advisor.scheduling.pinning import PinningOption
+from advisor.scheduling.pinning import PinningOption, limits_of, new_vm_slot, profile_row, used_share, without_new_vm
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import SceneBatch, stack

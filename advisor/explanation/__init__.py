@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from advisor.domain import Reason
-from advisor.explanation.comparison import compare, uncertainty
-from advisor.explanation.interference_attribution import counterfactuals
+from advisor.explanation.comparison import compare, counterfactuals, uncertainty
 from advisor.explanation.losses import CandidateArrays, losses, sentences
 
 __all__ = ["CandidateArrays", "explain"]

@@ -32,7 +32,7 @@ from advisor.inventories.reading import STOPPED_LOAD, Facts
 from advisor.inventories.sync import AGENT, DOMAIN, SOURCE, SyncDiff, fitting
 from advisor.render import check_labels
 from advisor.validation import check_value, fitted
-from profiler import huge_pages
+from profiler import host_kinds
 from profiler.host_kinds import as_said
 from profiler.observed import format_cpus
 
@@ -50,8 +50,8 @@ _RESERVED = frozenset({SOURCE, STOPPED_AT, MACHINE, DISAGREEMENT, LEFT_OUT, DOMA
 _OF_CPUS = ("cpu_ids", "isolated_cpus", "numa", "siblings")  # what is said of single CPUs of a host
 _OWN_HOST_LABELS = frozenset(
     {"kernel", "cpu_model", "sockets", "links", "disks", "xen", "scheduler", "cgroup_version", "agent", MACHINE}
-    | {label for label in huge_pages.LABELS if label.startswith(huge_pages.HAS)}
-    | {f"{name}_by_node" for name in huge_pages.PAGES_MB}
+    | {label for label in host_kinds.LABELS if label.startswith(host_kinds.HAS)}
+    | {f"{name}_by_node" for name in host_kinds.PAGES_MB}
 )
 
 

@@ -18,14 +18,14 @@ from advisor.domain.rules import ANY
 from advisor.errors import InvalidInput
 from advisor.inventories.reading import STOPPED_LOAD, Facts, Part, Reading, taken
 from advisor.inventories.systems import InventorySystem
-from profiler import huge_pages
+from profiler import host_kinds
 from profiler.backends.libvirt.guests import cap_percent, disk_limit_mb_s, network, pinning
 from profiler.host_kinds import Groups, HostKind, as_said
 from profiler.names import instance_id, name_label
 from profiler.observed import REQUIRE_LABEL
 from profiler.parse.libvirt import ORDINARY_CPU, CpuNeed, DomainDescription, parse_domain
-from profiler.parse.libvirt_hosts import parse_cells, parse_cpu_name, parse_huge_pages, parse_nodeinfo, parse_siblings
 from profiler.parse.text import ParseError
+from profiler.parse.xen import parse_cells, parse_cpu_name, parse_huge_pages, parse_nodeinfo, parse_siblings
 
 # Runs `virsh` read-only: several of its commands over one connection, and the answer of each.
 
@@ -168,7 +168,7 @@ class CpuRules:
 # What virsh says of a host and of its domains, as facts; no I/O.
 
 KINDS: Mapping[str, HostKind] = {"qemu": "kvm", "lxc": "lxc"}  # by the scheme of a URI, without its transport
-OWN_LABELS = huge_pages.LABELS | {
+OWN_LABELS = host_kinds.LABELS | {
     "source", "uuid", "domain", "name", "title", "image", "flavor_name", "project", "vcpu_ids",
 }  # fmt: skip
 
@@ -191,7 +191,7 @@ def host_facts(hostname: str, uri: str, nodeinfo: str, capabilities: str, source
         "pcpus": node.cpus,
         "memory_mb": node.memory_mb,
         "threads_per_core": node.threads_per_core,
-        "labels": {"source": source, **name_label(name), **huge_pages.pools(_pools(capabilities))},
+        "labels": {"source": source, **name_label(name), **host_kinds.pools(_pools(capabilities))},
     }
     if node.mhz:
         facts["cpu_mhz"] = node.mhz
@@ -253,10 +253,10 @@ def instance_facts(uuid: str, described: DomainDescription, host: Facts, source:
 def _pages(described: DomainDescription, labels: Mapping[str, str]) -> dict[str, str]:
     """How many huge pages it needs. The host's default size is not reported: it is that of its only pool, or 2 MiB."""
     if described.huge_page_kib:
-        return huge_pages.needs(described.memory_mb, described.huge_page_kib)
-    pools = [mb for name, mb in huge_pages.PAGES_MB.items() if f"{huge_pages.HAS}{name}" in labels]
-    kib = int(pools[0] * 1024) if len(pools) == 1 else huge_pages.DEFAULT_KIB
-    return huge_pages.needs(described.memory_mb, kib)
+        return host_kinds.needs(described.memory_mb, described.huge_page_kib)
+    pools = [mb for name, mb in host_kinds.PAGES_MB.items() if f"{host_kinds.HAS}{name}" in labels]
+    kib = int(pools[0] * 1024) if len(pools) == 1 else host_kinds.DEFAULT_KIB
+    return host_kinds.needs(described.memory_mb, kib)
 
 
 # libvirt as a source: many hosts, each asked by itself, several at once.

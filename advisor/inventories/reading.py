@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
-from advisor.render.units import DEFAULT_SHARES, DEFAULT_V2_WEIGHT, V2_WEIGHT_RANGE
+from advisor.render.change import DEFAULT_SHARES, DEFAULT_V2_WEIGHT, V2_WEIGHT_RANGE
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
 
 # Numbers and labels as other systems write them.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from advisor.domain import (
+    PINNING_POLICIES,
     Find,
     Host,
     Instance,
@@ -17,6 +18,7 @@ from advisor.domain import (
     IsolationSettings,
     Pinning,
     Scene,
+    WhatIf,
     WorkloadProfile,
     asked_about,
     found_in,
@@ -471,3 +473,23 @@ def _time(item: Item) -> datetime:
     except ValueError:
         item.fail(f"{text[:40]!r} is not a time like 2026-01-02T03:04:05Z")
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+# What-if files (YAML or JSON): what is otherwise in a cloud that is only imagined.
+
+READERS: Mapping[str, Reader] = {
+    "hosts": lambda item: tuple(_host(host) for host in item.items()),
+    "remove": lambda item: tuple(name.text() for name in item.items()),
+    "cpu_overcommit": lambda item: item.number(0.01, 1000),
+    "memory_overcommit": lambda item: item.number(0.01, 1000),
+    "pinning": lambda item: item.choice(PINNING_POLICIES),
+    "model": Item.text,
+}
+
+
+def load_what_if(path: Path) -> WhatIf:
+    """Read `hosts`, `remove`, `cpu_overcommit`, `memory_overcommit`, `pinning` and `model`, all of them optional;
+    InvalidInput names file, line and field."""
+    found = read_document(path).mapping(tuple(READERS))
+    values: dict[str, Any] = {name: READERS[name](item) for name, item in found.items() if not item.is_null}
+    return WhatIf(**values)

@@ -16,7 +16,7 @@ from advisor.domain.rules import ANY, EACH, HAS, LOCAL_STORAGE, NEEDS, NONE, PRE
 from advisor.errors import InvalidInput
 from advisor.validation import write_whole
 from profiler.demand import Demand
-from profiler.huge_pages import PAGES_MB
+from profiler.host_kinds import PAGES_MB
 from profiler.observed import MOVED_LABEL, NEVER_MOVE_LABEL, REQUIRE_LABEL, format_cpus
 
 CPU_LISTS = ("driver_cpus", "cpu_ids", "isolated_cpus", "dedicated_cpus")

@@ -18,7 +18,7 @@ from advisor.render.names import cgroup_version
 from advisor.store import counters, hosts, instances
 from advisor.validation import check_value, fitted
 from profiler.demand import Demand, Resource
-from profiler.huge_pages import LABELS as HUGE_PAGES
+from profiler.host_kinds import LABELS as HUGE_PAGES
 from profiler.observed import REQUIRE_LABEL
 
 T = TypeVar("T", Host, Instance)

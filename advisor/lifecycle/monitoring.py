@@ -35,7 +35,7 @@ from advisor.prediction.active import ActivePredictor
 from advisor.prediction.posted import unmoved
 from advisor.settings import Settings
 from advisor.store import models, predictions
-from advisor.store.recommendations import RecordedOutcome
+from advisor.store.answers import RecordedOutcome
 from models.evaluation.prediction_checks import (
     FEW,
     WIDEST,

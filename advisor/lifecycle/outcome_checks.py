@@ -31,8 +31,8 @@ from advisor.domain import (
     settings_there,
 )
 from advisor.placement import decision
-from advisor.store import recommendations
-from advisor.store.recommendations import OBSERVED_AS, RecordedOutcome
+from advisor.store import answers as recommendations
+from advisor.store.answers import OBSERVED_AS, RecordedOutcome
 from advisor.validation import misfit
 from models.evaluation.prediction_checks import CheckedPrediction, clip, widen
 from models.features.examples import measured

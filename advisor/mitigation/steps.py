@@ -9,12 +9,11 @@ import numpy as np
 
 from advisor.domain import Pinning
 from advisor.mitigation.violations import LimitViolation, Trial
+from advisor.render.change import policed
 from advisor.render.tc import is_shaped
-from advisor.render.units import policed
 from advisor.scheduling import pinning
 from models.physics.cpu_speed import cap_period_ms, is_short, worst_cap_stall
-from models.physics.demands import capacity
-from models.physics.devices import UNSHAPED_SHARE
+from models.physics.demands import UNSHAPED_SHARE, capacity
 from profiler.host_kinds import HOST_KINDS, TRAITS
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, NetMode, NetworkSettings, format_cpus
 

@@ -32,11 +32,10 @@ from advisor.placement.host_classes import (
     options_on,
     with_new_vm,
 )
-from advisor.prediction.active import crowded, effect
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import PredictionCache, crowded, effect
 from advisor.render import migrations
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.new_vm import latency_limits_of, limits_of, short_limits_of, used_share
+from advisor.scheduling.pinning import latency_limits_of, limits_of, short_limits_of, used_share
 from advisor.snapshot import ClusterSnapshot, layout
 from models.arrays import Bools, Floats
 from models.data.scene import SLOT_FIELDS, SceneBatch, affinity_on, slot_values, stack

@@ -28,12 +28,11 @@ from advisor.domain import (
 from advisor.placement.candidates import RankedHost, candidates, place, placing_commands, slots_by_id, write_effects
 from advisor.placement.host_classes import ClassPredictions, HostClasses, PlacementQuestion
 from advisor.placement.screen import headroom_of
-from advisor.prediction.active import band
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import PredictionCache, band
 from advisor.render.migrations import run_on
 from advisor.rounding import SLACK
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.new_vm import profile_row, with_own_profile
+from advisor.scheduling.pinning import profile_row, with_own_profile
 from advisor.snapshot import ClusterSnapshot
 from advisor.tuning.host import TunedChange, agrees, changes_to, levers_of, oracle_of, settings_in
 from advisor.tuning.layouts import PER_SLOT, Layout, Oracle

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from advisor.deadline import stage
 from advisor.domain import (
     Candidate,
     HostRanking,
@@ -34,13 +35,11 @@ from advisor.placement.host_classes import (
 from advisor.placement.requests import check_scene, new_id
 from advisor.placement.screen import as_it_stands, by_promise, headroom_of, looks_ahead, may_screen, reserved
 from advisor.prediction import active
-from advisor.prediction.active import ActivePredictor, QuestionContext, crowded
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import ActivePredictor, PredictionCache, QuestionContext, crowded
 from advisor.prediction.posted import note_of, posted_of
 from advisor.scheduling import filters, scoring
-from advisor.scheduling.new_vm import profile_row
+from advisor.scheduling.pinning import profile_row
 from advisor.snapshot import ClusterSnapshot
-from advisor.stages import stage
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import ASSUMED

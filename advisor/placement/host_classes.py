@@ -11,9 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from advisor.domain import Host, PlacementRequest
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import PredictionCache
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.new_vm import (
+from advisor.scheduling.pinning import (
+    FREE,
+    KEPT,
+    NAMES,
+    PinningOption,
     latency_limits_of,
     limits_of,
     new_vm_slot,
@@ -22,7 +26,6 @@ from advisor.scheduling.new_vm import (
     used_share,
     without_new_vm,
 )
-from advisor.scheduling.pinning import FREE, KEPT, NAMES, PinningOption
 from advisor.snapshot import ClusterSnapshot, layout
 from models.arrays import Bools, Floats, Ints, Once
 from models.data.scene import ProfileTable, SceneBatch

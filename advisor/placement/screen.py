@@ -18,10 +18,9 @@ from advisor.placement.host_classes import (
     host_classes,
     predict_classes,
 )
-from advisor.prediction.active import QuestionContext
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import PredictionCache, QuestionContext
 from advisor.scheduling import pinning, scoring
-from advisor.scheduling.new_vm import (
+from advisor.scheduling.pinning import (
     latency_limits_of,
     limits_of,
     prices,

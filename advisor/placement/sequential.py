@@ -9,7 +9,7 @@ from dataclasses import replace
 from advisor.domain import HostRanking, Instance, Move, PlacementRequest, Recommendation, settings_there, unpinned
 from advisor.placement import decision
 from advisor.prediction.active import QuestionContext
-from advisor.scheduling.new_vm import own_profile, with_own_profile
+from advisor.scheduling.pinning import own_profile, with_own_profile
 from advisor.snapshot import ClusterSnapshot
 
 

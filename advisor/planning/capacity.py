@@ -22,15 +22,13 @@ from advisor.domain import (
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.mix_packing import MixPacking, hosts_in_turn, pack_mix
 from advisor.planning.assignment.packing_problem import build_problem
-from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
-from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.assignment.search_state import PatternEvaluator, SearchState
 from advisor.planning.assignment.search_summary import apply_assignment
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.cpu_demand import demand_scaled
 from advisor.planning.failover import FailoverSearch, place_beside
 from advisor.planning.plan_context import PlanContext
-from advisor.prediction.active import PredictorProxy
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import PredictionCache, PredictorProxy
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats

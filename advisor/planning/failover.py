@@ -15,8 +15,7 @@ from advisor.planning.assignment import search_summary
 from advisor.planning.assignment.local_search import SearchClock, insert_by_ejection, place_each
 from advisor.planning.assignment.packing import pack
 from advisor.planning.assignment.packing_problem import build_problem
-from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
-from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.assignment.search_state import PatternEvaluator, SearchState
 from advisor.planning.plan_context import PlanContext
 from advisor.rounding import with_slack
 from advisor.snapshot import ClusterSnapshot, promised_vcpus

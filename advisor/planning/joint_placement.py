@@ -29,12 +29,12 @@ from advisor.planning.assignment.packing_problem import Goal
 from advisor.planning.migration_order import ScheduledChange, schedule
 from advisor.planning.migration_time import MigrationLimits
 from advisor.planning.plan_context import PlanContext, changes_of
-from advisor.planning.rest import MeasuredMoves, Rest
+from advisor.planning.repair import MeasuredMoves, Rest
 from advisor.prediction import active
 from advisor.prediction.active import QuestionContext, crowded, effect
 from advisor.rounding import SLACK
 from advisor.scheduling import filters, scoring
-from advisor.scheduling.new_vm import with_own_profile
+from advisor.scheduling.pinning import with_own_profile
 from advisor.snapshot import ClusterSnapshot, share_promised
 from models.arrays import Floats
 from models.data.scene import affinity_on, build_batch, slot_values, stack

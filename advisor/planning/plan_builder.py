@@ -38,10 +38,9 @@ from advisor.planning.failover import imagine
 from advisor.planning.migration_order import MigrationOrder
 from advisor.planning.migration_time import MigrationLimits, MoveTimes, whole_time
 from advisor.planning.plan_context import PlanContext, StagedAssignment, assign_and_stage, stage_changes, unmet_notes
-from advisor.planning.repair import Repair, every_violation, repair_of
-from advisor.planning.rest import MeasuredMoves, Rest
+from advisor.planning.repair import MeasuredMoves, Repair, Rest, every_violation, repair_of
 from advisor.planning.rightsizing import SizingResult, right_size
-from advisor.planning.tuning import tune
+from advisor.planning.steps import tune
 from advisor.prediction.active import ActivePredictor, by_name
 from advisor.snapshot import ClusterSnapshot
 from models.physics.demands import ASSUMED

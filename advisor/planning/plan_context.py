@@ -16,8 +16,7 @@ from advisor.planning.assignment.packing_problem import Aim, Assignment, Goal
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
 from advisor.planning.migration_time import MigrationLimits
-from advisor.planning.repair import Repair
-from advisor.planning.rest import Rest
+from advisor.planning.repair import Repair, Rest
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 

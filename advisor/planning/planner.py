@@ -18,10 +18,9 @@ from advisor.planning.capacity import MAX_INSTANCES
 from advisor.planning.cpu_demand import Measured
 from advisor.planning.failover import MAX_FAILURES, failures_of
 from advisor.planning.plan_builder import Models, build_plan
-from advisor.planning.rest import MeasuredMoves
+from advisor.planning.repair import MeasuredMoves
 from advisor.prediction import active
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import ActivePredictor, PredictionCache
 from advisor.snapshot import ClusterSnapshot
 from advisor.validation import check_declared, check_kinds, check_unique, check_value, misfit
 from profiler.observed import check_id

@@ -8,8 +8,7 @@ from dataclasses import fields
 from advisor.domain import Command
 from advisor.render.change import SettingsChange
 from advisor.render.names import check_labels
-from advisor.render.tools import Tools
-from advisor.render.whole import plan, unmet
+from advisor.render.whole import Tools, plan, unmet
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings
 

@@ -8,18 +8,24 @@ from xml.etree import ElementTree
 from advisor.domain import Command
 from advisor.render.change import (
     Phase,
+    Policed,
     RenderOptions,
     SettingsChange,
     Step,
+    by_version,
     bytes_per_second,
     disk_limited,
+    loosens,
     more,
     only_said,
+    period_and_quota,
+    policed,
+    quota_note,
     replaced,
+    weighted,
 )
 from advisor.render.names import address, disk_target, domain_name, iothreads, mac_address, vcpu_numbers
 from advisor.render.tc import on_uplink
-from advisor.render.units import Policed, by_version, loosens, period_and_quota, policed, quota_note, weighted
 from models.physics.cpu_speed import DEFAULT_US
 from profiler.observed import Host, Instance, format_cpus
 

@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, disk_limited, more
+from advisor.render.change import (
+    Phase,
+    RenderOptions,
+    SettingsChange,
+    Step,
+    assumed_note,
+    disk_limited,
+    more,
+    period_and_quota,
+    quota_note,
+    weighted,
+)
 from advisor.render.names import disk_number, group_path, kernel_version
-from advisor.render.units import assumed_note, period_and_quota, quota_note, weighted
 from models.physics.cpu_speed import DEFAULT_US, is_short
 from profiler.observed import Host, Instance, Pinning, format_cpus
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from advisor.domain import Command
-from advisor.render import commands, tc, tools
+from advisor.render import commands, tc, whole
 from advisor.render.names import NATIVE, target_of
-from advisor.render.tools import HOST_TOOLS, CloudTool, cloud_tool
+from advisor.render.whole import HOST_TOOLS, CloudTool, cloud_tool
 from advisor.render.whole import plan as of_new_vm
 from profiler.host_kinds import TRAITS
 from profiler.observed import Host, Instance, IsolationSettings, NetworkSettings, Pinning
@@ -36,7 +36,7 @@ def resettle(
             beside = [other for other in met if other.id != resident.id]
             now = resident.settings
             eased += run_on(target, commands(target, resident, now, changes[resident.id], neighbours=beside))
-    driven = tuple(tools.driver_commands(target, driver_cpus, met, target_of(target, None))) if driver_cpus else ()
+    driven = tuple(whole.driver_commands(target, driver_cpus, met, target_of(target, None))) if driver_cpus else ()
     there = [replace(each, settings=changes.get(each.id, each.settings)) for each in met]
     size = resize(target, former, then) if former.vcpus != then.vcpus else ()
     return (*run_on(target, driven), *eased, *move(former, then, source, target, left, there), *size)

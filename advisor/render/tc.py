@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from advisor.domain import Command
 from advisor.render.change import Phase, SettingsChange, Step, backwards, only_said
 from advisor.render.names import MAC, UPLINK, mac_address, uplink_name
-from models.physics.devices import UNSHAPED_SHARE
+from models.physics.demands import UNSHAPED_SHARE
 from profiler.observed import Host, Instance, NetworkSettings
 
 ROOT, WHOLE, REST = "1:", "1:1", "1:2"  # the qdisc, the line, and everything that has no class of its own

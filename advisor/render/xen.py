@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain import Command
-from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, more, only_said, replaced
+from advisor.render.change import Phase, RenderOptions, SettingsChange, Step, more, only_said, policed, replaced
 from advisor.render.names import address, domain_name, mac_address
-from advisor.render.units import policed
 from profiler.observed import Host, Instance, format_cpus
 
 # `-c` exists in both (tools/xl/xl_sched.c), although xl(1) leaves it out for credit2; caps in credit2 since Xen 4.10.

@@ -31,10 +31,9 @@ from advisor.inventories.static import load_inventory
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.replay import simulation
-from advisor.replay.evaluation import FairShares
 from advisor.replay.grid import Trace
 from advisor.replay.packed_cloud import QUANTILES, TraceDemand, demand_of, fewest_kept, room
-from advisor.replay.simulation import ADVISED, BOUND, POLICIES, SimulationTask, policy_named, simulate
+from advisor.replay.simulation import ADVISED, BOUND, POLICIES, FairShares, SimulationTask, policy_named, simulate
 from advisor.rounding import with_slack
 from advisor.settings import Settings
 from advisor.validation import check_one_of, check_unique, check_value

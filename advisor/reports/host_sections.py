@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from advisor.domain import Band, Capacity, ClassSizing, Effect, Inventory, Plan, Variant
-from advisor.explanation.interference_attribution import AttributedLoss
+from advisor.explanation.comparison import AttributedLoss
 from advisor.reports import plan_view
 from advisor.reports.parts import (
     HARMED,

@@ -23,7 +23,7 @@ from advisor.domain import (
     is_guessed,
     rests_on,
 )
-from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
+from advisor.explanation.comparison import AttributedLoss, attribute_interference
 from advisor.planning.cloud_evaluation import required_ratios_of
 from advisor.planning.cpu_demand import as_planned, demand_scaled
 from advisor.reports.parts import Column, Table, count

@@ -10,7 +10,7 @@ import numpy as np
 from advisor.domain import MEMORY_SHORT, Instance, PlacementRequest, Rejection
 from advisor.domain.rules import NO_RULES, SOFT_AFFINITY, SOFT_ANTI_AFFINITY, has_of, needed, rules_of, value_of
 from advisor.rounding import with_slack
-from advisor.scheduling.new_vm import new_vm_slot, profile_row, rows_by_host
+from advisor.scheduling.pinning import new_vm_slot, profile_row, rows_by_host
 from advisor.snapshot import ClusterSnapshot, promised_vcpus
 from models.arrays import Bools, Floats, Ints
 from models.physics.demands import demands, holds

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from advisor.access.audit import Audit, Operation, acting, actor
-from advisor.changes.agents import BoxOfAgents
+from advisor.changes.agents import BoxOfAgents, OwnHosts, set_open
 from advisor.changes.controller import HOST, OPEN, YES, ChangeFailed, Controller, Executors, Reach
 from advisor.changes.from_plans import (
     change_of,
@@ -23,9 +23,7 @@ from advisor.changes.from_plans import (
     steps_of_answer,
 )
 from advisor.changes.guard import Past, Rules, Span, measure, refusals
-from advisor.changes.learned import results_of
-from advisor.changes.ledger import StoredLedger, standing_in
-from advisor.changes.own_hosts import OwnHosts, set_open
+from advisor.changes.ledger import StoredLedger, results_of, standing_in
 from advisor.domain import (
     Change,
     Freeze,

@@ -39,11 +39,10 @@ from advisor.serving.overview import Vitals
 from advisor.serving.snapshot_cache import SnapshotCache
 from advisor.settings import Settings
 from advisor.store import scores as store
-from advisor.store import vm_scores as vm_store
+from advisor.store import scores as vm_store
 from advisor.store.rollups import BUCKET_S
-from advisor.store.scores import CLOUD, Delivery
+from advisor.store.scores import CLOUD, Delivery, Mark
 from advisor.store.transactions import Transactions
-from advisor.store.vm_scores import Mark
 from advisor.telemetry import host_reports
 from advisor.telemetry.profiles import parse_since
 from models.arrays import Floats
@@ -140,7 +139,7 @@ def vm_history(connection: Connection, instance: str, begin_s: float, end_s: flo
     """What is kept of one VM, of each equal step the lowest as in `history`."""
     step_s = max((end_s - begin_s) / MOST_POINTS, BUCKET_S)
     lowest: dict[float, tuple[float, Mark]] = {}
-    for time_s, mark in vm_store.history(connection, instance, begin_s, end_s):
+    for time_s, mark in vm_store.history_of_vm(connection, instance, begin_s, end_s):
         before = lowest.get(time_s // step_s)
         if before is None or mark[0] < before[1][0]:
             lowest[time_s // step_s] = time_s, mark
@@ -202,7 +201,7 @@ class ScoreKeeper(BackgroundPass):
         marks = [(name, (of.score, of.source == "measured")) for name, of in now.instances.items()]
         for start in range(0, len(marks), _AT_ONCE):  # others write between the parts
             with self._write() as connection:
-                vm_store.put(connection, ended_s, dict(marks[start : start + _AT_ONCE]))
+                vm_store.put_vms(connection, ended_s, dict(marks[start : start + _AT_ONCE]))
         self._log_alarms(now, ended_s)
         return True
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from advisor.changes.controller import ChangeFailed
 from advisor.errors import InvalidInput
-from advisor.store import orders
-from advisor.store.orders import SignedText
+from advisor.store import rollouts
+from advisor.store.rollouts import SignedText
 from advisor.store.transactions import Transactions
 from profiler.acting.orders import NotGenuine, Order, Report, check_key, read_report, signed
 from profiler.files import read_secret
@@ -45,10 +45,10 @@ class OrderService:
         """Keep what the agent of a host reports, and hand it the orders that wait for it."""
         if not reports:
             with self._read() as connection:
-                return orders.waiting(connection, host, self.now())
+                return rollouts.waiting(connection, host, self.now())
         with self._write() as connection:
-            orders.report(connection, host, reports)
-            return orders.waiting(connection, host, self.now())
+            rollouts.report(connection, host, reports)
+            return rollouts.waiting(connection, host, self.now())
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -69,7 +69,9 @@ class OrderService:
         key = self._of_hosts()[order.host]
         text, signature = signed(order, key)
         with self._write() as connection:
-            orders.add(connection, SignedText(order.id, text, signature), order.host, order.made_at, order.expires_at)
+            rollouts.add_order(
+                connection, SignedText(order.id, text, signature), order.host, order.made_at, order.expires_at
+            )
         forged = ""
         try:
             for _ in range(int(2 * self._patience_s / _POLL_S)):  # whatever the clock does meanwhile
@@ -77,7 +79,7 @@ class OrderService:
                     break
                 self._wait(_POLL_S)
                 with self._read() as connection:
-                    found = orders.reported(connection, order.id)
+                    found = rollouts.reported(connection, order.id)
                 if found is None or found.text == forged:
                     continue
                 try:
@@ -90,7 +92,7 @@ class OrderService:
                 forged = found.text
         finally:
             with self._write() as connection:
-                orders.remove(connection, order.id)
+                rollouts.remove(connection, order.id)
         what = "sent a report that is not signed with its key" if forged else "did not report"
         raise ChangeFailed(f"the agent on {order.host} {what} within {self._patience_s:.0f} s")
 

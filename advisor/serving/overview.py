@@ -30,7 +30,7 @@ from advisor.domain import (
 )
 from advisor.domain.checkup import LOW_DELIVERY, Checkup, Delivered, MemoryHere, OwnLoad, worst_first
 from advisor.errors import NotFound, SeriesUnavailable
-from advisor.explanation import interference_attribution
+from advisor.explanation import comparison
 from advisor.inventories.announced import DISAGREEMENT, LEFT_OUT
 from advisor.lifecycle import monitoring
 from advisor.placement.candidates import scene_effects
@@ -310,7 +310,7 @@ def widened(shown: HostDetail, factors: monitoring.Factors) -> HostDetail:
 def _slowing(snapshot: ClusterSnapshot, position: int, predictor: Predictor, ratios: Floats) -> tuple[Slowing, ...]:
     """How much faster each running instance would be without each of its strongest neighbours, the largest loss
     first."""
-    pairs = interference_attribution.on_host(snapshot, predictor, position, ratios)
+    pairs = comparison.on_host(snapshot, predictor, position, ratios)
     stopped = {resident.id for resident in snapshot.residents[position] if STOPPED_AT in resident.labels}
     losses = [
         Slowing(pair.victim, pair.neighbour, pair.taken)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from advisor import deadline
 from advisor.access.audit import Audit
+from advisor.deadline import stage
 from advisor.domain import HostRanking, Instance, Move, MoveSeen, PlacementRequest, Recommendation, Scene, SceneEffects
 from advisor.errors import NotFound, StorageLocked
 from advisor.lifecycle import anomalies, monitoring
@@ -22,14 +23,14 @@ from advisor.lifecycle.monitoring import HowItHeld, Monitor
 from advisor.placement import decision, sequential
 from advisor.placement.requests import check_request
 from advisor.planning.joint_placement import JointAnswer, paying_moves, place_jointly
-from advisor.planning.rest import MOST_S
+from advisor.planning.repair import MOST_S
 from advisor.prediction.active import QuestionContext
 from advisor.serving.recommendations import EncodedRecommendation, answer
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache, as_pending
 from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
-from advisor.stages import stage
-from advisor.store import counters, hosts, instances, recommendations, stays
+from advisor.store import answers as recommendations
+from advisor.store import counters, hosts, instances, stays
 from advisor.store.instances import Pending
 from advisor.store.transactions import LaterWrites, Transactions
 

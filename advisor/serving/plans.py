@@ -1,11 +1,12 @@
-"""Plans of a service: asked of the cloud as it is now, kept with an entry in the audit log, listed, and their age."""
+"""What the store shows of growth: who came and went, and two weeks of the demand of instances that stayed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection
@@ -14,6 +15,8 @@ from advisor.access.audit import Audit
 from advisor.deadline import Progress
 from advisor.domain import (
     CloudScores,
+    Growth,
+    Instance,
     ModelCard,
     MoveSeen,
     Page,
@@ -26,23 +29,83 @@ from advisor.domain import (
     Usage,
 )
 from advisor.errors import NotFound, SeriesUnavailable
-from advisor.lifecycle import monitoring
+from advisor.lifecycle import arrivals, monitoring
 from advisor.lifecycle.monitoring import Monitor
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.planning import planner
-from advisor.planning.rest import MOST_S
+from advisor.planning.repair import MOST_S
 from advisor.prediction import active
 from advisor.prediction.active import ActivePredictor
 from advisor.reports import files, plan_sentences
 from advisor.reports.files import Reported
 from advisor.reports.parts import ReportDocument, TextTable, text_tables
 from advisor.reports.plan_view import of_plan
-from advisor.serving import growth_seen
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
-from advisor.store import counters, models, plans, stays
+from advisor.store import answers, counters, models, stays
+from advisor.store.rollups import BUCKET_S
+from advisor.store.sample_store import SampleStore
 from advisor.store.transactions import LaterWrites, Transactions
 from models.physics.prior import PriorPredictor
+from profiler.metrics import BY_NAME
+
+LOOKED_S = 28 * 86_400.0  # how long it is looked at who comes and goes, at most
+WEEK, MOST_APART = timedelta(days=7), timedelta(days=56)  # whose means are compared, and how far apart these are
+MOST_SAMPLED = 60  # instances whose means are read: each has 2,016 in a week
+LEAST_WINDOWS = 1_008  # of five minutes in such a week: half of it
+_METRICS = [(BY_NAME["cpu"].default_scope, "cpu")]
+
+
+def lately(
+    connection: Connection, samples: SampleStore, settings: Settings, instances: Sequence[Instance], now: datetime
+) -> tuple[Growth | None, tuple[str, ...]]:
+    """How the cloud of these instances grew, None = not beyond doubt, and what was seen, in sentences."""
+    came, went, seconds = stays.came_and_went(connection, now.timestamp(), LOOKED_S)
+    load = None if settings.only_scraped else _load(connection, samples, settings, instances, now)
+    return arrivals.measured(came, went, seconds / 86_400, load)
+
+
+def _load(
+    connection: Connection, samples: SampleStore, settings: Settings, instances: Sequence[Instance], now: datetime
+) -> arrivals.LoadTrend | None:
+    """By the last week that is kept as means, and the one that is MOST_APART before; later ones where that is not
+    kept."""
+    there = [one for one in instances if one.host]
+    count = min(len(there), MOST_SAMPLED)
+    some = [there[at * len(there) // count] for at in range(count)]
+    end_s = (now - timedelta(days=settings.keep_samples_days)).timestamp() // BUCKET_S * BUCKET_S
+    keys = _series(connection, samples, some)
+    later = _means(connection, samples, keys, end_s)
+    apart = MOST_APART
+    while len(later) >= arrivals.LEAST_PAIRS and apart >= WEEK:
+        former = _means(connection, samples, keys, end_s - apart.total_seconds())
+        stayed = sorted(former.keys() & later.keys())
+        if len(stayed) >= arrivals.LEAST_PAIRS:
+            return arrivals.load_trend([(former[name], later[name]) for name in stayed], apart.days)
+        apart -= WEEK
+    return None
+
+
+def _series(connection: Connection, samples: SampleStore, some: Iterable[Instance]) -> dict[int, str]:
+    """The instance by the number of its series."""
+    by_host: dict[str, list[str]] = {}
+    for one in some:
+        by_host.setdefault(str(one.host), []).append(one.id)
+    return {
+        number: instance
+        for host, names in sorted(by_host.items())
+        for number, (_, instance, _) in samples.of_host(connection, host, names, _METRICS).items()
+        if instance is not None
+    }
+
+
+def _means(connection: Connection, samples: SampleStore, keys: dict[int, str], end_s: float) -> dict[str, float]:
+    """The mean of each instance in the week that ends then, of those with enough windows."""
+    found = samples.means(connection, keys, end_s - WEEK.total_seconds(), end_s, BUCKET_S)
+    return {name: fmean(values) for name, (times, values) in found.items() if len(times) >= LEAST_WINDOWS}
+
+
+# Plans of a service: asked of the cloud as it is now, kept with an entry in the audit log, listed, and their age.
 
 LATELY = timedelta(days=1)  # what was measured since says how much of its CPUs an instance uses
 T = TypeVar("T")
@@ -93,7 +156,7 @@ class PlanService:
             seen: tuple[str, ...] = ()
             if request.kind == "capacity" and request.growth is None:
                 there = view.inventory.instances
-                grown, seen = growth_seen.lately(connection, self._samples, self._settings, there, now)
+                grown, seen = lately(connection, self._samples, self._settings, there, now)
                 request = replace(request, growth=grown)
         plan = planner.plan(
             view.snapshot,
@@ -114,7 +177,7 @@ class PlanService:
         """Store a plan."""
 
         def keep(connection: Connection) -> None:
-            plans.add(connection, plan)
+            answers.add_plan(connection, plan)
             detail = {"kind": plan.kind, "instances": len(plan.request.instances)}
             self._audit.record(connection, "plan.answer", [plan.id], **detail)
 
@@ -127,7 +190,7 @@ class PlanService:
         if isinstance(waiting, Plan):
             return waiting
         with self._read() as connection:
-            plan = plans.get(connection, plan_id)
+            plan = answers.get_plan(connection, plan_id)
         if plan is None:
             raise NotFound(f"there is no plan {plan_id}")
         return plan
@@ -135,7 +198,7 @@ class PlanService:
     def page(self, *, kind: PlanKind | None = None, cursor: str | None = None, limit: int = 100) -> Page[PlanEntry]:
         """The stored plans, newest first; those of one kind."""
         with self._read() as connection:
-            return plans.list_page(connection, kind=kind, cursor=cursor, limit=limit)
+            return answers.list_page(connection, kind=kind, cursor=cursor, limit=limit)
 
     def age(self, plan: Plan) -> PlanAge:
         """Whether the inventory was written since a plan was made, and what of it."""

@@ -15,10 +15,9 @@ from advisor.lifecycle.monitoring import HowItHeld
 from advisor.placement import decision
 from advisor.placement.evidence import with_class
 from advisor.placement.requests import NEW_VM, new_id, with_name, without_name
-from advisor.prediction.active import QuestionContext
-from advisor.prediction.cache import LRUCache
+from advisor.prediction.active import LRUCache, QuestionContext
 from advisor.snapshot import ClusterSnapshot
-from advisor.store.recommendations import body_of
+from advisor.store.answers import body_of
 
 MOST_BYTES = 32 * 2**20  # of what answers take, their texts among it
 QUESTION = 8  # a question takes so many times its text: a short name of a host is an object of 50 bytes

@@ -25,10 +25,9 @@ from advisor.domain import (
 from advisor.lifecycle import anomalies
 from advisor.placement import sequential
 from advisor.prediction import active as predictors
-from advisor.prediction.active import ActivePredictor
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import ActivePredictor, PredictionCache
 from advisor.prediction.posted import moves_alike, subjects_of, with_posted
-from advisor.scheduling.new_vm import own_profile
+from advisor.scheduling.pinning import own_profile
 from advisor.serving.recommendations import RecommendationCache
 from advisor.settings import CLOCK_SKEW, Settings
 from advisor.snapshot import ClusterSnapshot

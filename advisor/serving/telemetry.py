@@ -8,6 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cotenant_openstack import history as openstack
+from cotenant_openstack.history import MetricStorage
+
 from advisor.access.audit import Audit, actor
 from advisor.domain import (
     Histories,
@@ -22,7 +25,7 @@ from advisor.domain import (
 from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
 from advisor.inventories import writes
 from advisor.inventories.systems import SourceOptions, check_installed, keeps_history, open_history
-from advisor.prediction.cache import LRUCache
+from advisor.prediction.active import LRUCache
 from advisor.settings import Settings
 from advisor.store import counters, hosts, instances, probes
 from advisor.store.rollups import BUCKET_S
@@ -35,13 +38,11 @@ from advisor.telemetry import (
     host_reports,
     ingest,
     monitoring_history,
-    openstack,
     profiles,
     series_store,
 )
 from advisor.telemetry.ingest import Checked
 from advisor.telemetry.monitoring_history import MonitoringHistory
-from advisor.telemetry.openstack import MetricStorage
 from advisor.telemetry.series_store import SeriesStore
 from profiler.observed import MetricSample
 

@@ -25,7 +25,8 @@ from sqlalchemy import Connection
 
 from advisor.errors import Conflict, InvalidInput, OutOfSpace
 from advisor.settings import Settings
-from advisor.store import counters, engine, migrate, partitions
+from advisor.store import counters, engine, migrate
+from advisor.store import samples as partitions
 from advisor.store.engine import Database
 from advisor.store.schema import add_new, is_plain
 from advisor.validation import check_writable

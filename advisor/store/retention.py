@@ -15,20 +15,17 @@ from advisor.background import BackgroundPass
 from advisor.errors import Conflict
 from advisor.settings import Settings
 from advisor.store import (
+    answers,
+    callers,
     demands,
     hosts,
-    idempotency,
     open_windows,
-    partitions,
-    plans,
     probes,
-    recommendations,
     rollouts,
     rollups,
+    samples,
     scores,
     stays,
-    tokens,
-    vm_scores,
 )
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
@@ -60,8 +57,8 @@ class Retention(BackgroundPass):
         self._keep = timedelta(days=settings.keep_samples_days)
         self._keep_rollups = timedelta(days=settings.keep_rollups_days)
         self._keep_answers = (
-            (recommendations.expire, timedelta(days=settings.keep_recommendations_days), "recommendations"),
-            (plans.expire, timedelta(days=settings.keep_plans_days), "plans"),
+            (answers.expire, timedelta(days=settings.keep_recommendations_days), "recommendations"),
+            (answers.expire_plans, timedelta(days=settings.keep_plans_days), "plans"),
         )
         self._clock = clock
         self._at_once, self._slowest_s = ROLLED_AT_ONCE // 10, 0.0  # hosts in one transaction, and how long those took
@@ -111,11 +108,11 @@ class Retention(BackgroundPass):
         """Give the space of partitions back that are before the border, of which no sample is taken any more: of those
         that are empty, or of all."""
         with self._database.read() as connection:
-            names = partitions.over(connection, cut_s)
-            gone = names if whole else [name for name in names if partitions.is_empty(connection, name)]
+            names = samples.over(connection, cut_s)
+            gone = names if whole else [name for name in names if samples.is_empty(connection, name)]
         for name in gone:
             with self._resting(pausing=pausing), self._database.write() as connection:
-                partitions.drop(connection, name)
+                samples.drop(connection, name)
 
     def _rest_of(self, cut_s: float, now: datetime, *, pausing: bool) -> None:
         """What else is old, each in a transaction of its own."""
@@ -126,9 +123,9 @@ class Retention(BackgroundPass):
             lambda connection: hosts.expire_memory(connection, cut_s),
             lambda connection: open_windows.expire(connection, cut_s),
             lambda connection: scores.expire(connection, cut_s, cut_s - self._keep_rollups.total_seconds()),
-            lambda connection: vm_scores.expire(connection, cut_s),
-            lambda connection: idempotency.expire(connection, now - idempotency.KEPT),
-            lambda connection: tokens.purge_sessions(connection, now),
+            lambda connection: scores.expire_vms(connection, cut_s),
+            lambda connection: callers.expire_keys(connection, now - callers.KEPT),
+            lambda connection: callers.purge_sessions(connection, now),
             lambda connection: rollouts.expire(connection, now - KEEP_ROLLOUTS, ANSWERS_AT_ONCE),
         )
         for step in steps:

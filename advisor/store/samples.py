@@ -1,29 +1,101 @@
-"""Samples: one series per host, instance, scope and metric; of each host and time a pack of values; the only SQL on
-both."""
+"""Samples: one series per host, instance, scope and metric, and its values by time; the only SQL about them.
+
+In PostgreSQL each day is a partition of its own: what retention emptied goes back to the disk at once.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
+from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
 
 from advisor.domain import Usage
 from advisor.domain.codec import Unreadable
-from advisor.store import engine, packs, partitions
+from advisor.store import engine, packs
 from advisor.store.packs import Ids, Values
 from advisor.store.schema import ID, chunks, insert_new, metadata, selected, with_pairs
 from models.profiling.windows import MOST, Readings
 from profiler.metrics import WAITED_FOR
 from profiler.observed import MetricSample
 
-SeriesKey = tuple[str, str, str, str]  # as stored: an empty instance is the host's own
 DAY_S = 86_400
+TABLE = "sample_packs"
+_FORMER = "samples"  # had a row for each sample, and `samples_before_...`; backups may be of then
+_PATIENCE = "200ms"  # that all who read and write samples wait for a partition to go
+_PRESENT = sa.text(
+    "SELECT relname FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid WHERE inhparent = to_regclass(:table)"
+)
+_PARTITIONED = sa.text("SELECT relkind = 'p' FROM pg_class WHERE oid = to_regclass(:table)")  # a backup's may not be
+
+
+def is_one(table: str) -> bool:
+    """Whether a table of this name is such a partition: no table of its own for backups."""
+    day = next((table.removeprefix(f"{name}_") for name in (TABLE, _FORMER) if table.startswith(f"{name}_")), "")
+    return day.removeprefix("before_").isdecimal()
+
+
+def make(connection: sa.Connection, times: Iterable[float], table: str = TABLE) -> None:
+    """See that samples of these times (s since the epoch) have a partition; several writers may at once."""
+    if connection.dialect.name != "postgresql":
+        return
+    days = {int(time_s // DAY_S) for time_s in times}
+    if days and _missing(connection, days, table) and connection.scalar(_PARTITIONED, {"table": table}):
+        engine.alone_with(connection, "partitions")
+        for day in sorted(_missing(connection, days, table)):
+            name = _name(day, table)
+            connection.exec_driver_sql(f"CREATE TABLE {name} (LIKE {table} INCLUDING ALL)")
+            # unlike CREATE TABLE ... PARTITION OF, this lets others read and write meanwhile
+            bounds = f"FROM ({day * DAY_S}) TO ({(day + 1) * DAY_S})"
+            connection.exec_driver_sql(f"ALTER TABLE {table} ATTACH PARTITION {name} FOR VALUES {bounds}")
+
+
+def over(connection: sa.Connection, before_s: float) -> list[str]:
+    """The partitions of which everything is from before a time, the oldest first."""
+    if connection.dialect.name != "postgresql":
+        return []
+    present = connection.scalars(_PRESENT, {"table": TABLE})
+    return sorted(name for name in present if _ends_s(name) <= before_s)
+
+
+def is_empty(connection: sa.Connection, name: str) -> bool:
+    """Whether it has no row."""
+    return connection.scalar(sa.select(sa.literal(1)).select_from(sa.table(name)).limit(1)) is None
+
+
+def drop(connection: sa.Connection, name: str) -> bool:
+    """Give its space back; False = others are at it, and it is left for the next time."""
+    try:
+        with connection.begin_nested():
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
+            connection.execute(sa.schema.DropTable(sa.Table(name, sa.MetaData())))
+    except exc.OperationalError:
+        return False
+    return True
+
+
+def _missing(connection: sa.Connection, days: set[int], table: str) -> set[int]:
+    present = set(connection.scalars(_PRESENT, {"table": table}))
+    return {day for day in days if _name(day, table) not in present}
+
+
+def _name(day: int, table: str) -> str:
+    return f"{table}_{datetime.fromtimestamp(day * DAY_S, UTC):%Y%m%d}"
+
+
+def _ends_s(name: str) -> float:
+    """The end of what a partition holds."""
+    return datetime.strptime(name.removeprefix(f"{TABLE}_"), "%Y%m%d").replace(tzinfo=UTC).timestamp() + DAY_S
+
+
+SeriesKey = tuple[str, str, str, str]  # as stored: an empty instance is the host's own
 _AT_ONCE = 500  # packs that are read before those series are picked that are wanted
 
 # Neither table refers to hosts or instances: what was measured outlives them, and retention removes it.
@@ -87,7 +159,7 @@ def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
 def add_packs(connection: sa.Connection, coming: Sequence[Pack]) -> int:
     """Keep values where none is stored of that series and time, after `series_ids` gave the ids; returns how many are
     new."""
-    partitions.make(connection, {pack.time_s for pack in coming})
+    make(connection, {pack.time_s for pack in coming})
     # In one order everywhere, or two that send the same at once would wait for each other.
     by_place = {(pack.host, pack.time_s): pack for pack in sorted(coming, key=lambda pack: pack[:2])}
     rows = [

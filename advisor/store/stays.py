@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from advisor.domain import MoveSeen
 from advisor.store import engine
-from advisor.store.recommendations import recommendations
+from advisor.store.answers import recommendations
 from advisor.store.rollups import BUCKET_S
 from advisor.store.schema import ID, VALUE, chunks, metadata, selected, upsert
 

@@ -28,9 +28,9 @@ from advisor.store.schema import chunks
 from advisor.telemetry.demands import METRICS
 from advisor.telemetry.series_store import GAUGES, Scraped, SeriesStore, quoted, reason_of
 from models.profiling.windows import Readings, SeriesKey, hosts_of
+from profiler.agent.store_connection import HEADERS, OTHER, P95, WAITED, gauge_name, is_refusal, write_request
 from profiler.metrics import ATTRIBUTED, PREFIX, SCOPES, WAITED_FOR
 from profiler.observed import MetricSample
-from profiler.remote_write import HEADERS, OTHER, P95, WAITED, gauge_name, is_refusal, write_request
 
 WRITE_S = 10.0  # for one write with its answer: an agent waits for it
 ONE_BY_ONE_S = 7200.0  # means of longer times are made by the store

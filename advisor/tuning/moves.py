@@ -9,8 +9,7 @@ import numpy as np
 
 from advisor.tuning.layouts import Layout, Oracle, Valued, alone_on_one
 from models.arrays import Bools, Floats
-from models.physics.demands import capacity
-from models.physics.devices import UNSHAPED_SHARE
+from models.physics.demands import UNSHAPED_SHARE, capacity
 from profiler.host_kinds import HOST_KINDS, TRAITS
 from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, NET_MODES
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from advisor.domain import Command, Effect, Host, Instance, IsolationSettings, TuningStep
 from advisor.errors import InvalidInput
-from advisor.render import commands, tools
+from advisor.render import commands, whole
 from advisor.render.migrations import explicit
 from advisor.render.names import target_of
 from advisor.tuning.host import TunedChange
@@ -66,8 +66,8 @@ def _rendered(
 
 def _driver_commands(host: Host, there: Mapping[str, Instance], then: Host) -> Iterator[Command]:
     target = target_of(host, None)
-    yield from tools.driver_commands(host, driver_cpus(then), [there[name] for name in sorted(there)], target)
-    yield from tools.weigh_driver(host, then.driver_weight, target)
+    yield from whole.driver_commands(host, driver_cpus(then), [there[name] for name in sorted(there)], target)
+    yield from whole.weigh_driver(host, then.driver_weight, target)
 
 
 def _why(host: Host, change: TunedChange, there: Mapping[str, Instance]) -> str:

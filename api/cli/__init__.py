@@ -42,7 +42,7 @@ COMMANDS = (
     ),
     Listed(
         "probe-plan",
-        "api.cli.probe:probe_plan",
+        "api.cli.measure:probe_plan",
         "Choose the pairs of workloads to measure next: those that could change a decision.",
     ),
     Listed("replay", "api.cli.replay:replay", "Replay a trace of real demand through placement policies."),
@@ -79,7 +79,7 @@ COMMANDS = (
     ),
     Listed(
         "maintenance",
-        "api.cli.maintenance:maintenance",
+        "api.cli.apply:maintenance",
         "Close a host, move its instances away as a plan says, and open it again.",
     ),
     Listed(

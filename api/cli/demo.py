@@ -12,7 +12,7 @@ import typer
 from advisor import offline
 from advisor.domain import Inventory, PlacementRequest
 from advisor.errors import InvalidInput
-from api.cli.answers import show_answer, sizes_only
+from api.cli.ask import show_answer, sizes_only
 from api.cli.options import AsJson, settings
 from api.cli.output import print_json, say
 

@@ -29,7 +29,7 @@ from api.auth import parse_listen, require_loopback
 from api.cli.asking import Service
 from api.cli.options import settings
 from api.cli.output import say
-from api.demonstration import Demonstration
+from api.html import Demonstration
 
 RECORDING = Path(__file__).parent / "demo_cloud" / "day.jsonl.xz"
 NEW_VM = {"id": "web-9", "vcpus": 1, "memory_mb": 1024}

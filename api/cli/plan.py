@@ -28,7 +28,7 @@ from advisor.domain import (
     settings_in_words,
 )
 from advisor.errors import InvalidInput
-from api.cli.answers import ratio, sizes_only
+from api.cli.ask import ratio, sizes_only
 from api.cli.asking import SERVER, Server, ServerOrDatabase, Service, TokenFile, asked_cloud, asked_service
 from api.cli.lazy import NO_HOST
 from api.cli.options import (
@@ -47,7 +47,7 @@ from api.cli.options import (
 )
 from api.cli.output import print_json, print_table, progress, say
 from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
-from api.schemas.plans import PlanAnswer, PlanBody, PlanItem
+from api.schemas.placements import PlanAnswer, PlanBody, PlanItem
 
 # A plan on a terminal: steps by stage, commands, and the document that every front end shows.
 

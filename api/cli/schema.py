@@ -26,14 +26,14 @@ def shapes() -> dict[str, Any]:
         Replay,
         SceneEffects,
     )
-    from api.schemas import changes, commands, plans, quality
+    from api.schemas import changes, commands, placements, quality
 
     return {
         "demo": commands.DemoOut,
         "where": Recommendation,
         "predict": SceneEffects,
-        "plan": plans.PlanAnswer,
-        "tune": plans.PlanAnswer,
+        "plan": placements.PlanAnswer,
+        "tune": placements.PlanAnswer,
         "report": commands.ReportOut,
         "snapshot": commands.SnapshotOut,
         "worth": AdviceWorth,
@@ -56,8 +56,8 @@ def shapes() -> dict[str, Any]:
         "history": commands.HistoryOut,
         "doctor": Checkup,
         "audit": list[AuditEntry],
-        "plans list": list[plans.PlanItem],
-        "plans show": plans.PlanAnswer,
+        "plans list": list[placements.PlanItem],
+        "plans show": placements.PlanAnswer,
         "models list": list[quality.ModelOut],
         "models show": quality.ModelOut,
         "models gate": quality.ModelOut,

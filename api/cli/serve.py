@@ -13,7 +13,7 @@ from advisor.settings import Settings
 from api import serving
 from api.auth import bind, is_loopback, parse_listen, require_loopback
 from api.cli.options import Database, settings
-from api.demonstration import Demonstration
+from api.html import Demonstration
 from api.telemetry import start_logging
 
 LEVELS = ("debug", "info", "warning", "error")

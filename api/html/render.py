@@ -13,8 +13,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from advisor.domain import duration_in_words, settings_named, time_part
-from api.demonstration import REFRESH_S
-from api.html import picture
+from api.html import REFRESH_S, picture
 from api.schemas.base import Problem
 from profiler.names import visible
 

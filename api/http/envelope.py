@@ -12,7 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from advisor import deadline, stages
+from advisor import deadline
 from advisor.errors import InvalidInput
 from api.problems import OF_ERROR, respond, unexpected
 from api.telemetry import Telemetry
@@ -130,7 +130,7 @@ class Envelope:
             await send(message)
 
         try:
-            with stages.watched_by(self.telemetry):
+            with deadline.watched_by(self.telemetry):
                 await self.app(inner, receive, enveloped)
         except Exception as error:  # noqa: BLE001 - the last resort; it is logged whole
             answer = unexpected(Request(inner), error)

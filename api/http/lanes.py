@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from advisor import deadline, stages
+from advisor import deadline
 from advisor.domain import ServiceEvent
 from advisor.errors import DeadlinePassed
 from advisor.service import AccessService, actor
@@ -27,7 +27,7 @@ from api.problems import Busy
 T = TypeVar("T")
 LaneName = Literal["question", "hold", "storage", "long", "admin", "sign_in", "none"]
 # With the time (monotonic s) at which it came, and what watches the stages of its request.
-_Job = tuple[Future[Any], Callable[[], Any], float, stages.Watch | None]
+_Job = tuple[Future[Any], Callable[[], Any], float, deadline.Watch | None]
 CPUS = len(os.sched_getaffinity(0))
 # Threads and places in the queue. Questions compute: more threads than CPUs would make each of them late and none
 # faster. Requests that store or look up wait for the database, seldom for a CPU. Requests that take seconds have a lane
@@ -89,7 +89,7 @@ class Lane:
         left_s = deadline.left_s()
         if left_s <= 0:
             deadline.check()
-        job: _Job = (Future(), partial(copy_context().run, work), time.monotonic(), stages.watching())
+        job: _Job = (Future(), partial(copy_context().run, work), time.monotonic(), deadline.watching())
         self._enqueue(job, caller, min(self.most_wait_s, left_s))
         future = job[0]
         future.add_done_callback(lambda _: self._leave(caller))

@@ -11,14 +11,28 @@ from api.routes.common import (
     CallerDep,
     CloudDep,
     CountersDep,
+    Cursor,
     InventoryDep,
+    Limit,
     OutcomeDep,
+    QueryId,
     SettingsDep,
     TelemetryDep,
     check_batch,
 )
-from api.schemas.announcements import AnnouncementAnswer, AnnouncementBody
-from api.schemas.observations import ColocationBody, Dropped, Recorded, SamplesAnswer, SamplesBody
+from api.schemas.base import PageOut
+from api.schemas.observations import (
+    AnnouncementAnswer,
+    AnnouncementBody,
+    ColocationBody,
+    Dropped,
+    ProbeOut,
+    ProbesAnswer,
+    ProbesBody,
+    Recorded,
+    SamplesAnswer,
+    SamplesBody,
+)
 
 
 def announcements(
@@ -60,3 +74,26 @@ def colocations(body: ColocationBody, outcomes: OutcomeDep, response: Response) 
     if new:
         response.status_code = 201
     return Recorded(run=body.run, repeat=body.repeat, new=new)
+
+
+# Results of probes on hosts, instances and pairs: taken from `cotenant-profiler probe --push`, answered in pages.
+
+
+def take_probes(body: ProbesBody, telemetry: TelemetryDep, caller: CallerDep) -> ProbesAnswer:
+    """Take results of probes; of each host, instance, far end and probe the newest one is kept, for 90 days."""
+    counts = telemetry.take_probes([probe.to_domain() for probe in body.probes], only=caller.host or None)
+    reasons = [Dropped(index=index, reason=reason) for index, reason in counts["dropped"]]
+    return ProbesAnswer(accepted=counts["accepted"], older=counts["older"], dropped=len(reasons), reasons=reasons)
+
+
+def list_probes(
+    telemetry: TelemetryDep,
+    host: QueryId = None,
+    instance: QueryId = None,
+    probe: QueryId = None,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+) -> PageOut[ProbeOut]:
+    """The newest result of every probe, or those of one host, one instance, one kind of probe, in pages."""
+    page = telemetry.probes(host=host, instance=instance, probe=probe, cursor=cursor, limit=limit)
+    return PageOut(items=[ProbeOut.of(report) for report in page.items], next_cursor=page.next_cursor)

@@ -1,4 +1,4 @@
-"""The questions: what would these do to each other, and where should this go."""
+"""The questions: what instances do to each other, where one should go, plans, and what the advice brought."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 
-from advisor.domain import BatchAnswer, BatchSummary, RecommendationSummary, codec
+from advisor.domain import AdviceWorth, BatchAnswer, BatchSummary, PlanKind, RecommendationSummary, codec
 from api.auth import require
 from api.http.bodies import OnceDep
-from api.routes.common import CountersDep, InventoryDep, OutcomeDep, PathId, PlacementDep
-from api.schemas.placements import BatchBody, OutcomeBody, PlacementBody, SceneBody
+from api.routes.common import (
+    CountersDep,
+    Cursor,
+    InventoryDep,
+    Limit,
+    OutcomeDep,
+    PathId,
+    PlacementDep,
+    PlanDep,
+    SettingsDep,
+    check_batch,
+)
+from api.routes.inventory import Since
+from api.schemas.base import PageOut
+from api.schemas.placements import BatchBody, OutcomeBody, PlacementBody, PlanAnswer, PlanBody, PlanItem, SceneBody
 
 Summary = Annotated[
     bool,
@@ -102,3 +115,53 @@ def _json(answer: Any) -> Response:
 def _answered(text: bytes, headers: dict[str, str] | None = None) -> Response:
     """A response of JSON that no schema checks: with many candidates the check took as long as the answer itself."""
     return Response(text, headers=headers, media_type="application/json")
+
+
+OnlyKind = Annotated[PlanKind | None, Query(description="only plans of this kind")]
+
+
+def make_plan(
+    body: PlanBody, plans: PlanDep, inventory: InventoryDep, settings: SettingsDep, once: OnceDep
+) -> Response:
+    """What should become of the whole cloud?
+
+    Ordered steps with the predicted effect on every instance before and after. Nothing is carried out and nothing held;
+    the answer is kept. Without `kind` the instances are placed.
+    """
+    check_batch(body.instances, settings, "instances")
+    check_batch(body.what_if.hosts if body.what_if else (), settings, "what_if.hosts")
+
+    def work() -> Response:
+        plan = plans.make(body.to_domain(inventory.instance))
+        return _plan_json(PlanAnswer.of(plan, plans.age(plan)), {"Location": f"/v1/plans/{plan.id}"})
+
+    return once(body, work, holds=False)
+
+
+def get_plan(plan: PathId, plans: PlanDep) -> Response:
+    """A plan that was made.
+
+    `stale` says whether the inventory was written since.
+    """
+    return _plan_json(PlanAnswer.asked(plans, plan))
+
+
+def list_plans(
+    inventory: InventoryDep, plans: PlanDep, kind: OnlyKind = None, cursor: Cursor = None, limit: Limit = 100
+) -> PageOut[PlanItem]:
+    """Plans that were made, newest first; of one kind."""
+    page = PlanItem.asked(plans, inventory, kind=kind, cursor=cursor, limit=limit)
+    return PageOut(items=list(page.items), next_cursor=page.next_cursor)
+
+
+def _plan_json(answer: PlanAnswer, headers: dict[str, str] | None = None) -> Response:
+    text = codec.answer_text(answer)
+    return Response(text, headers=headers, media_type="application/json")
+
+
+def advice_effect(outcomes: OutcomeDep, since: Since = "7d") -> AdviceWorth:
+    """How placements that were asked for fared: followed or not, predicted against measured, and beside others alike.
+
+    From windows that agents measured. A difference between those that are compared is no proof of a cause.
+    """
+    return outcomes.worth(since=since)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from advisor.domain import Activation
+from typing import Annotated
+
+from fastapi import Query
+
+from advisor.domain import Activation, QualityReport
 from advisor.errors import InvalidInput
-from api.routes.common import Cursor, Limit, ModelDep, PathId
+from api.routes.common import Cursor, Limit, ModelDep, OutcomeDep, PathId
 from api.schemas.base import PageOut
 from api.schemas.quality import ActivateBody, ModelBody, ModelOut
 
@@ -65,3 +69,19 @@ def roll_back(models: ModelDep) -> ModelOut:
 def shadow(version: PathId, models: ModelDep) -> ModelOut:
     """Let a registered model be scored beside the active one, in place of a former one; `analytic` ends that."""
     return ModelOut.of(models.shadow(version))
+
+
+# How the predictions of a model held against what was observed.
+
+Last = Annotated[
+    int | None, Query(ge=20, le=10_000, description="so many observations of each group; default: quality_window")
+]
+
+
+def quality(version: PathId, outcomes: OutcomeDep, last: Last = None) -> QualityReport:
+    """Predicted against observed: coverage, error, drift per platform and workload, and the model beside others.
+
+    From what was reported to `POST /v1/colocations` and `POST /v1/placements/{placement}/outcome`, and from windows
+    that agents measured.
+    """
+    return outcomes.quality(version, window=last)

@@ -30,9 +30,9 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
+from advisor.deadline import STAGES, Stage
 from advisor.domain import SCORE_BUCKETS, AnswerSource, RolloutState, Verdict
 from advisor.errors import AdvisorError
-from advisor.stages import STAGES, Stage
 from api.problems import KINDS
 
 # Metrics of several worker processes: counted in files of one folder, added up by whichever worker is scraped.

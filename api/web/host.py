@@ -33,8 +33,7 @@ from api.rows import joined
 from api.web import chart, worth
 from api.web.cloud import age, known_demand, labels_in_words
 from api.web.instance import MOST, probe_rows
-from profiler.host_kinds import TRAITS
-from profiler.huge_pages import PAGES_MB, pages_in_words
+from profiler.host_kinds import PAGES_MB, TRAITS, pages_in_words
 from profiler.observed import format_cpus
 
 Span = Literal["1h", "6h", "24h"]

@@ -18,7 +18,7 @@ from api.html import picture
 from api.html.render import page, see_other
 from api.routes.common import CloudDep, Cursor, InventoryDep, ModelDep, PathId, PlanDep, SettingsDep, check_batch
 from api.schemas.base import ID_PATTERN
-from api.schemas.plans import PlanAnswer
+from api.schemas.placements import PlanAnswer
 from api.web.plan_form import FIELDS, KINDS, MIX_ROWS, PlanForm
 from api.web.signing import Posted
 

@@ -13,7 +13,6 @@ from advisor.domain import Anomaly, AuditEntry, RolloutStanding, VmScore
 from advisor.errors import Conflict
 from advisor.service import ChangeService
 from api.html.render import page, see_other
-from api.routes.audit import QueryName
 from api.routes.changes import OnlyState
 from api.routes.common import (
     AccessDep,
@@ -25,6 +24,7 @@ from api.routes.common import (
     PathName,
     QueryId,
 )
+from api.routes.state import QueryName
 from api.web.cloud import PageNumber
 from api.web.signing import Posted
 from api.web.sorting import PARAMETER, Order, PageSlice, SortColumn, Value

@@ -23,7 +23,7 @@ from advisor.domain import (
 from api.html import picture
 from api.html.render import page
 from api.routes.common import OutcomeDep
-from api.routes.instances import Since
+from api.routes.inventory import Since
 from api.web import chart
 from api.web.chart import Bar, Chart
 

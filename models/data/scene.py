@@ -150,7 +150,7 @@ class SceneBatch:
     slot, (S, N): `profile` row of the table, `subject` its number among those of which results were posted, `load`,
     `vcpus`, `cap` in CPUs (inf = none), `weight`, `own` how many of its vCPUs have a pCPU each
     (models.data.topology), `prompt` whether it is sensitive to latency and has a setting that is rendered
-    otherwise for that: a cap (models.physics.cpu_speed) or a traffic class (models.physics.devices), `net_mode` index
+    otherwise for that: a cap (models.physics.cpu_speed) or a traffic class (models.physics.demands), `net_mode` index
     into NET_MODES, `net_rate` and `net_ceil` in Mbit/s (inf = no limit),
     `disk_limit` in MB/s (inf); `affinity` (S, N, P): the pCPUs that any vCPU of it may use. A pCPU stands at its
     position among those of its host, whatever its number (`Host.cpus`). `cpu_demand` (S, N, 18): its demand for CPUs

@@ -28,16 +28,22 @@ from models.features.examples import (
     workload_folds,
 )
 from models.features.feature_matrix import KINDS
-from models.learning.fitted_target import ALONE, HIGHEST, LOWEST, SURE, FittedTarget, own_width, with_base
-from models.learning.held_out import HeldOutPredictions
-from models.learning.memory import Memory, Stated, fit_memory
-from models.learning.residual_learner import (
+from models.learning.fitted_target import (
+    ALONE,
+    HIGHEST,
+    LOWEST,
+    SURE,
+    FittedTarget,
     LearnerTask,
     ResidualLearner,
     agreement,
     clipped,
     fit_learner,
+    own_width,
+    with_base,
 )
+from models.learning.held_out import HeldOutPredictions
+from models.learning.memory import Memory, Stated, fit_memory
 from models.learning.support import (
     ENOUGH_WORKLOADS,
     FEW,

@@ -8,7 +8,7 @@ import numpy as np
 
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import CPU_DEMAND, SceneBatch
-from models.physics import devices
+from models.physics import demands
 from models.physics.contention import ALWAYS_BUSY
 from models.physics.cpu_speed import (
     TimeMoments,
@@ -233,7 +233,7 @@ def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments:
     nothing, most = np.zeros_like(want.net), link(scenes)[:, None]
     if alone:
         return among_packets(want.net / most, nothing)
-    shaped = devices.shaped(scenes)
+    shaped = demands.shaped(scenes)
     unshaped = np.where(shaped, 0.0, want.net).sum(axis=1, keepdims=True)
     rate = np.where(shaped, np.maximum(_class_rate(scenes, want), 1e-3 * np.minimum(most, 1e6)), _left(scenes, want))
     longer = np.divide(most, rate, out=np.ones_like(rate), where=np.isfinite(most))  # a packet's time in that queue
@@ -253,15 +253,15 @@ def _class_rate(scenes: SceneBatch, want: Demands) -> Floats:
     leave all but what they are sure of. Of its rate a class is sure as far as the line carries what every instance is.
     """
     most, sent = np.broadcast_to(link(scenes)[:, None], want.net.shape), np.minimum(want.net, scenes.net_ceil)
-    shaped, first = devices.shaped(scenes), devices.first(scenes)
+    shaped, first = demands.shaped(scenes), demands.first(scenes)
     rate = np.where(shaped & np.isfinite(scenes.net_rate), scenes.net_rate, 0.0)
     taken = np.minimum(sent, rate)
-    kept = np.minimum(devices.kept_for_unshaped(shaped, most[:, 0]), np.where(shaped, 0.0, want.net).sum(axis=1))
+    kept = np.minimum(demands.kept_for_unshaped(shaped, most[:, 0]), np.where(shaped, 0.0, want.net).sum(axis=1))
     ahead = _of_others(np.where(first, taken, 0.0))
     behind = _of_others(np.where(first, 0.0, taken)) + kept[:, None]
     left = most - np.where(first, ahead + behind, _of_others(sent))
-    own = rate * devices.within(rate + ahead, most)
-    second = rate * devices.within(rate + behind, np.maximum(most - ahead, 0.0))
+    own = rate * demands.within(rate + ahead, most)
+    second = rate * demands.within(rate + behind, np.maximum(most - ahead, 0.0))
     return np.asarray(np.minimum(np.maximum(left, np.where(first, own, second)), np.minimum(scenes.net_ceil, most)))
 
 
@@ -273,17 +273,17 @@ def _of_others(amounts: Floats) -> Floats:
 def _left(scenes: SceneBatch, want: Demands) -> Floats:
     """The rate for all slots without a class, Mbit/s: what is not guaranteed to classes, or what is reserved; (S,
     1)."""
-    shaped, most = devices.shaped(scenes), link(scenes)
+    shaped, most = demands.shaped(scenes), link(scenes)
     taken = np.where(shaped, np.minimum(want.net, scenes.net_rate), 0.0)
-    ahead = np.where(devices.first(scenes), taken, 0.0).sum(axis=1)
-    behind, kept = taken.sum(axis=1) - ahead, devices.kept_for_unshaped(shaped, most)
-    left = np.maximum(most - ahead - behind, kept * devices.within(behind + kept, np.maximum(most - ahead, 0.0)))
+    ahead = np.where(demands.first(scenes), taken, 0.0).sum(axis=1)
+    behind, kept = taken.sum(axis=1) - ahead, demands.kept_for_unshaped(shaped, most)
+    left = np.maximum(most - ahead - behind, kept * demands.within(behind + kept, np.maximum(most - ahead, 0.0)))
     return np.asarray(np.maximum(left, 1e-3 * np.minimum(most, 1e6))[:, None])
 
 
 def _full_queues(scenes: SceneBatch, want: Demands) -> TimeMoments:
     """Delay in ms behind a full queue, where more is sent than it can carry."""
-    shaped = devices.shaped(scenes)
+    shaped = demands.shaped(scenes)
     sent = np.where(scenes.present & ~shaped, want.net, 0.0).sum(axis=1, keepdims=True)
     rate = np.where(shaped, _class_rate(scenes, want), _left(scenes, want))
     most = link(scenes)[:, None]

@@ -12,7 +12,7 @@ import numpy as np
 from models.arrays import Bools, Floats
 from models.data.scene import DEVICES, SceneBatch, stack
 from models.data.topology import given_own_cpus
-from models.physics import devices
+from models.physics import demands as devices
 from models.physics.contention import (
     SURE,
     CpuContention,
@@ -31,14 +31,15 @@ from models.physics.demands import (
     disk_limit,
     driver_apart,
     driver_price,
+    fill,
     holds,
     link,
     mean_only,
     open_loop,
     over_time,
+    shaped,
     trait,
 )
-from models.physics.devices import fill, shaped
 from models.physics.latency import FLUSHES, flush_speed, latency_and_jitter
 from models.prediction import TARGETS, BandArrays, CpuPressure, DevicePressure, InterferencePrediction, rows_of, unasked
 from profiler.demand import Resource

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from profiler.acting.allowed import Allowed
-from profiler.acting.memory import Memory
-from profiler.acting.orders import MOST_BYTES, NotGenuine, Order, Report, read_order, signed
-from profiler.acting.settings import SettingGone, SettingNotSet, SettingRefused, SettingsOf
+from profiler.acting.allowed import Allowed, SettingGone, SettingNotSet, SettingRefused, SettingsOf
+from profiler.acting.orders import MOST_BYTES, Memory, NotGenuine, Order, Report, read_order, signed
 from profiler.agent.http_client import HttpAnswer, HttpError, ServerConnection
 from profiler.agent.loop import Log
 

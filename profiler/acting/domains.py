@@ -10,8 +10,8 @@ import re
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from profiler.acting.allowed import SettingGone, SettingNotSet, SettingRefused
 from profiler.acting.group_files import GroupFiles
-from profiler.acting.settings import SettingGone, SettingNotSet, SettingRefused
 from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT
 from profiler.observed import parse_cpus
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from functools import cached_property
 
-from profiler.acting.settings import SettingGone, SettingNotSet, SettingRefused
+from profiler.acting.allowed import SettingGone, SettingNotSet, SettingRefused
 from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts
 from profiler.backends.sources import LiveSource
 from profiler.names import is_group_path

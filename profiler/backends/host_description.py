@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from profiler import huge_pages
+from profiler import host_kinds
 from profiler.backends.commands import run_tool
 from profiler.backends.linux import or_none, read_interfaces
 from profiler.backends.lxc.control_groups import cgroup_version
@@ -133,7 +133,7 @@ def cpu_model(source: HostSource) -> str:
 def default_page_kib(source: HostSource) -> int:
     """The size of huge pages that a guest gets which asks for no size (kernel: hugetlbpage.rst, Hugepagesize)."""
     match = re.search(r"^Hugepagesize: +(\d{1,9}) kB$", _HostFiles(source).text("/proc/meminfo"), re.MULTILINE)
-    return int(match[1]) if match else huge_pages.DEFAULT_KIB
+    return int(match[1]) if match else host_kinds.DEFAULT_KIB
 
 
 class _HostFiles:
@@ -185,12 +185,12 @@ class _HostFiles:
     def huge_pages(self) -> dict[str, str]:
         """Labels for its pools of huge pages, and how many are on each NUMA node where it has several."""
         pages = self._pages(_HUGE_PAGES)
-        labels = huge_pages.pools(pages)
+        labels = host_kinds.pools(pages)
         by_node = [self._pages(f"{_NODES}/node{node}/hugepages") for node in range(_MOST)]
         last = max((number for number, found in enumerate(by_node) if found), default=0)
         for kib in pages if last else ():
             counts = " ".join(str(found.get(kib, 0)) for found in by_node[: last + 1])
-            labels[f"{huge_pages.name_of(kib)}_by_node"] = counts
+            labels[f"{host_kinds.name_of(kib)}_by_node"] = counts
         return labels
 
     def _pages(self, folder: str) -> dict[int, int]:

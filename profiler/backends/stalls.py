@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from profiler.backends.base import HostCounters
-from profiler.backends.linux import attempt, or_none, read_parsed
-from profiler.backends.netlink import queues_by_interface
+from profiler.backends.linux import attempt, or_none, queues_by_interface, read_parsed
 from profiler.backends.sources import HostSource
 from profiler.parse.cgroup import Balloon, parse_flat, parse_major_faults, parse_meminfo, parse_vm_swap
 from profiler.parse.proc import DiskTimes, InterfaceBytes, parse_blkio_ticks, parse_counter, parse_pressure

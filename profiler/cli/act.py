@@ -71,8 +71,7 @@ def _act(options: argparse.Namespace) -> int:
     from profiler.acting.allowed import read_allowed
     from profiler.acting.domains import DomainSettings
     from profiler.acting.group_files import GroupFiles
-    from profiler.acting.memory import Memory
-    from profiler.acting.orders import check_key
+    from profiler.acting.orders import Memory, check_key
     from profiler.agent.http_client import HttpClient
     from profiler.agent.loop import Log
     from profiler.agent.push import PushToken

@@ -14,10 +14,9 @@ from typing import Any
 from profiler.observed import Quantity
 from profiler.pictures import BAD, Figure, label, legend, new_figure, over_time
 from profiler.probes.base import ProbeError, ProbeRun, Progress, RawSeries, above, count
-from profiler.probes.datagrams import GapWatch, wait_until
 from profiler.probes.services import HEADER, LEAST_BYTES, MOST_PACKETS
 from profiler.probes.sessions import FramingError, number, whole
-from profiler.probes.throughput import unpack
+from profiler.probes.throughput import GapWatch, unpack, wait_until
 
 # Badabing's estimator: which slots to probe, and loss frequency and duration from what the probes saw.
 #

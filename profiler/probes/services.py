@@ -27,10 +27,19 @@ from types import MappingProxyType
 from typing import Any
 
 from profiler.probes import sessions
-from profiler.probes.datagrams import GapWatch, Inbox, prepare_receiver, set_buffer
 from profiler.probes.messages import LARGEST, MOST_MESSAGE_BYTES, PERTURBATION, PORT, arguments
 from profiler.probes.sessions import TOKEN_BYTES, ControlChannel, FramingError, fill
-from profiler.probes.throughput import BUCKET_BYTES, QUIET_FLOOR_NS, EndpointCpu, Recorder, pack
+from profiler.probes.throughput import (
+    BUCKET_BYTES,
+    QUIET_FLOOR_NS,
+    EndpointCpu,
+    GapWatch,
+    Inbox,
+    Recorder,
+    pack,
+    prepare_receiver,
+    set_buffer,
+)
 
 _MEET_S = 10.0
 

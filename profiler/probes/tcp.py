@@ -13,8 +13,7 @@ from profiler.observed import Quantity
 from profiler.pictures import Figure
 from profiler.probes import throughput
 from profiler.probes.base import ProbeError, ProbeRun, Progress, above, count
-from profiler.probes.datagrams import set_buffer
-from profiler.probes.throughput import EndpointCpu
+from profiler.probes.throughput import EndpointCpu, set_buffer
 
 WINDOW_BYTES = 256 << 10
 MEGABYTES = 800.0  # per test of the paper's campaign, of 10^6 bytes

@@ -14,10 +14,20 @@ from profiler.observed import Quantity
 from profiler.pictures import Figure
 from profiler.probes import throughput
 from profiler.probes.base import ProbeError, ProbeRun, Progress, above, count
-from profiler.probes.datagrams import next_start, path_mtu, set_buffer, wait_until
 from profiler.probes.services import HEADER
 from profiler.probes.sessions import FramingError, whole
-from profiler.probes.throughput import BUCKET_BYTES, QUIET_FLOOR_NS, Arrivals, BufferBurst, EndpointCpu, buffer_burst
+from profiler.probes.throughput import (
+    BUCKET_BYTES,
+    QUIET_FLOOR_NS,
+    Arrivals,
+    BufferBurst,
+    EndpointCpu,
+    buffer_burst,
+    next_start,
+    path_mtu,
+    set_buffer,
+    wait_until,
+)
 
 RATE_MBIT = 1000.0  # the paper's, the rate of its network cards
 MEGABYTES = 800.0

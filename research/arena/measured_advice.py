@@ -11,8 +11,7 @@ import numpy as np
 from advisor.domain import Inventory, Objective, PlacementRequest, Recommendation
 from advisor.placement import screen
 from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor, QuestionContext
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import ActivePredictor, PredictionCache, QuestionContext
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
 from models.prediction import Predictor

@@ -31,8 +31,7 @@ import numpy as np
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.placement import decision
-from advisor.prediction.active import ActivePredictor, PredictorProxy, QuestionContext
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import ActivePredictor, PredictionCache, PredictorProxy, QuestionContext
 from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
 from models.data.dataset import load_dataset

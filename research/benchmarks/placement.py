@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from advisor.domain import Objective
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import PredictionCache
 from models.data.dataset import load_dataset, status_of
 from models.data.tables import DatasetError
 from models.physics.prior import PriorPredictor

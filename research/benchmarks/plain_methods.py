@@ -18,8 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from models.arrays import Floats, Ints
 from models.features.examples import Examples, elsewhere_folds, elsewhere_of, group_repeats
-from models.learning.fitted_target import with_base
-from models.learning.residual_learner import boosting_params
+from models.learning.fitted_target import boosting_params, with_base
 from models.learning.support import balanced
 
 LOWEST, HIGHEST = 1e-3, 1.0

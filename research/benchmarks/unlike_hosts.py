@@ -41,8 +41,7 @@ import numpy as np
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Objective, PlacementRequest, Recommendation
 from advisor.placement import decision, host_classes
-from advisor.prediction.active import ActivePredictor, QuestionContext
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import ActivePredictor, PredictionCache, QuestionContext
 from advisor.scheduling import scoring
 from advisor.scheduling.rules import most_free
 from advisor.snapshot import ClusterSnapshot

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cotenant_openstack.history import CloudEndpoint, MetricStorage
 from keystoneauth1.adapter import Adapter
 from keystoneauth1.session import Session
 
@@ -19,7 +20,6 @@ from advisor.inventories.systems import GuestHistory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.telemetry.monitoring_history import demands_of, load_preset, preset_names, read, teach
-from advisor.telemetry.openstack import CloudEndpoint, MetricStorage
 from advisor.telemetry.series_store import Scraped, SeriesStore
 from models.profiling.demand_estimation import Tally
 from profiler.demand import Demand, Resource

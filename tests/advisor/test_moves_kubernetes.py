@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cotenant_kubernetes import mover as kubernetes
+from cotenant_kubernetes.calls import ClusterAccount
+from cotenant_kubernetes.mover import KubernetesMover, budget_forbids, guest_stays, pod_stays, selects
 
+from advisor.changes.movers import MoveOutcome, SystemFailed
 from advisor.domain import Host, Instance
-from advisor.inventories.kubernetes.calls import ClusterAccount
-from advisor.moves import MoveOutcome, SystemFailed, kubernetes
-from advisor.moves.kubernetes import KubernetesMover, budget_forbids, guest_stays, pod_stays, selects
 from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer, Row, guest, launcher, node, pod, serving
 
 N1, N2 = (Host(name, "kvm", 64, 1e6, labels={"node.kubernetes.io/hostname": f"{name}.lan"}) for name in ("n1", "n2"))

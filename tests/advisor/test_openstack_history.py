@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cotenant_openstack.history import MOST_SERVERS, PRESET, CloudEndpoint, Gnocchi, MetricStorage
 
 from advisor.domain import Instance
 from advisor.errors import SeriesUnavailable
 from advisor.telemetry.monitoring_history import read
-from advisor.telemetry.openstack import MOST_SERVERS, PRESET, CloudEndpoint, Gnocchi, MetricStorage
 
 SERVER, DISK = "a06b34da-481e-4e05-aeff-3890edf20957", "20564a5c-0c25-549d-ac72-7fbb0f7efadc"
 NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 from markupsafe import Markup
 
 from advisor.domain import ClassSizing, PlanRequest, PlanStep
-from advisor.explanation.interference_attribution import AttributedLoss
+from advisor.explanation.comparison import AttributedLoss
 from advisor.reports import host_sections
 from advisor.reports.cloud import cloud_report
 from advisor.reports.files import page

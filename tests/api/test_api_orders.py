@@ -7,7 +7,7 @@ import pytest
 from advisor.errors import InvalidInput
 from advisor.service import Advisor, SignedText
 from advisor.settings import Settings
-from advisor.store import orders
+from advisor.store import rollouts
 from api.app import ROUTES, create_app
 from tests.api.api_client import Client
 
@@ -19,7 +19,7 @@ REPORT = {"order": ID, "text": "{}", "signature": "0" * 64}
 def client(advisor: Advisor, settings: Settings) -> Client:
     with advisor._transactions.write() as connection:
         now = advisor.orders.now()
-        orders.add(connection, SignedText(ID, "text of the order", "1" * 64), "h1", now, now + 30)
+        rollouts.add_order(connection, SignedText(ID, "text of the order", "1" * 64), "h1", now, now + 30)
     return Client(create_app(advisor, settings))
 
 
@@ -36,11 +36,11 @@ def test_the_agent_of_a_host_gets_its_orders_until_it_reports(advisor: Advisor, 
     stolen = client.ask("POST", "/v1/orders", headers=other, json={"host": "h2", "reports": [REPORT]})
     assert stolen.status_code == 200
     with advisor._transactions.read() as connection:
-        assert orders.reported(connection, ID) is None, "another host answers no order"
+        assert rollouts.reported(connection, ID) is None, "another host answers no order"
     done = client.ask("POST", "/v1/orders", headers=mine, json={"host": "h1", "reports": [REPORT]})
     assert done.json() == {"orders": []}
     with advisor._transactions.read() as connection:
-        assert orders.reported(connection, ID) == SignedText(ID, "{}", "0" * 64)
+        assert rollouts.reported(connection, ID) == SignedText(ID, "{}", "0" * 64)
 
 
 def test_no_other_token_gets_an_order(advisor: Advisor, client: Client) -> None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from advisor.deadline import STAGES
 from advisor.errors import StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.stages import STAGES
 from api.app import ROUTES, create_app
 from api.problems import KINDS
 from api.telemetry import JsonLines, TextLines

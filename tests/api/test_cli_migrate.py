@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from cotenant_kubernetes import mover
 from typer.testing import Result
 
 from advisor.domain import Host, Instance, Inventory
-from advisor.moves import kubernetes
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.demand import Demand, Resource
@@ -41,7 +41,7 @@ def planner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
-    monkeypatch.setattr(kubernetes, "POLL_S", 0.01)
+    monkeypatch.setattr(mover, "POLL_S", 0.01)
     with serving() as made:
         made.absent = set()
         for name in ("n1", "n2"):

@@ -31,8 +31,7 @@ from api.cli import app
 from api.cli.ask import OPTIONS, STANDARD
 from api.cli.options import asked_of, option_of
 from api.schemas.inventory import InstanceItem
-from api.schemas.placements import BatchBody, NewInstance, PlacementBody
-from api.schemas.plans import GrowthBody, PlanBody, WhatIfBody
+from api.schemas.placements import BatchBody, GrowthBody, NewInstance, PlacementBody, PlanBody, WhatIfBody
 from api.web.form import Form
 from api.web.plan_form import FIELDS as FORM
 from api.web.plan_form import KINDS, PlanForm

@@ -18,7 +18,7 @@ import pytest
 from api.cli import living_demo
 from api.cli.asking import ServiceFailed
 from api.cli.living_demo import DayOfLines, FastClock, Feeder, NewestSamples, recorded
-from api.demonstration import Demonstration
+from api.html import Demonstration
 from cotenant_client import InvalidInput, Unavailable
 from tests.servers.forked import Forked
 from tests.servers.running import free_port

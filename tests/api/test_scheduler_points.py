@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.schedulers.opinion import HostScores
+from api.opinion import HostScores
 
 
 def reported(scores: dict[str, float], held: str | None = None, most: int = 100) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from cotenant_kubernetes.schemas import ExtenderArgs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +19,8 @@ from advisor.domain import Host, Instance, Inventory, PlacementRequest, Workload
 from advisor.errors import DeadlinePassed, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
+from api import opinion
 from api.problems import Busy
-from api.schedulers import opinion
-from api.schemas.schedulers import ExtenderArgs
 from tests.api.any_json import FEW, check_that_no_json_breaks
 from tests.api.api_client import Client, bent_client, failing
 

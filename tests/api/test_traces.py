@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from advisor.errors import InvalidInput
-from api.telemetry.traces import traces
+from api.telemetry.logs import traces
 from tests.servers.service import Service
 
 pytest.importorskip("opentelemetry.sdk", reason="needs cotenant[otel]")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cotenant_client import retries
+from cotenant_client import calls
 from tests.client.stand_in import StandIn, standing_in
 from tests.servers.fixtures import sqlite_with_cloud
 from tests.servers.service import Service
@@ -29,7 +29,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """With short waits between tries."""
-    monkeypatch.setattr(retries, "_FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(calls, "_FIRST_WAIT_S", 0.01)
     with standing_in() as started:
         yield started
 

@@ -173,7 +173,7 @@ def test_an_answer_that_never_ends_is_cut_at_the_deadline(stand_in: StandIn, kin
 
 
 def test_too_large_an_answer_is_not_read(stand_in: StandIn, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cotenant_client.retries._LARGEST_ANSWER", 2**20)
+    monkeypatch.setattr("cotenant_client.calls._LARGEST_ANSWER", 2**20)
     stand_in.replies = [Reply(body=b" " * (2**20 + 1))]
     with pytest.raises(BadAnswer, match="more than 1 MiB is not read"):
         by(kind, stand_in.url, ready)

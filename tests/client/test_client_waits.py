@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from cotenant_client.calls import Call, Patience, Try, Wait, conversation
 from cotenant_client.errors import CotenantError, Unavailable
-from cotenant_client.retries import Call, Patience, Try, Wait, conversation
 
 ASKED: Call[Any] = Call("GET", "/readyz", repeatable=True)
 

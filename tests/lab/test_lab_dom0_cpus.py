@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.render.tools import driver_commands
+from advisor.render.whole import driver_commands
 from lab.dom0_cpus import Dom0Cpus, move_commands
 from lab.errors import PreparationError
 from lab.resource_registry import ResourceRegistry

@@ -69,7 +69,7 @@ def limit_trees(
     if trees is not None:
         patch.setattr(lightgbm, "train", lambda options, data, **_: real(options, data, num_boost_round=trees))
     if boosters is not None:
-        patch.setattr("models.learning.residual_learner.MEMBERS", max(boosters, 2))
+        patch.setattr("models.learning.fitted_target.MEMBERS", max(boosters, 2))
     if folds is not None:
         patch.setattr("models.features.examples.FOLDS", folds)
         patch.setattr("models.features.examples.MOST_FOLDS", folds)

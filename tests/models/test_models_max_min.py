@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.arrays import Floats
-from models.physics.devices import fill
+from models.physics.demands import fill
 from tests.examples import examples
 
 DEMANDS = st.sampled_from([0.0, 0.1, 0.25, 0.5, 1.0, 1.5, 4.0]) | st.floats(0.01, 5)

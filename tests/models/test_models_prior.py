@@ -15,7 +15,7 @@ from models.arrays import Floats
 from models.data.dataset import load_dataset
 from models.data.profile import WorkloadProfile
 from models.data.scene import ProfileTable, build_batch
-from models.physics import devices
+from models.physics import demands
 from models.physics.demands import GOODPUT
 from models.physics.prior import PriorPredictor, band, prior_spread, solve
 from models.prediction import InterferencePrediction
@@ -264,10 +264,10 @@ def test_without_any_class_there_is_no_tree_that_keeps_anything() -> None:
 def test_no_guarantee_exceeds_its_demand_and_together_they_do_not_exceed_the_line(many: list[Scene]) -> None:
     found = batch(*many)
     want, most = np.where(found.present, 500.0, 0.0), np.where(np.isnan(found.host_numbers[:, 6]), np.inf, 90.0)
-    has_class = devices.shaped(found)
+    has_class = demands.shaped(found)
     first = has_class & (np.arange(has_class.shape[1]) % 2 == 0)
-    sure = devices.sure(want, found.net_rate, has_class, first, most)
-    shares = devices.shares(want, found.net_rate, has_class, first, most)
+    sure = demands.sure(want, found.net_rate, has_class, first, most)
+    shares = demands.shares(want, found.net_rate, has_class, first, most)
     assert (shares >= sure - 1e-9).all() and (shares <= want + 1e-9).all()
     assert shares.sum(axis=1) == pytest.approx(np.minimum(most, want.sum(axis=1)))
     assert (sure >= 0).all() and (sure <= want + 1e-9).all()
@@ -275,7 +275,7 @@ def test_no_guarantee_exceeds_its_demand_and_together_they_do_not_exceed_the_lin
     unshaped = np.where(has_class, 0.0, want).sum(axis=1)
     kept = np.where(has_class, 0.0, sure).sum(axis=1)
     fits = np.where(has_class, np.minimum(want, found.net_rate), 0.0).sum(axis=1) <= most / 2
-    expected = np.minimum(unshaped, most * devices.UNSHAPED_SHARE)
+    expected = np.minimum(unshaped, most * demands.UNSHAPED_SHARE)
     assert kept[has_class.any(axis=1) & fits] == pytest.approx(expected[has_class.any(axis=1) & fits])
 
 

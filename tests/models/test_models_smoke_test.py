@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from models.learning import smoke_test
-from models.learning.smoke_test import LIMIT_S, STALLED_S, ProcessProgress, SmokeTestError
+from models.learning import artifact as smoke_test
+from models.learning.artifact import LIMIT_S, STALLED_S, ProcessProgress, SmokeTestError
 from tests.models.made_models import fitted, seal
 
 

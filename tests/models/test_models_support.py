@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.learning.residual_learner import LearnerTask, agreement, fit_learner
+from models.learning.fitted_target import LearnerTask, agreement, fit_learner
 from models.learning.support import HALF, Ranges, Support, TierErrors, calibrate, fit_support, hints_of
 from tests.examples import examples
 

@@ -19,7 +19,8 @@ import requests
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from advisor.inventories.openstack import OpenStack  # noqa: E402
+from cotenant_openstack.system import OpenStack  # noqa: E402
+
 from tests.openstack.openstack_lab.lab import OpenStackLab, openstack_lab  # noqa: E402
 
 HOSTS = {

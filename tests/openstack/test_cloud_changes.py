@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cotenant_openstack.executor import EXECUTOR, REASON, OpenStack
 
 from advisor.changes.controller import NO, OPEN, YES, Controller, Executors, Reach
 from advisor.changes.from_plans import changes_of
 from advisor.changes.migrations import Waiting
-from advisor.changes.openstack import EXECUTOR, REASON, OpenStack
 from advisor.domain import Change, Host, Instance, Inventory, PlanStep, Rollout, RolloutStanding
 from advisor.store import rollouts
 from tests.advisor.changes.simulated import Bench

@@ -10,9 +10,8 @@ import sys
 import pytest
 
 from profiler.probes.base import ProbeError
-from profiler.probes.datagrams import set_buffer
 from profiler.probes.tcp import read_tcp_info
-from profiler.probes.throughput import EndpointCpu, far_effort, unpacked
+from profiler.probes.throughput import EndpointCpu, far_effort, set_buffer, unpacked
 from tests.probes.two_ends import (
     FAR,
     joined,

@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.probes.datagrams import CREDIT, GapWatch, next_start
-from profiler.probes.throughput import BUCKET_BYTES, Arrivals, Recorder, buffer_burst, quiet_spells
+from profiler.probes.throughput import (
+    BUCKET_BYTES,
+    CREDIT,
+    Arrivals,
+    GapWatch,
+    Recorder,
+    buffer_burst,
+    next_start,
+    quiet_spells,
+)
 
 MS = 1_000_000
 arrivals_of_any_kind = st.lists(
@@ -137,7 +145,7 @@ def test_every_gap_of_a_watch_counts_however_many(monkeypatch: pytest.MonkeyPatc
             self.left -= 1
             return self.left < 0
 
-    monkeypatch.setattr("profiler.probes.datagrams.time", Clock())
+    monkeypatch.setattr("profiler.probes.throughput.time", Clock())
     watch = GapWatch()
     monkeypatch.setattr(watch, "_over", Over())
     watch._watch()

@@ -12,8 +12,7 @@ from typing import Any
 from profiler.acting.actor import ORDERS, Actor
 from profiler.acting.allowed import Allowed
 from profiler.acting.group_files import GroupFiles
-from profiler.acting.memory import Memory
-from profiler.acting.orders import Order, Report, read_report, signed
+from profiler.acting.orders import Memory, Order, Report, read_report, signed
 from profiler.agent.http_client import HttpAnswer
 from profiler.agent.loop import Log
 

@@ -11,8 +11,7 @@ import pytest
 
 from profiler.acting.allowed import Allowed, read_allowed
 from profiler.acting.group_files import GroupFiles
-from profiler.acting.memory import Memory
-from profiler.acting.orders import _signature, check_key, read_report, signed
+from profiler.acting.orders import Memory, _signature, check_key, read_report, signed
 from tests.profiler.acting_host import KEY, NOW, OTHER_KEY, ActingHost
 
 
@@ -207,7 +206,7 @@ def test_an_order_that_cannot_be_noted_is_not_carried_out(host: ActingHost, monk
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("profiler.acting.memory.write_whole", full)
+    monkeypatch.setattr("profiler.acting.orders.write_whole", full)
     report = host.send(host.order({"cpu.shares": "2048"}))
     assert report is not None
     assert (report.state, host.text("cpu.shares")) == ("failed", "1024")

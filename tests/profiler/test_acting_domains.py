@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from profiler.acting.allowed import Allowed
+from profiler.acting.allowed import Allowed, SettingRefused
 from profiler.acting.domains import DomainSettings
-from profiler.acting.settings import SettingRefused
 
 ALLOWED = Allowed(("*",), 60, (64.0, 2048.0), (50.0, float("inf")), frozenset({2, 3}), 10.0)
 

@@ -17,8 +17,8 @@ import pytest
 from lab.processes import call, wait_until
 from models.profiling.demand_estimation import demanded_cpus
 from profiler.backends import Counters, LxcBackend
+from profiler.backends.linux import namespace_id, veths_by_namespace
 from profiler.backends.lxc.control_groups import find_mounts
-from profiler.backends.netlink import namespace_id, veths_by_namespace
 from profiler.backends.sources import LiveSource
 from profiler.collectors import Collected, collect
 from tests.profiler.contract import check_whole

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.render.tools import HOST_TOOLS
+from advisor.render.whole import HOST_TOOLS
 from profiler.backends import detection
 from profiler.backends.sources import LiveSource
 from profiler.definitions import DEFINITIONS, Definition, page_markdown

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.backends import netlink
+from profiler.backends import linux
 
 VETH = struct.pack("=HH4s", 8, 1, b"veth")  # IFLA_INFO_KIND
 
@@ -63,19 +63,19 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 def test_only_pairs_that_end_in_another_namespace_count(answers: list[bytes]) -> None:
     dummy = struct.pack("=HH8s", 12, 1, b"macvlan\0")
     answers += [_link("veth1", 4) + _link("veth2", 4) + _link("eth0", None), _link("mac0", 5, dummy), DONE]
-    assert netlink.veths_by_namespace() == {"4": ["veth1", "veth2"]}
+    assert linux.veths_by_namespace() == {"4": ["veth1", "veth2"]}
 
 
 def test_a_refusal_is_an_error_of_the_system(answers: list[bytes]) -> None:
     answers.append(_message(2, struct.pack("=i", -errno.EPERM) + bytes(16)))
     with pytest.raises(PermissionError):
-        netlink.veths_by_namespace()
+        linux.veths_by_namespace()
 
 
 def test_a_silent_kernel_is_not_waited_for_for_ever(answers: list[bytes]) -> None:
     answers.append(_link("veth1", 4))
     with pytest.raises(TimeoutError):
-        netlink.veths_by_namespace()
+        linux.veths_by_namespace()
 
 
 def _queue(interface: int, parent: int, backlog: int, drops: int) -> bytes:
@@ -91,17 +91,17 @@ def test_whole_queues_and_filters_of_an_interface_count_and_their_parts_do_not(
     monkeypatch.setattr(socket, "if_indextoname", {7: "veth1"}.__getitem__)
     root, ingress, part = 0xFFFFFFFF, 0xFFFFFFF1, 0x10001
     answers += [_queue(7, root, 3000, 5) + _queue(7, part, 3000, 5), _queue(7, ingress, 0, 2), DONE]
-    assert netlink.queues_by_interface() == {"veth1": [3000, 7]}
+    assert linux.queues_by_interface() == {"veth1": [3000, 7]}
 
 
 def test_our_own_namespace_has_no_number_or_one() -> None:
-    assert netlink.namespace_id(os.getpid()) >= -1
-    assert all(names for names in netlink.veths_by_namespace().values())
+    assert linux.namespace_id(os.getpid()) >= -1
+    assert all(names for names in linux.veths_by_namespace().values())
 
 
 def test_a_process_that_is_not_there_is_an_error() -> None:
     with pytest.raises(OSError) as caught:
-        netlink.namespace_id(2**22 + 1)  # beyond the largest process number
+        linux.namespace_id(2**22 + 1)  # beyond the largest process number
     assert caught.value.errno == errno.ESRCH
 
 
@@ -109,6 +109,6 @@ def test_a_process_that_is_not_there_is_an_error() -> None:
 def test_garbled_answers_end_in_numbers_names_or_an_error(data: bytes, at: int, patch: bytes) -> None:
     whole = _link("veth1", 4) + DONE
     for text in (data, whole[:at] + patch + whole[at + len(patch) :]):
-        for _, body in netlink._messages(text):
-            for _, value in netlink._attributes(body[16:]):
+        for _, body in linux._messages(text):
+            for _, value in linux._attributes(body[16:]):
                 assert len(value) < len(text)

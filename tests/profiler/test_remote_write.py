@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from profiler.agent.http_client import HttpAnswer, HttpClient, parse_url
-from profiler.agent.store_connection import StoreConnection
+from profiler.agent.store_connection import StoreConnection, write_request
 from profiler.observed import MetricSample
-from profiler.remote_write import write_request
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from advisor.replay.policies import RulePolicy
+from advisor.replay.packed_cloud import RulePolicy
 from advisor.scheduling import rules as registry
 from advisor.scheduling.rules import Rule
 from models.physics.prior import PriorPredictor

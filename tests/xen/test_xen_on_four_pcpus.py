@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from advisor.render.tools import driver_commands
+from advisor.render.whole import driver_commands
 from lab.campaign import EmulatedXen
 from lab.dom0_cpus import DOM0, Dom0Cpus
 from lab.processes import wait_until

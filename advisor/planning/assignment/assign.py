@@ -15,8 +15,7 @@ from advisor.planning.assignment import search_summary
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.objectives import levels, lexicographically_less
 from advisor.planning.assignment.packing_problem import Assignment, Goal, build_problem, request_of
-from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
-from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.assignment.search_state import PatternEvaluator, SearchState
 from advisor.planning.assignment.search_summary import LEVEL_NAMES, obstacles
 from advisor.planning.assignment.strategies import FEW_PLACEMENTS, SearchResult, search
 from advisor.planning.cloud_evaluation import required_ratios_of

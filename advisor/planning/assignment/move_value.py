@@ -11,8 +11,7 @@ import numpy as np
 
 from advisor.domain import Band
 from advisor.planning.assignment.packing_problem import Goal, Kinds, PackingProblem
-from advisor.planning.assignment.pattern_evaluator import Losses, Pattern
-from advisor.planning.assignment.search_state import SearchState, minus, plus
+from advisor.planning.assignment.search_state import Losses, Pattern, SearchState, minus, plus
 from advisor.planning.migration_time import MB_PER_MBIT, PAUSE_S, copy_time, network_of
 from advisor.scheduling.scoring import harm
 from models.arrays import Floats, Ints

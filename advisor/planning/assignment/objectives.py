@@ -10,8 +10,7 @@ import numpy as np
 
 from advisor.domain import Objective
 from advisor.planning.assignment.packing_problem import SIZES, Aim, Goal, Kinds, PackingProblem
-from advisor.planning.assignment.pattern_evaluator import RATIO_TOLERANCE, Pattern
-from advisor.planning.assignment.search_state import PatternSet, SearchState
+from advisor.planning.assignment.search_state import RATIO_TOLERANCE, Pattern, PatternSet, SearchState
 from advisor.rounding import with_slack
 from models.arrays import Floats
 

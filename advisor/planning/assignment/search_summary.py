@@ -13,8 +13,7 @@ from advisor.domain.rules import parted, violations
 from advisor.planning.assignment.move_value import KindMove, moves_made
 from advisor.planning.assignment.objectives import Level, levels, relaxation_bound
 from advisor.planning.assignment.packing_problem import SIZES, Goal, PackingProblem, request_of
-from advisor.planning.assignment.pattern_evaluator import RATIO_TOLERANCE
-from advisor.planning.assignment.search_state import SearchState, plus
+from advisor.planning.assignment.search_state import RATIO_TOLERANCE, SearchState, plus
 from advisor.planning.assignment.solver import UNITS_PER_RATIO, SolverResult
 from advisor.rounding import with_slack
 from advisor.scheduling import filters

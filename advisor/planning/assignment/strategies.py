@@ -33,8 +33,7 @@ from advisor.planning.assignment.objectives import (
 )
 from advisor.planning.assignment.packing import empty_hosts
 from advisor.planning.assignment.packing_problem import Goal, Kinds
-from advisor.planning.assignment.pattern_evaluator import Pattern
-from advisor.planning.assignment.search_state import SearchState, dominant_share, hosts_in_use, plus
+from advisor.planning.assignment.search_state import Pattern, SearchState, dominant_share, hosts_in_use, plus
 from advisor.planning.assignment.search_summary import overcommitted, summarize
 from advisor.scheduling.scoring import harm
 

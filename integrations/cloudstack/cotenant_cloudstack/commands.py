@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from advisor.domain import Command
-from advisor.render.change import RenderOptions, SettingsChange, Step, bytes_per_second, only_said
-from advisor.render.units import policed
+from advisor.render.change import RenderOptions, SettingsChange, Step, bytes_per_second, only_said, policed
 from profiler.observed import Host, Instance, IsolationSettings
 
 TOOL = "cmk"

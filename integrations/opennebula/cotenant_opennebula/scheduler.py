@@ -9,18 +9,18 @@ import math
 from collections.abc import Mapping
 from typing import Annotated
 
+from cotenant_kubernetes.schemas import MOST_HOSTS, Incoming
 from pydantic import ConfigDict, Field, StrictInt
 
 from advisor.domain import Instance, Inventory, PlacementRequest
 from advisor.domain.pods import whole
 from advisor.errors import InvalidInput
 from advisor.service import InventoryService
+from api import opinion
 from api.routes.common import CloudDep, InventoryDep, PlacementDep, SettingsDep, check_batch
 from api.routing import Route
-from api.schedulers import opinion
 from api.schemas.base import WHOLE, Amount, AnswerBody
 from api.schemas.base import Number as Finite
-from api.schemas.schedulers import MOST_HOSTS, Incoming
 from profiler.observed import MAX_CPUS
 
 LABEL = "opennebula_id"  # of a host: its number there, where that is not its name here

@@ -16,13 +16,15 @@ from advisor.render.change import (
     RenderOptions,
     SettingsChange,
     Step,
+    by_version,
     bytes_per_second,
     more,
     only_said,
+    policed,
     replaced,
+    weight_note,
 )
 from advisor.render.names import GUEST, labelled
-from advisor.render.units import by_version, policed, weight_note
 from profiler.observed import Host, Instance, Pinning
 
 TOOL = "pvesh"

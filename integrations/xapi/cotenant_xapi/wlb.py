@@ -17,9 +17,9 @@ from starlette.exceptions import HTTPException
 from advisor.domain import Host, Instance, Inventory, asked_about, found_in
 from advisor.errors import AdvisorError, InvalidInput, NotFound
 from advisor.service import CloudService, PlacementService
+from api import opinion
 from api.routes.common import CloudDep, PlacementDep
 from api.routing import Route
-from api.schedulers import opinion
 from cotenant_xapi import soap
 from cotenant_xapi.soap import Call
 from profiler.observed import check_id

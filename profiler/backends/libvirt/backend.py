@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from profiler import huge_pages
+from profiler import host_kinds
 from profiler.backends.base import BackendError, Counters, DomainCounters, HostCounters, TaskCounters
 from profiler.backends.host_description import cpu_model, default_page_kib
 from profiler.backends.libvirt.connection import LibvirtConnection
@@ -229,7 +229,7 @@ class LibvirtBackend:
         labels = dict(described.labels)
         if described.huge_page_kib is not None:
             kib = described.huge_page_kib or default_page_kib(self._source)
-            labels |= huge_pages.needs(described.memory_mb, kib)
+            labels |= host_kinds.needs(described.memory_mb, kib)
         if described.cpu.whole_host and (model := cpu_model(self._source)):
             labels[f"{REQUIRE_LABEL}cpu_model"] = model
         return labels

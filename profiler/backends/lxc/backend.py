@@ -7,10 +7,19 @@ import socket
 from collections.abc import Mapping
 
 from profiler.backends.base import BackendError, Counters, DomainCounters, TaskCounters
-from profiler.backends.linux import GONE, HostReader, TaskReader, attempt, or_none, read_interfaces, read_parsed
+from profiler.backends.linux import (
+    GONE,
+    HostReader,
+    TaskReader,
+    attempt,
+    namespace_id,
+    or_none,
+    read_interfaces,
+    read_parsed,
+    veths_by_namespace,
+)
 from profiler.backends.lxc.control_groups import Groups, GroupsMissingError, find_groups, group_number
 from profiler.backends.lxc.listing import ContainerListing, ListedContainer
-from profiler.backends.netlink import namespace_id, veths_by_namespace
 from profiler.backends.sources import HostSource, LiveSource
 from profiler.backends.stalls import (
     GroupMemory,

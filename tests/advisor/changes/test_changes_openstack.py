@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from cotenant_openstack.executor import REASON, OpenStack
 
 from advisor.changes.controller import HOST, NO, OPEN, YES, ChangeFailed, Gone
 from advisor.changes.migrations import Waiting
-from advisor.changes.openstack import REASON, OpenStack
 from advisor.domain import Change, Host, Instance
 from advisor.errors import InvalidInput
 from tests.advisor.changes.nova_server import Nova, serving

@@ -22,8 +22,7 @@ from advisor.domain import (
     WorkloadProfile,
 )
 from advisor.placement.decision import recommend
-from advisor.prediction.active import ActivePredictor, QuestionContext
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import ActivePredictor, PredictionCache, QuestionContext
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats
 from models.data.scene import SceneBatch

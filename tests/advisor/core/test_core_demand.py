@@ -11,8 +11,8 @@ import pytest
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.placement.decision import recommend
 from advisor.placement.host_classes import PlacementQuestion, host_classes
-from advisor.prediction.cache import PredictionCache
-from advisor.scheduling.new_vm import profile_row
+from advisor.prediction.active import PredictionCache
+from advisor.scheduling.pinning import profile_row
 from advisor.serving.snapshot_cache import News
 from advisor.snapshot import ClusterSnapshot
 from models.arrays import Floats

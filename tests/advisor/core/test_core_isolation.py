@@ -15,7 +15,7 @@ from advisor import mitigation
 from advisor.domain import IsolationSettings, MitigationStep, Pinning, WorkloadProfile
 from advisor.render import commands
 from models.data.scene import SceneBatch
-from models.physics import devices
+from models.physics import demands
 from models.physics.prior import PriorPredictor
 from models.prediction import InterferencePrediction
 from profiler.demand import Demand
@@ -394,7 +394,7 @@ def test_no_class_is_tried_that_the_rendered_tree_could_not_keep(bystanders: int
     rates = [
         (np.where(has_class, scenes.net_rate[at], 0.0), bool(has_class.all()))
         for scenes in tried
-        for at, has_class in enumerate(devices.shaped(scenes))
+        for at, has_class in enumerate(demands.shaped(scenes))
         if has_class.size == len(crowded.all_instances) and has_class[-1]
     ]
     assert rates

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 from advisor.domain import Candidate, WorkloadProfile
-from advisor.scheduling.new_vm import SOFT, prices
+from advisor.scheduling.pinning import SOFT, prices
 from models.data.scene import SceneBatch
 from models.prediction import TARGETS, BandArrays, InterferencePrediction
 from tests.advisor.core.core_clouds import ask, cloud, host, request, vm

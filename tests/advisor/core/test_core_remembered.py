@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.placement.decision import recommend
-from advisor.prediction.cache import KEY_BYTES, MOST_PARTS, PredictionCache
+from advisor.prediction.active import KEY_BYTES, MOST_PARTS, PredictionCache
 from tests.advisor.core.core_clouds import ask, cloud, context, host, request, vm
 from tests.examples import examples
 

@@ -19,9 +19,9 @@ from advisor.domain import Host, Instance, Pinning, PlacementRequest, Recommenda
 from advisor.placement.decision import recommend
 from advisor.placement.host_classes import PlacementQuestion
 from advisor.placement.screen import headroom_of
-from advisor.prediction.cache import PredictionCache
+from advisor.prediction.active import PredictionCache
 from advisor.scheduling import filters, pinning, scoring
-from advisor.scheduling.new_vm import (
+from advisor.scheduling.pinning import (
     latency_limits_of,
     limits_of,
     new_vm_slot,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cotenant_openstack.source import OpenStack
 
 from advisor.access.keystone import Keystone
 from advisor.errors import IdentityUnavailable
-from advisor.inventories.clouds_file import read_settings
-from advisor.inventories.openstack.source import OpenStack
+from advisor.inventories.calls import read_settings
 
 PLAIN = "clouds:\n  lab:\n    auth:\n      auth_url: http://127.0.0.1:1/v3\n      username: u\n"
 SECRET = PLAIN + "      password: geheim\n"

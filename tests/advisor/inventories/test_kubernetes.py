@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cotenant_kubernetes import source
+from cotenant_kubernetes.calls import ClusterAccount, account
+from cotenant_kubernetes.cluster import node_seen
+from cotenant_kubernetes.source import Kubernetes
 
 from advisor.domain import Announcement, Instance, IsolationSettings, Pinning, PlacementRequest, pods
 from advisor.errors import NotFound
-from advisor.inventories.kubernetes import source
-from advisor.inventories.kubernetes.calls import ClusterAccount, account
-from advisor.inventories.kubernetes.cluster import node_seen
-from advisor.inventories.kubernetes.source import Kubernetes
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
 from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer, guest, launcher, node, pod, serving
@@ -105,7 +105,7 @@ def test_nodes_and_bound_pods_are_hosts_and_instances(api: ApiServer, advisor: A
 
 
 def test_a_list_of_many_pages_is_read_whole(api: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.inventories.kubernetes.calls.PAGE", 3)
+    monkeypatch.setattr("cotenant_kubernetes.calls.PAGE", 3)
     for number in range(10):
         api.put("pods", pod(f"p{number}", "n1"))
     assert len(reading(api).instances) == 10

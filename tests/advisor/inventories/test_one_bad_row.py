@@ -7,11 +7,11 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from cotenant_kubernetes.calls import ClusterAccount
+from cotenant_kubernetes.source import Kubernetes
+from cotenant_openstack.facts import group_labels, zones_of
+from cotenant_openstack.system import OpenStack
 
-from advisor.inventories.kubernetes.calls import ClusterAccount
-from advisor.inventories.kubernetes.source import Kubernetes
-from advisor.inventories.openstack import OpenStack
-from advisor.inventories.openstack.facts import group_labels, zones_of
 from tests.advisor.inventories import (
     kubernetes_server,
     openstack_replay,

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cotenant_openstack.facts import group_labels, host_facts, instance_facts
+from cotenant_openstack.system import OpenStack
 
-from advisor.inventories.openstack import OpenStack
-from advisor.inventories.openstack.facts import group_labels, host_facts, instance_facts
 from advisor.inventories.reading import STOPPED_LOAD, CpuShares, Reading
 from advisor.service import open_source
 from profiler.observed import NetworkSettings

@@ -17,8 +17,7 @@ from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.objectives import relaxation_bound
 from advisor.planning.assignment.packing import empty_hosts
 from advisor.planning.assignment.packing_problem import Assignment, Goal, build_problem, request_of
-from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
-from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.assignment.search_state import PatternEvaluator, SearchState
 from advisor.planning.cloud_evaluation import CloudEvaluation
 from advisor.prediction.active import ActivePredictor
 from advisor.scheduling import filters

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.domain import Instance, MoveSeen, Plan, PlanRequest
 from advisor.planning.assignment.move_value import MoveCosts, copying_cpus
 from advisor.planning.assignment.packing_problem import Goal, Kinds, build_problem
-from advisor.planning.rest import MOST_S, Rest, occasions
+from advisor.planning.repair import MOST_S, Rest, occasions
 from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan
 from tests.advisor.planning.planning_cases import NOW, cloud, host, snapshot, vm
 from tests.advisor.planning.test_assign import SMALL_CLOUD

@@ -13,8 +13,7 @@ from advisor.domain import Instance
 from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.mix_packing import hosts_in_turn, pack_mix
 from advisor.planning.assignment.packing_problem import Goal, Kinds, build_problem
-from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
-from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.assignment.search_state import PatternEvaluator, SearchState
 from models.physics.prior import PriorPredictor
 from tests.advisor.planning.planning_cases import host, snapshot, vm
 from tests.examples import examples

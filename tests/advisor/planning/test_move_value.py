@@ -8,7 +8,7 @@ import pytest
 
 from advisor.planning.assignment.move_value import gain_between, is_worth_it
 from advisor.planning.assignment.packing_problem import Goal
-from advisor.planning.assignment.pattern_evaluator import Losses, Pattern
+from advisor.planning.assignment.search_state import Losses, Pattern
 
 GOAL = Goal("rebalance")
 FEW: Losses = (0.0, 0.0, 0.02)

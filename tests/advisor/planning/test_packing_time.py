@@ -13,8 +13,7 @@ from advisor.planning.assignment.local_search import SearchClock
 from advisor.planning.assignment.mix_packing import pack_mix
 from advisor.planning.assignment.packing import pack
 from advisor.planning.assignment.packing_problem import Goal, build_problem
-from advisor.planning.assignment.pattern_evaluator import PatternEvaluator
-from advisor.planning.assignment.search_state import SearchState
+from advisor.planning.assignment.search_state import PatternEvaluator, SearchState
 from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from models.prediction import TARGETS, InterferencePrediction

@@ -38,7 +38,7 @@ from advisor.domain import (
     Variant,
 )
 from advisor.errors import InvalidInput, OutOfSpace
-from advisor.explanation.interference_attribution import AttributedLoss, attribute_interference
+from advisor.explanation.comparison import AttributedLoss, attribute_interference
 from advisor.placement.changed_hosts import NEEDS_SETTINGS
 from advisor.reports import files as report_files
 from advisor.reports import plan_as_html, write_plan_report

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlanFor, PlanRequest
-from api.schemas.plans import PlanBody
+from api.schemas.placements import PlanBody
 from profiler.demand import Demand
 from tests.advisor.planning.planning_asked import capacity, plan
 

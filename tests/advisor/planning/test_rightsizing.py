@@ -16,7 +16,7 @@ from advisor.planning.rightsizing import enough_vcpus, memory_notes
 from advisor.reports.parts import time_share
 from advisor.reports.plan_sentences import headline
 from advisor.snapshot import ClusterSnapshot
-from api.schemas.plans import PlanAnswer
+from api.schemas.placements import PlanAnswer
 from models.data.demand_classes import from_mean
 from profiler.demand import Demand
 from tests.advisor.planning.planning_asked import HOSTS, carried_out, plan

@@ -20,7 +20,7 @@ from advisor.domain import (
 from advisor.errors import InvalidInput
 from advisor.planning.plan_context import PlanContext
 from advisor.reports.plan_sentences import headline
-from api.schemas.plans import PlanAnswer
+from api.schemas.placements import PlanAnswer
 from tests.advisor.planning.planning_asked import Swift, plan
 from tests.advisor.planning.planning_cases import WORKLOADS
 from tests.advisor.tuning.tuning_hosts import SMALL_FILES, server, vm
@@ -106,14 +106,14 @@ def test_no_time_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_weight_of_the_driver_domain_is_rendered_with_its_undo() -> None:
-    from advisor.render import tools
+    from advisor.render import whole
 
-    (command,) = tools.weigh_driver(XEN, 512, "native")
+    (command,) = whole.weigh_driver(XEN, 512, "native")
     assert command.argv == ("xl", "sched-credit", "-d", "Domain-0", "-w", "512")
     assert command.undo == ("xl", "sched-credit", "-d", "Domain-0", "-w", "256")
-    assert list(tools.weigh_driver(XEN, 256, "native")) == []
-    assert list(tools.weigh_driver(HOLES, 512, "native")) == []
-    (none,) = tools.weigh_driver(replace(XEN, labels={"scheduler": "rtds"}), 512, "native")
+    assert list(whole.weigh_driver(XEN, 256, "native")) == []
+    assert list(whole.weigh_driver(HOLES, 512, "native")) == []
+    (none,) = whole.weigh_driver(replace(XEN, labels={"scheduler": "rtds"}), 512, "native")
     assert none.argv == ()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.errors import InvalidInput
-from advisor.render import commands, tools
+from advisor.render import commands, whole
 from profiler.host_kinds import HostKind
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
@@ -51,5 +51,5 @@ def test_a_cpu_that_the_host_lacks_is_in_no_command() -> None:
 
 @pytest.mark.parametrize(("host", "undo"), [(GAPS, "r"), (ISOLATED, "0,2")])
 def test_the_driver_domain_goes_back_to_where_it_was(host: Host, undo: str) -> None:
-    (command,) = tools.driver_commands(host, (16,), [SHOP], "native")
+    (command,) = whole.driver_commands(host, (16,), [SHOP], "native")
     assert (command.argv[-1], command.undo[-1]) == ("16", undo)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from advisor.domain import Command
-from advisor.render import plan, tools
+from advisor.render import plan, whole
 from profiler.observed import Host, Instance, IsolationSettings, Pinning
 
 XEN = Host("x1", "xen", 4, 8192)
@@ -16,7 +16,7 @@ WEB, SHOP = Instance("web", host="k1"), Instance("shop", host="k1")
 
 
 def words(host: Host, cpus: tuple[int, ...], target: str = "native") -> list[tuple[str, str]]:
-    return [(" ".join(one.argv), " ".join(one.undo)) for one in tools.driver_commands(host, cpus, [WEB, SHOP], target)]
+    return [(" ".join(one.argv), " ".join(one.undo)) for one in whole.driver_commands(host, cpus, [WEB, SHOP], target)]
 
 
 def test_on_xen_dom0_loses_its_spare_vcpus_before_it_is_pinned() -> None:
@@ -25,7 +25,7 @@ def test_on_xen_dom0_loses_its_spare_vcpus_before_it_is_pinned() -> None:
         ("xl vcpu-set Domain-0 1", "xl vcpu-set Domain-0 4"),
         ("xl vcpu-pin Domain-0 all 2", "xl vcpu-pin Domain-0 all all"),
     ]
-    count, _ = tools.driver_commands(XEN, (2,), [], "native")
+    count, _ = whole.driver_commands(XEN, (2,), [], "native")
     assert count.note == "its undo: xl refuses more vCPUs than dom0_max_vcpus of the boot line"
 
 
@@ -35,7 +35,7 @@ def test_on_xen_dom0_may_run_on_a_further_cpu_before_it_gets_a_vcpu_for_it() -> 
         ("xl vcpu-pin Domain-0 all 0,3", "xl vcpu-pin Domain-0 all 0"),
         ("xl vcpu-set Domain-0 2", "xl vcpu-set Domain-0 1"),
     ]
-    assert "dom0_max_vcpus" in list(tools.driver_commands(pinned, (0, 3), [], "native"))[1].note
+    assert "dom0_max_vcpus" in list(whole.driver_commands(pinned, (0, 3), [], "native"))[1].note
 
 
 def test_on_kvm_the_emulator_threads_of_every_guest_move() -> None:
@@ -49,7 +49,7 @@ def test_a_driver_domain_that_is_there_already_stays(host: Host) -> None:
 
 
 def test_a_cloud_is_described_in_words_and_a_container_host_has_none() -> None:
-    (said,) = tools.driver_commands(XEN, (1,), [], "openstack")
+    (said,) = whole.driver_commands(XEN, (1,), [], "openstack")
     assert said == Command("openstack", (), (), "keep the driver domain of x1 to CPUs 1 with the host's own tools")
     assert words(replace(XEN, kind="lxc"), (1,)) == []
 

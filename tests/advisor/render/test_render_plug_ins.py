@@ -10,7 +10,7 @@ import pytest
 from advisor import plug_ins
 from advisor.errors import InvalidInput
 from advisor.render import check_labels, commands, migrations
-from advisor.render.tools import cloud_tool
+from advisor.render.whole import cloud_tool
 from profiler.observed import Host, Instance, IsolationSettings
 from tests.servers.packages import installed
 

@@ -12,12 +12,30 @@ from hypothesis import strategies as st
 
 from advisor.domain import PLAN_FOR, Host, Instance, PlanFor, Replay, Replayed, ReplayRequest, WorkloadProfile
 from advisor.errors import InvalidInput
-from advisor.replay import evaluation, simulation
-from advisor.replay.evaluation import BIN, BINS, FairShares, ReplayPredictions, predict_replay
+from advisor.replay import simulation
 from advisor.replay.grid import Trace
-from advisor.replay.packed_cloud import MIN_LOAD, PackedCloud, bin_bound, demand_of, fewest_kept, room
-from advisor.replay.policies import RULES, RulePolicy
-from advisor.replay.simulation import POLICIES, PlacementLog, SimulationResult, SimulationTask, conclusion
+from advisor.replay.packed_cloud import (
+    MIN_LOAD,
+    RULES,
+    PackedCloud,
+    RulePolicy,
+    bin_bound,
+    demand_of,
+    fewest_kept,
+    room,
+)
+from advisor.replay.simulation import (
+    BIN,
+    BINS,
+    POLICIES,
+    FairShares,
+    PlacementLog,
+    ReplayPredictions,
+    SimulationResult,
+    SimulationTask,
+    conclusion,
+    predict_replay,
+)
 from models import executor
 from models.data.scene import ProfileTable, build_batch
 from models.physics.demands import GOODPUT
@@ -102,8 +120,8 @@ def test_how_many_moments_are_predicted_together_changes_nothing(monkeypatch: py
     assert (where[:, 0] < 0).any()
     together, apart = (
         predict_replay(demand, where, 0, PriorPredictor(), 0.8)
-        for cells in (evaluation.MAX_CELLS, 1)
-        if not monkeypatch.setattr(evaluation, "MAX_CELLS", cells)
+        for cells in (simulation.MAX_CELLS, 1)
+        if not monkeypatch.setattr(simulation, "MAX_CELLS", cells)
     )
     np.testing.assert_array_equal(together.below, apart.below)
     np.testing.assert_allclose(together.worst, apart.worst, rtol=1e-9)

@@ -23,7 +23,7 @@ from advisor.domain import (
     recommendation_from_json,
     scene_effects_from_json,
 )
-from advisor.store import plans, recommendations
+from advisor.store import answers
 
 RECORDED = json.loads((Path(__file__).parents[2] / "recordings" / "answers" / "of_version_0_1.json").read_text("utf-8"))
 PINNED = Pinning(((2,), (3,)))
@@ -33,24 +33,24 @@ def stored_placement(connection: sa.Connection) -> Recommendation | None:
     row = RECORDED["placement"]["stored"]
     values = {"id": row["id"], "created_at": codec.decode(Recommendation, row).created_at, "answer": row}
     more = {"instance": "shop-7", "model_version": "m1", "dry_run": False}
-    connection.execute(sa.insert(recommendations.recommendations).values(**values, **more))
-    return recommendations.get(connection, row["id"])
+    connection.execute(sa.insert(answers.recommendations).values(**values, **more))
+    return answers.get(connection, row["id"])
 
 
 def stored_plan(connection: sa.Connection) -> Plan | None:
     row = RECORDED["plan"]["stored"]
     created_at = plan_from_json(RECORDED["plan"]["sent"], PlanRequest()).created_at
     values = {"id": row["id"], "created_at": created_at, "model_version": "v7", "answer": row}
-    connection.execute(sa.insert(plans.plans).values(**values))
-    return plans.get(connection, row["id"])
+    connection.execute(sa.insert(answers.plans).values(**values))
+    return answers.get_plan(connection, row["id"])
 
 
 @pytest.fixture
 def connection() -> Any:
     engine = sa.create_engine("sqlite://", json_serializer=codec.text, json_deserializer=codec.parsed)
     with engine.begin() as made:
-        recommendations.recommendations.create(made)
-        plans.plans.create(made)
+        answers.recommendations.create(made)
+        answers.plans.create(made)
         yield made
 
 

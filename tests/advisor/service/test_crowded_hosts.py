@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from advisor.domain import Host, Instance, Inventory
-from advisor.explanation import interference_attribution
-from advisor.explanation.interference_attribution import on_host
+from advisor.explanation import comparison
+from advisor.explanation.comparison import on_host
 from advisor.service import Advisor
 from advisor.serving import overview
 from advisor.snapshot import ClusterSnapshot
@@ -84,15 +84,15 @@ def test_on_a_small_host_every_pair_is_what_a_host_without_the_neighbour_says() 
 def test_of_a_crowd_the_strongest_neighbour_is_tried_and_named_with_its_victims(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(interference_attribution, "MOST_CELLS", 400)
-    monkeypatch.setattr(interference_attribution, "CELLS_AT_ONCE", 250)
+    monkeypatch.setattr(comparison, "MOST_CELLS", 400)
+    monkeypatch.setattr(comparison, "CELLS_AT_ONCE", 250)
     cloud, counted = snapshot(residents(120)), Counted()
     pairs = on_host(cloud, counted, 0, now_of(cloud))
     assert len({one.neighbour for one in pairs}) <= 400 // 121
     worst = max(pairs, key=lambda one: one.taken)
     assert worst.neighbour == "antagonist"
     assert {one.victim for one in pairs if one.neighbour == "antagonist"} == {f"i{at:05}" for at in range(120)}
-    assert all(one.taken > interference_attribution.LEAST_LOSS for one in pairs)
+    assert all(one.taken > comparison.LEAST_LOSS for one in pairs)
     assert sum(counted.cells) <= 400
     assert max(counted.cells) <= 250
 
@@ -117,7 +117,7 @@ def test_a_host_of_20000_residents_is_shown_within_200_megabytes_and_few_predict
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 200 * MEGABYTES
-    assert sum(cells) <= interference_attribution.MOST_CELLS + 20_001
+    assert sum(cells) <= comparison.MOST_CELLS + 20_001
     assert len(detail.effects) == 20_001
     assert detail.slowing
     assert detail.slowing[0].neighbour == "antagonist"

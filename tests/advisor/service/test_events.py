@@ -14,7 +14,7 @@ from advisor.access.audit import Audit, event_of
 from advisor.domain import AuditEntry, Host, Instance, Inventory, PlanRequest, ServiceEvent, WorkloadProfile
 from advisor.errors import InvalidInput
 from advisor.service import Advisor
-from advisor.store import audit
+from advisor.store import callers
 from advisor.store.engine import Database
 from tests.advisor.service.service_clock import Clock
 from tests.models.made_models import make
@@ -139,7 +139,7 @@ def test_many_events_come_in_parts_and_none_is_lost(
 
 
 def operations() -> list[str]:
-    return re.findall(r"'([\w.]+)'", str(audit._IS_EVENT))
+    return re.findall(r"'([\w.]+)'", str(callers._IS_EVENT))
 
 
 @pytest.fixture
@@ -175,6 +175,6 @@ def test_who_was_away_for_long_does_not_go_over_all_other_entries(database: Data
         sa.event.listen(
             connection, "before_cursor_execute", lambda _, __, text, values, *___: sent.append((text, values))
         )
-        audit.events(connection, "0", "1", most=500)
+        callers.events(connection, "0", "1", most=500)
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sent[0][0]}", sent[0][1]).mappings().all()
     assert [row["detail"] for row in plan] == ["SEARCH audit USING INDEX ix_audit_events (id>? AND id<?)"]

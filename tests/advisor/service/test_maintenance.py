@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from advisor.changes.agents import OwnHosts
 from advisor.changes.controller import HOST, NO, OPEN, YES, ChangeFailed, ExecutorKind, Executors, Meaning, Reach
-from advisor.changes.own_hosts import OwnHosts
 from advisor.domain import Change, Command, Host, Instance, Inventory, MaintenanceState
 from advisor.errors import Conflict, InvalidInput, NotFound
 from advisor.service import Advisor

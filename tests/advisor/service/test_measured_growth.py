@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from advisor.domain import Growth, Host, Instance, Inventory, PlanRequest
 from advisor.domain.plans import DAYS_A_MONTH
-from advisor.lifecycle.growth import load_trend, measured
+from advisor.lifecycle.arrivals import load_trend, measured
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import packs, rollups, stays

@@ -17,8 +17,7 @@ from advisor.settings import Settings
 from profiler.acting.actor import Actor
 from profiler.acting.allowed import Allowed
 from profiler.acting.group_files import GroupFiles
-from profiler.acting.memory import Memory
-from profiler.acting.orders import Report, read_report, signed
+from profiler.acting.orders import Memory, Report, read_report, signed
 from profiler.agent.http_client import HttpAnswer
 from profiler.agent.loop import Log
 from tests.advisor.changes.hierarchy import FILES

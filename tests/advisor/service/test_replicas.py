@@ -14,9 +14,9 @@ from advisor.domain import Host, Instance, Inventory, PlacementRequest
 from advisor.service import Advisor
 from advisor.serving import placements
 from advisor.settings import Settings
+from advisor.store.answers import recommendations
 from advisor.store.engine import Database
 from advisor.store.instances import pending
-from advisor.store.recommendations import recommendations
 from tests.advisor.store.at_once import at_once
 from tests.servers.fixtures import empty_url, kind, postgres_server
 from tests.servers.postgres import Postgres

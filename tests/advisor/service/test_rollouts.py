@@ -11,7 +11,7 @@ from advisor.domain import Band, Effect, Host, Instance, Inventory, IsolationSet
 from advisor.errors import Conflict, InvalidInput, NotFound
 from advisor.service import Advisor, acting, backup_database, restore_database
 from advisor.settings import Settings
-from advisor.store import models, plans
+from advisor.store import answers, models
 from profiler.observed import MetricSample
 from tests.advisor.changes.hierarchy import FILES
 from tests.advisor.service.service_clock import Clock
@@ -65,7 +65,7 @@ def plan_of(service: Advisor, clock: Clock, *steps: PlanStep, name: str = "p1") 
     before, after = ({"h1": tuple(pair[at] for pair in pairs)} for at in (0, 1))
     plan = Plan(name, clock(), "analytic", "analytic", steps, before, after)
     with service._transactions.write() as connection:
-        plans.add(connection, plan)
+        answers.add_plan(connection, plan)
     return plan
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation
-from advisor.prediction.cache import LRUCache
+from advisor.prediction.active import LRUCache
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import counters

@@ -11,8 +11,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 
 from advisor.domain import Band, ModelCard, Recommendation, WorkloadProfile
+from advisor.store.answers import RecordedOutcome
 from advisor.store.instances import Pending
-from advisor.store.recommendations import RecordedOutcome
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.observed import Colocation, Host, Instance, IsolationSettings, MetricSample, NetworkSettings, Pinning
 

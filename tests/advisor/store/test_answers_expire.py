@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from advisor.domain import Instance, PlacementRequest, Plan, Recommendation, Rejection, codec
 from advisor.lifecycle.outcome_checks import source_of
 from advisor.settings import Settings
-from advisor.store import plans, predictions, recommendations, retention
+from advisor.store import answers, predictions, retention
+from advisor.store.answers import RecordedOutcome
 from advisor.store.engine import Database
-from advisor.store.recommendations import RecordedOutcome
 from advisor.store.retention import Retention
 from models.evaluation.prediction_checks import CheckedPrediction
 
@@ -36,7 +36,7 @@ def seen(source: str) -> CheckedPrediction:
 
 def kept(database: Database) -> set[str]:
     with database.read() as connection:
-        page = recommendations.list_with_outcomes(connection, reported=False, real=False, cursor=None, limit=100)
+        page = answers.list_with_outcomes(connection, reported=False, real=False, cursor=None, limit=100)
     return {answer.id for answer, _ in page.items}
 
 
@@ -52,11 +52,11 @@ def test_old_answers_go_but_for_those_whose_outcome_is_still_looked_at(
     monkeypatch.setattr(retention, "ANSWERS_AT_ONCE", 2)
     with database.write() as connection:
         for number in range(5):
-            recommendations.add(connection, answer(f"old{number}", 30.1))
+            answers.add(connection, answer(f"old{number}", 30.1))
         for name, days in (("seen", 60.0), ("reported", 60.0), ("new", 29.9)):
-            recommendations.add(connection, answer(name, days))
+            answers.add(connection, answer(name, days))
         for name in ("seen", "reported"):
-            recommendations.set_outcome(connection, name, RecordedOutcome("h1", {"n": 1.0}, NOW))
+            answers.set_outcome(connection, name, RecordedOutcome("h1", {"n": 1.0}, NOW))
         predictions.add_observed(connection, [seen(source_of("seen"))], keep=10)
     removed = keeper.run()
     assert (removed.recommendations, removed.plans) == (6, 0)
@@ -70,11 +70,11 @@ def test_old_answers_go_but_for_those_whose_outcome_is_still_looked_at(
 def test_old_plans_go(database: Database, keeper: Retention) -> None:
     with database.write() as connection:
         for name, days in (("old", 91.0), ("new", 89.0)):
-            plans.add(connection, Plan(name, NOW - timedelta(days=days), "m", "measured", (), {}, {}))
+            answers.add_plan(connection, Plan(name, NOW - timedelta(days=days), "m", "measured", (), {}, {}))
     assert keeper.run().plans == 1
     with database.read() as connection:
-        assert plans.get(connection, "old") is None
-        assert plans.get(connection, "new") is not None
+        assert answers.get_plan(connection, "old") is None
+        assert answers.get_plan(connection, "new") is not None
 
 
 def test_an_answer_is_stored_in_a_fraction_of_its_text_and_one_in_plain_text_is_read_as_ever(
@@ -82,13 +82,13 @@ def test_an_answer_is_stored_in_a_fraction_of_its_text_and_one_in_plain_text_is_
 ) -> None:
     texts = tuple(f"No setting that was tried on h{number} meets every limit." for number in range(300))
     whole = replace(answer("r1"), notes=texts)
-    table = recommendations.recommendations
+    table = answers.recommendations
     with database.write() as connection:
-        recommendations.add(connection, whole)
+        answers.add(connection, whole)
         assert len(json.dumps(connection.scalar(sa.select(table.c.answer)))) < len("".join(texts)) / 3
-        assert recommendations.get(connection, "r1") == whole
+        assert answers.get(connection, "r1") == whole
         connection.execute(sa.update(table).values(answer=json.loads(codec.text(whole))))
-        assert recommendations.get(connection, "r1") == whole
+        assert answers.get(connection, "r1") == whole
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)  # a table this small PostgreSQL reads whole
@@ -100,6 +100,6 @@ def test_a_listing_of_few_answers_does_not_go_over_all_the_others(database: Data
         sa.event.listen(
             connection, "before_cursor_execute", lambda _, __, text, values, *___: sent.append((text, values))
         )
-        recommendations.list_with_outcomes(connection, **few, cursor=None, limit=25)
+        answers.list_with_outcomes(connection, **few, cursor=None, limit=25)
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sent[0][0]}", sent[0][1]).mappings().all()
     assert [row["detail"] for row in plan] == [f"SCAN recommendations USING INDEX ix_recommendations_{asked}"]

@@ -12,9 +12,9 @@ import pytest
 from advisor.access.audit import Idempotency, KeptAnswer
 from advisor.errors import KeyInUse, KeyReused
 from advisor.settings import Settings
-from advisor.store import idempotency
+from advisor.store import callers
+from advisor.store.callers import KeyUse
 from advisor.store.engine import Database
-from advisor.store.idempotency import KeyUse
 from advisor.store.retention import Retention
 from tests.advisor.store.at_once import at_once
 
@@ -51,7 +51,7 @@ def test_of_many_who_take_over_one_that_was_left_behind_one_works(database: Data
         later.begin("token:1", "k", "q")
     with database.write() as connection:
         former = KeyUse("token:1", digest("k"), "x", NOW)
-        assert not idempotency.begin_anew(connection, former, "y", NOW), "another worker was faster"
+        assert not callers.begin_anew(connection, former, "y", NOW), "another worker was faster"
 
 
 def digest(text: str) -> str:
@@ -82,5 +82,5 @@ def test_old_keys_go_with_the_retention(database: Database, url: str) -> None:
     new.begin("token:2", "k", "q")
     Retention(database, Settings(database=url, state_dir=Path("nowhere")), lambda: NOW).run()
     with database.read() as connection:
-        assert idempotency.get(connection, "token:1", digest("k")) is None
-        assert idempotency.get(connection, "token:2", digest("k")) is not None
+        assert callers.get_key(connection, "token:1", digest("k")) is None
+        assert callers.get_key(connection, "token:2", digest("k")) is not None

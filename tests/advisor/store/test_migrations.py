@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql
 import advisor.store
 from advisor.domain import Activation
 from advisor.errors import SchemaMismatch
-from advisor.store import migrate, models, plans, schema, stays
+from advisor.store import answers, migrate, models, schema, stays
 from advisor.store.engine import Database
 from tests.advisor.store.at_once import at_once
 
@@ -130,7 +130,7 @@ def test_stored_names_of_earlier_versions_are_brought_to_the_present_ones(empty_
         connection.execute(sa.insert(models.verdicts).values(version="m1", verdict=verdict))
         for before, after in (("prior", "m1"), ("m1", "prior"), ("m1", "priory")):
             models.record(connection, Activation(NOW, before, after, "activate"))
-        connection.execute(sa.insert(plans.plans).values(id="p", created_at=NOW, model_version="prior", answer={}))
+        connection.execute(sa.insert(answers.plans).values(id="p", created_at=NOW, model_version="prior", answer={}))
         fared = {"newcomer": {"told": 0.5, "told_windows": 1}, "residents": {"contended_told": 0.25}, "wanted": 2.5}
         stay = {
             "instance": "i",
@@ -146,7 +146,7 @@ def test_stored_names_of_earlier_versions_are_brought_to_the_present_ones(empty_
         migrate.bring_to(connection, "head")
         kept = connection.scalars(sa.select(stays.stays.c.fared)).one()
         found = models.get(connection, "m1")
-        named = connection.scalars(sa.select(plans.plans.c.model_version)).all()
+        named = connection.scalars(sa.select(answers.plans.c.model_version)).all()
         history = [(one.before, one.after) for one in models.history(connection)]
     assert (history, named) == ([("analytic", "m1"), ("m1", "analytic"), ("m1", "priory")], ["analytic"])
     assert kept == {

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from advisor.settings import Settings
-from advisor.store import migrate, partitions, rollups, samples
+from advisor.store import migrate, rollups, samples
 from advisor.store.backup import make as make_backup
 from advisor.store.backup import restore, tables_of
 from advisor.store.engine import Database
@@ -43,7 +43,7 @@ def put(database: Database, *batch: MetricSample) -> int:
 
 def days(database: Database) -> list[str]:
     with database.read() as connection:
-        return partitions.over(connection, float("inf"))
+        return samples.over(connection, float("inf"))
 
 
 def values(database: Database) -> list[float]:
@@ -86,7 +86,7 @@ def test_rows_of_before_are_packed_by_the_migration(former: Database) -> None:
             for number in (5, 6, 7)
             for ago in (3.0, 1.0, 0.999, 0.0)
         ]
-        partitions.make(connection, [row["time_s"] for row in old], "samples")
+        samples.make(connection, [row["time_s"] for row in old], "samples")
         connection.execute(sa.insert(tables["samples"]), old)
         means = [{"series": 6, "time_s": 300.0 * n, "mean": 1.5, "most": 2.5, "number": 4} for n in range(1, 4)]
         connection.execute(sa.insert(tables["rollups"]), means)
@@ -126,9 +126,9 @@ def test_a_day_that_others_read_stays_until_the_next_time(database: Database) ->
     with database.read() as reading:
         reading.execute(sa.select(samples.sample_packs)).all()
         with database.write() as connection:
-            assert not partitions.drop(connection, "sample_packs_20251230")
+            assert not samples.drop(connection, "sample_packs_20251230")
     with database.write() as connection:
-        assert partitions.drop(connection, "sample_packs_20251230")
+        assert samples.drop(connection, "sample_packs_20251230")
     assert values(database) == []
 
 
@@ -147,4 +147,4 @@ def test_a_backup_has_one_table_of_samples_and_brings_days_back(database: Databa
 
 def test_other_tables_are_no_partitions() -> None:
     names = ("samples", "samples_20260102", "samples_before_20260102", "sample_packs_20260102", "samples_of_mine")
-    assert [partitions.is_one(name) for name in names] == [False, True, True, True, False]
+    assert [samples.is_one(name) for name in names] == [False, True, True, True, False]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from advisor.domain import Band, Effect, Host, Instance, Plan, PlanStep, Rejection, WorkloadProfile
-from advisor.store import hosts, instances, plans
+from advisor.store import answers, hosts, instances
 from advisor.store.engine import Database
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -22,11 +22,11 @@ def plan(at: str) -> Plan:
 
 def test_a_plan_comes_back_as_it_was_kept_once(database: Database) -> None:
     with database.write() as connection:
-        plans.add(connection, plan("p1"))
-        plans.add(connection, plan("p1"))
+        answers.add_plan(connection, plan("p1"))
+        answers.add_plan(connection, plan("p1"))
     with database.read() as connection:
-        found = plans.get(connection, "p1")
-        assert plans.get(connection, "p2") is None
+        found = answers.get_plan(connection, "p1")
+        assert answers.get_plan(connection, "p2") is None
     assert found is not None
     assert found.created_at == NOW
     assert repr(replace(found, created_at=NOW)) == repr(plan("p1")), "nan is not equal to itself"

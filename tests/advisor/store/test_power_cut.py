@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from advisor.store import hosts, recommendations, samples
+from advisor.store import answers, hosts, samples
 from advisor.store.engine import Database
 from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.service import Service
@@ -78,6 +78,6 @@ def test_acknowledged_writes_outlive_a_power_cut_which_undoes_answers_since_and_
             assert connection.exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
             assert hosts.known(connection, ["h1", "h2"]) == {"h1", "h2"}
             assert (connection.scalar(sa.select(sa.func.sum(samples.sample_packs.c.number))) or 0) == stored
-            kept = [one for one in ids if recommendations.get(connection, one) is not None]
+            kept = [one for one in ids if answers.get(connection, one) is not None]
         assert kept[: len(there)] == there
         database.close()

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 
 from advisor.domain import codec
-from advisor.store import hosts, instances, models, recommendations, samples
+from advisor.store import answers, hosts, instances, models, samples
 from advisor.store.engine import Database
 from profiler.observed import Host, Pinning
 from tests.advisor.store import store_strategies as make
@@ -83,11 +83,11 @@ def test_a_colocation_comes_back_as_it_was_added(database: Database, colocation:
 @given(recommendation=make.recommendations, outcome=make.outcomes)
 def test_an_answer_and_its_outcome_come_back(database: Database, recommendation: Any, outcome: Any) -> None:
     with scratch(database) as connection:
-        recommendations.add(connection, recommendation)
-        assert recommendations.get(connection, recommendation.id) == recommendation
-        assert recommendations.outcome(connection, recommendation.id) is None
-        assert recommendations.set_outcome(connection, recommendation.id, outcome)
-        assert recommendations.outcome(connection, recommendation.id) == outcome
+        answers.add(connection, recommendation)
+        assert answers.get(connection, recommendation.id) == recommendation
+        assert answers.outcome(connection, recommendation.id) is None
+        assert answers.set_outcome(connection, recommendation.id, outcome)
+        assert answers.outcome(connection, recommendation.id) == outcome
 
 
 @few

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from advisor.access.audit import PURGE_EVERY, Audit, Operation, acting
 from advisor.access.tokens import CACHE_S, Tokens
 from advisor.errors import InvalidInput, NotFound, StorageUnavailable
-from advisor.store import schema, tokens
+from advisor.store import callers, schema
 from advisor.store.engine import Database
 
 START = datetime(2026, 1, 2, tzinfo=UTC)
@@ -151,12 +151,12 @@ def test_a_token_that_is_revoked_while_tokens_are_read_ends_at_once(
         revoked.wait(0.5)  # the revocation waits for who reads, or is over by then
         return found
 
-    load_all = tokens.load_all
-    monkeypatch.setattr(tokens, "load_all", slowly)
+    load_all = callers.load_all
+    monkeypatch.setattr(callers, "load_all", slowly)
     reading = threading.Thread(target=bench.tokens.refresh)
     reading.start()
     assert begun.wait(30)
-    monkeypatch.setattr(tokens, "load_all", load_all)
+    monkeypatch.setattr(callers, "load_all", load_all)
     bench.tokens.revoke(token.id)
     revoked.set()
     reading.join()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.store import vm_scores
+from advisor.store import scores
 from advisor.store.engine import Database
-from advisor.store.vm_scores import Mark
+from advisor.store.scores import Mark
 from tests.examples import examples
 
 DAY = 86_400.0
@@ -21,11 +21,11 @@ def test_what_is_stored_is_read_back_whatever_the_order(
     database: Database, found: dict[tuple[str, int], Mark], data: st.DataObject
 ) -> None:
     with database.write() as connection:
-        vm_scores.expire(connection, MIDNIGHT + 100 * DAY)
+        scores.expire_vms(connection, MIDNIGHT + 100 * DAY)
         for name, window in data.draw(st.permutations(sorted(found))):
-            vm_scores.put(connection, MIDNIGHT + 300 * window, {name: found[name, window]})
+            scores.put_vms(connection, MIDNIGHT + 300 * window, {name: found[name, window]})
         for name in ("a", "b"):
-            kept = vm_scores.history(connection, name, MIDNIGHT - 2 * DAY, MIDNIGHT + 2 * DAY)
+            kept = scores.history_of_vm(connection, name, MIDNIGHT - 2 * DAY, MIDNIGHT + 2 * DAY)
             mine = sorted((window, mark) for (other, window), mark in found.items() if other == name)
             assert [time_s for time_s, _ in kept] == [MIDNIGHT + 300 * window for window, _ in mine]
             for (_, (score, measured)), (_, (given_score, given_measured)) in zip(kept, mine, strict=True):
@@ -36,8 +36,8 @@ def test_what_is_stored_is_read_back_whatever_the_order(
 def test_a_window_that_is_stored_again_takes_the_place_of_the_first_alone(database: Database) -> None:
     with database.write() as connection:
         for window, score in ((1, 10.0), (2, 20.0), (3, 30.0), (2, 99.0)):
-            vm_scores.put(connection, MIDNIGHT + 300 * window, {"a": (score, True)})
-        kept = vm_scores.history(connection, "a", MIDNIGHT, MIDNIGHT + DAY)
+            scores.put_vms(connection, MIDNIGHT + 300 * window, {"a": (score, True)})
+        kept = scores.history_of_vm(connection, "a", MIDNIGHT, MIDNIGHT + DAY)
         assert [mark[0] for _, mark in kept] == [10.0, 99.0, 30.0]
 
 
@@ -46,18 +46,18 @@ def test_windows_before_now_are_counted_as_long_as_they_are_measured_and_low(dat
     with database.write() as connection:
         for window in range(-4, 3):
             low: dict[str, Mark] = {"long": (59.4, True), "mixed": (10.0, window != 0), "fine": (60.0, True)}
-            vm_scores.put(connection, MIDNIGHT + 300 * window, low | ({} if window == -1 else {"gap": (1.0, True)}))
+            scores.put_vms(connection, MIDNIGHT + 300 * window, low | ({} if window == -1 else {"gap": (1.0, True)}))
         now_s = MIDNIGHT + 600
         names = ("long", "gap", "mixed", "fine", "nowhere")
-        assert vm_scores.lasting(connection, names, now_s, 60.0) == {"long": 7, "gap": 3, "mixed": 2, "fine": 0}
-        assert vm_scores.low_at(connection, MIDNIGHT, 60.0) == ["gap", "long"]
-        assert vm_scores.low_at(connection, MIDNIGHT - 300, 60.0) == ["long", "mixed"]
+        assert scores.lasting(connection, names, now_s, 60.0) == {"long": 7, "gap": 3, "mixed": 2, "fine": 0}
+        assert scores.low_at(connection, MIDNIGHT, 60.0) == ["gap", "long"]
+        assert scores.low_at(connection, MIDNIGHT - 300, 60.0) == ["long", "mixed"]
 
 
 def test_days_are_forgotten_whole(database: Database) -> None:
     with database.write() as connection:
         for day in range(4):
-            vm_scores.put(connection, MIDNIGHT + day * DAY + 300, {"a": (50.0, False)})
-        vm_scores.expire(connection, MIDNIGHT + 2.5 * DAY)
-        kept = vm_scores.history(connection, "a", 0.0, MIDNIGHT + 9 * DAY)
+            scores.put_vms(connection, MIDNIGHT + day * DAY + 300, {"a": (50.0, False)})
+        scores.expire_vms(connection, MIDNIGHT + 2.5 * DAY)
+        kept = scores.history_of_vm(connection, "a", 0.0, MIDNIGHT + 9 * DAY)
         assert [time_s for time_s, _ in kept] == [MIDNIGHT + day * DAY + 300 for day in (2, 3)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.domain import Host
-from advisor.tuning.order import CROWDED, core_scheduling_note
+from advisor.tuning.host import CROWDED, core_scheduling_note
 from profiler.host_kinds import HOST_KINDS
 from tests.advisor.tuning.tuning_hosts import tuned, vm
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.domain import Host, Inventory, IsolationSettings, Pinning
 from advisor.snapshot import ClusterSnapshot
-from advisor.tuning.host import tune_host
-from advisor.tuning.order import FELT
+from advisor.tuning.host import FELT, tune_host
 from models.physics.prior import PriorPredictor
 from profiler.host_kinds import HOST_KINDS
 from research.benchmarks.tuning import small

@@ -1,1 +1,0 @@
-"""Other schedulers' own protocols, one file each, translated to the Advisor's questions and back."""
