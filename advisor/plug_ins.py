@@ -48,6 +48,8 @@ def how_to_install(extra: str) -> str:
 
 INVENTORIES = "cotenant.inventories"  # advisor.inventories.systems.InventorySystem: what `sync` and `history` read
 EXECUTORS = "cotenant.executors"  # advisor.changes.controller.ExecutorKind: what `apply` changes
+HISTORIES = "cotenant.histories"  # advisor.telemetry.monitoring_history.CloudHistory: metrics that a cloud keeps
+MOVERS = "cotenant.movers"  # makes an advisor.changes.movers.Mover: where `migrate` moves instances
 RENDERERS = "cotenant.renderers"  # advisor.render.whole.CloudTool: commands of a cloud
 SCHEDULERS = "cotenant.schedulers"  # a sequence of api.routing.Route: the protocol of a scheduler
 

@@ -18,7 +18,7 @@ from advisor.access.keystone import Keystone
 from advisor.access.tokens import form_key
 from advisor.background import one_thread_for_products
 from advisor.changes.ledger import standing_of
-from advisor.changes.movers import MOVERS, MoveOutcome, Mover, Standing, open_mover
+from advisor.changes.movers import MoveOutcome, Mover, Standing, movers, open_mover
 from advisor.deadline import Progress
 from advisor.errors import AdvisorError, InvalidInput
 from advisor.inventories.reading import InventorySource, Reading, WatchedSource
@@ -49,11 +49,10 @@ from advisor.store.retention import Retention
 from advisor.store.rollouts import SignedText
 from advisor.store.sample_store import STORED
 from advisor.store.transactions import LaterWrites, Transactions
-from advisor.telemetry.monitoring_history import MonitoringHistory
+from advisor.telemetry.monitoring_history import MonitoringHistory, keeps_metrics
 from advisor.telemetry.remote_samples import RemoteSamples
 
 __all__ = [
-    "MOVERS",
     "REPORT_KINDS",
     "AccessService",
     "Advisor",
@@ -92,6 +91,8 @@ __all__ = [
     "form_key",
     "is_watched",
     "keeps_history",
+    "keeps_metrics",
+    "movers",
     "open_mover",
     "open_source",
     "repeat",

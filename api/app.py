@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any, cast
@@ -358,9 +358,10 @@ def _description() -> dict[str, Any]:
     return openapi.complete(_routes(), **ABOUT)
 
 
-def own_description() -> dict[str, Any]:
-    """The OpenAPI document of a service beside which no other package is installed."""
-    return openapi.complete(_made([route for route in ROUTES if route.is_own]), **ABOUT)
+def description_with(packages: Collection[str] = ()) -> dict[str, Any]:
+    """The OpenAPI document of a service beside which only these packages are installed, by names of their modules."""
+    routes = [route for route in ROUTES if route.is_own or route.endpoint.__module__.partition(".")[0] in packages]
+    return openapi.complete(_made(routes), **ABOUT)
 
 
 def _add(router: APIRouter, route: Route) -> None:
@@ -392,7 +393,7 @@ def _add(router: APIRouter, route: Route) -> None:
         tags=[route.tag],
         summary=title.rstrip("."),
         description=text.strip(),
-        operation_id=f"{route.tag}.{route.offered_by}.{route.endpoint.__name__}",
+        operation_id=route.operation_id,
         dependencies=[Depends(check) for check, is_needed in checks.items() if is_needed],
         response_model_exclude_unset=True,  # what was not asked for is absent, not empty
         include_in_schema=route.tag != "pages",

@@ -8,18 +8,29 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from advisor import deadline
 from advisor.domain import HostRanking, Instance, PlacementRequest, asked_about
-from advisor.domain.pods import SAID
+from advisor.domain.names import SAID
 from advisor.errors import DeadlinePassed, InvalidInput
 from advisor.service import InventoryService, PlacementService
 from api.problems import Busy
-from api.schemas.base import as_input
+from api.schemas.base import TEXT_PATTERN, as_input
 from profiler.observed import MAX_CPUS
+
+HostName = Annotated[str, Field(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
+MOST_HOSTS = 10_000
+
+
+class Incoming(BaseModel):
+    """Base of what other schedulers send: unknown fields pass, numbers are finite, values do not change."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
 
 # How long kube-scheduler may wait for us: it schedules one pod after another, so a late answer delays all of them.
 

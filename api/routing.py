@@ -21,7 +21,7 @@ class Route:
     method: str
     path: str
     endpoint: Callable[..., Any]
-    tag: str
+    id: str  # the tag, or the whole id of the operation where module and function do not give it
     status: int = 200
     created: bool = False  # answers 201 too, when the thing is new
     fails: tuple[int, ...] = ()
@@ -40,14 +40,22 @@ class Route:
         return self.scope or ("read" if self.method == "GET" else "write")
 
     @property
-    def offered_by(self) -> str:
-        """The module that has it, or of another package its name without `cotenant_`."""
+    def tag(self) -> str:
+        """What the operation is about: the first part of its id."""
+        return self.id.partition(".")[0]
+
+    @property
+    def operation_id(self) -> str:
+        """By which generated clients call it: tag, module or package without `cotenant_`, function."""
+        if "." in self.id:
+            return self.id
         names = self.endpoint.__module__.split(".")
-        return names[-1] if self.is_own else names[0].removeprefix("cotenant_")
+        offered_by = names[-1] if self.is_own else names[0].removeprefix("cotenant_")
+        return f"{self.id}.{offered_by}.{self.endpoint.__name__}"
 
     @property
     def is_own(self) -> bool:
-        """Whether the service's own distribution has it, whose reference describes no others."""
+        """Whether the service's own distribution has it."""
         return self.endpoint.__module__.startswith("api.")
 
 

@@ -23,6 +23,7 @@ OURS = {
     "cotenant": ".",
     "cotenant-client": "packaging/client",
     "cotenant-profiler": "packaging/profiler",
+    "cotenant-openstack": "integrations/openstack",
     "cotenant-xapi": "integrations/xapi",
 }
 HEADER = "# Made from requirements.lock: python packaging/lock_service.py\n"

@@ -7,23 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from advisor import plug_ins
 from advisor.domain import Host, Instance
-from advisor.errors import AdvisorError, InvalidInput
+from advisor.errors import AdvisorError
 
-# The systems in which `cotenant migrate` moves instances, by name.
 
-MOVERS = frozenset({"kubernetes"})
+def movers() -> tuple[str, ...]:
+    """The systems in which `cotenant migrate` moves instances: entry points of the group `cotenant.movers`."""
+    return plug_ins.names(plug_ins.MOVERS)
 
 
 def open_mover(
     name: str, *, cloud: str | None = None, evict: bool = False, namespaces: tuple[str, ...] = (), patience_s: float
 ) -> Mover:
     """A mover that asked nothing yet; InvalidInput when there is none of that name."""
-    if name not in MOVERS:
-        raise InvalidInput(f"system {name[:60]!r} is none of {', '.join(sorted(MOVERS))}", field="system")
-    from cotenant_kubernetes.mover import KubernetesMover
-
-    return KubernetesMover(cloud, evict=evict, namespaces=namespaces, patience_s=patience_s)
+    made: Mover = plug_ins.load(plug_ins.MOVERS, name, "system", "system")(
+        cloud, evict=evict, namespaces=namespaces, patience_s=patience_s
+    )
+    return made
 
 
 # What is asked of whoever carries moves out, and what became of one.

@@ -8,9 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cotenant_openstack import history as openstack
-from cotenant_openstack.history import MetricStorage
-
 from advisor.access.audit import Audit, actor
 from advisor.domain import (
     Histories,
@@ -145,7 +142,7 @@ class TelemetryService:
         was found, and whose demand that changes.
 
         `source` is a preset's name or file, or a system with a history (`options` say which one). With a preset,
-        `options.cloud` is the OpenStack cloud whose metric storage (Aetos) is asked in place of `prometheus_url`.
+        `options.cloud` is the cloud whose Prometheus is asked in place of `prometheus_url`.
         `progress` is called with the parts that were read, and of how many. SeriesUnavailable where the other side
         does not answer.
         """
@@ -195,17 +192,19 @@ class TelemetryService:
     def _watched(
         self, source: str, options: SourceOptions, there: Sequence[Instance]
     ) -> tuple[monitoring_history.Preset, monitoring_history.WatchedSeries]:
-        """What is asked for, and who is asked: Gnocchi or Aetos of an OpenStack cloud, or the store of the settings."""
+        """What is asked for, and who is asked: a service of a cloud, its Prometheus, or the store of the settings."""
         if options.ca_file or options.fingerprint:
             raise InvalidInput(
                 "--ca-file and --fingerprint go with a system that keeps a history of its guests",
                 field="source",
             )
         check_installed(source)
-        if source == openstack.PRESET.name:
-            return openstack.PRESET, openstack.Gnocchi.of(options.cloud, there)
+        if monitoring_history.keeps_metrics(source):
+            return monitoring_history.opened_history(source, options.cloud, there)
         chosen = monitoring_history.load_preset(source)
-        return chosen, MetricStorage.of(options.cloud) if options.cloud else SeriesStore.of(self._settings)
+        if options.cloud:
+            return chosen, monitoring_history.opened_prometheus(options.cloud, there)
+        return chosen, SeriesStore.of(self._settings)
 
     def _instances(self) -> Sequence[Instance]:
         with self._read() as connection:

@@ -28,7 +28,7 @@ def fit(connection: sa.Connection) -> Fit:
         return "current"
     if present in known:
         return "older"
-    return "newer" if present > min(known) else "unreleased"
+    return "newer" if present > max(known) else "unreleased"
 
 
 def refuse(database: Database, tables_fit: Fit) -> None:

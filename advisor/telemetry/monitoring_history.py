@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+from advisor import plug_ins
 from advisor.domain import Instance, ids_by_name, spoken
 from advisor.errors import InvalidInput
 from advisor.inventories.systems import GuestHistory
@@ -65,6 +66,47 @@ class MonitoringHistory:
     failed: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CloudHistory:
+    """What a cloud's own services have watched, offered as an entry point of the group `cotenant.histories` under the
+    name that operators type.
+
+    Args:
+        opened: Makes the store of a cloud (None = the one that the environment names), asked about these instances.
+        preset: What it calls things; None = it is a Prometheus, asked by any preset for `--cloud`.
+    """
+
+    opened: Callable[[str | None, Sequence[Instance]], WatchedSeries]
+    preset: Preset | None = None
+
+
+def keeps_metrics(source: str) -> bool:
+    """Whether this names a service of a cloud that an installed package asks by names of its own."""
+    return source in plug_ins.names(plug_ins.HISTORIES) and _cloud_history(source).preset is not None
+
+
+def opened_history(source: str, cloud: str | None, instances: Sequence[Instance]) -> tuple[Preset, WatchedSeries]:
+    """The store that a package asks under this name, and what that calls things; InvalidInput where there is none."""
+    offered = _cloud_history(source)
+    if offered.preset is None:
+        raise InvalidInput(f"{source} is asked by a preset: name that, with --cloud", field="source")
+    return offered.preset, offered.opened(cloud, instances)
+
+
+def opened_prometheus(cloud: str, instances: Sequence[Instance]) -> WatchedSeries:
+    """The Prometheus of a cloud; InvalidInput where no installed package knows one."""
+    for name in plug_ins.names(plug_ins.HISTORIES):
+        offered = _cloud_history(name)
+        if offered.preset is None:
+            return offered.opened(cloud, instances)
+    raise InvalidInput(f"--cloud needs a package of its own: {plug_ins.how_to_install('all')}", field="cloud")
+
+
+def _cloud_history(name: str) -> CloudHistory:
+    offered: CloudHistory = plug_ins.load(plug_ins.HISTORIES, name, "source", "source")
+    return offered
+
+
 def preset_names() -> tuple[str, ...]:
     """The presets that come with Cotenant."""
     return tuple(sorted(file.stem for file in PRESETS.glob("*.toml")))
@@ -74,7 +116,10 @@ def load_preset(name: str) -> Preset:
     """A preset by its name, or from a file that ends in .toml; InvalidInput says what is wrong with it."""
     file = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
     if not name.endswith(".toml") and name not in preset_names():
-        message = f"preset {name[:60]!r} is none of {', '.join(preset_names())}, nor a file that ends in .toml"
+        message = (
+            f"preset {name[:60]!r} is none of {', '.join(preset_names())}, nor a file that ends in .toml; a history of "
+            f"another system needs a package of its own: {plug_ins.how_to_install('all')}"
+        )
         raise InvalidInput(message, field="preset")
     try:
         if file.stat().st_size > _MOST_BYTES:

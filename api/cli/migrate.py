@@ -29,7 +29,7 @@ MOST_SHOWN = 10  # instances that stay; --json has all
 
 @with_options
 def migrate(
-    system: Annotated[str, typer.Argument(metavar="|".join(sorted(service.MOVERS)), help="Where the instances run.")],
+    system: Annotated[str, typer.Argument(metavar="SYSTEM", help="Where the instances run, such as kubernetes.")],
     apply: Annotated[
         bool, typer.Option("--apply", help="Carry the moves out, one at a time.", show_default="only list them")
     ] = False,

@@ -22,6 +22,7 @@ from advisor.service import (
     SyncDiff,
     WatchedSource,
     keeps_history,
+    keeps_metrics,
 )
 from api.cli.lazy import FAILED, stop_event
 from api.cli.options import AsJson, CaFile, CloudName, Database, DryRun, Fingerprint, settings
@@ -264,7 +265,7 @@ def history(
     What the agent measures itself, and what was given by hand, counts for more. Run it each night: again is harmless.
     Exit code 1 when something of a guest could not be read.
     """
-    if prometheus is not None and (source == "gnocchi" or keeps_history(source)):
+    if prometheus is not None and (keeps_history(source) or keeps_metrics(source)):
         more = "ceilometer and pve-exporter are read from a Prometheus"
         raise InvalidInput(f"--prometheus goes with a preset; {source} is asked itself ({more})", field="prometheus")
     if prometheus is not None and cloud is not None:

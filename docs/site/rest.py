@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from api.app import ROUTES, own_description
+from api.app import ROUTES, description_with
 from docs.site.tables import capital, code, made_by, prose, table
 
 Schema = Mapping[str, Any]
 
 
 def document() -> dict[str, Any]:
-    """The OpenAPI document of the service's own distribution."""
-    return own_description()
+    """The OpenAPI document of the service, with the routes of packages that this reference describes."""
+    return description_with(("cotenant_kubernetes",))
 
 
 def page() -> str:

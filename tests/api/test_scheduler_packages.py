@@ -46,7 +46,7 @@ def test_a_package_that_was_installed_adds_the_protocol_of_a_scheduler(
     app._routes.cache_clear()
     client = Client(app.create_app(advisor, settings))
     assert client.get("/example/hosts").json() == [host.id for host in advisor.cloud.inventory().hosts]
-    assert "/example/hosts" not in app.own_description()["paths"]
+    assert "/example/hosts" not in app.description_with()["paths"]
 
 
 def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,6 +55,6 @@ def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path, monkeypatch:
         routing.protocols()
 
 
-def test_the_protocol_of_kubernetes_is_the_service_s_own() -> None:
-    own = {route.path for route in routing.protocols() if route.is_own}
-    assert own >= {f"/kubernetes/{verb}" for verb in ("filter", "prioritize", "preempt", "advice")}
+def test_the_protocol_of_kubernetes_is_a_package_s() -> None:
+    added = {route.path for route in routing.protocols() if not route.is_own}
+    assert added >= {f"/kubernetes/{verb}" for verb in ("filter", "prioritize", "preempt", "advice")}

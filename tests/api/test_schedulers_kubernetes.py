@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from cotenant_kubernetes import pods
 from cotenant_kubernetes.schemas import ExtenderArgs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor import deadline
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile, pods
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.errors import DeadlinePassed, StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings

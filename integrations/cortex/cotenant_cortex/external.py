@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from cotenant_kubernetes.schemas import MOST_HOSTS, HostName, Incoming
 from pydantic import BaseModel, ConfigDict, Field
 
 from advisor.domain import Instance, dedicated_vcpus
 from advisor.errors import InvalidInput
 from advisor.service import InventoryService
 from api import opinion
+from api.opinion import MOST_HOSTS, HostName, Incoming
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.routing import Route
 from api.schemas.base import WHOLE, Flag, Id, Number

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from advisor.domain import pods
-from advisor.domain.pods import Json
 from advisor.inventories.reading import STOPPED_LOAD, Facts, Part, Reading, as_cpus, as_number, clean_labels, whole_cpus
+from cotenant_kubernetes import pods
+from cotenant_kubernetes.pods import Json
 from profiler.names import instance_id
 
 # What the API says of a node, a pod and a VirtualMachineInstance, as little of it as is kept; no I/O.

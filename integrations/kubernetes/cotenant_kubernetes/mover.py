@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 from advisor.changes.movers import MoveOutcome, Standing, SystemFailed
 from advisor.domain import Host, Instance
-from advisor.domain.pods import Json
 from advisor.inventories.calls import CallError
 from cotenant_kubernetes.calls import ClusterAccount, KubernetesApi, Row, account
+from cotenant_kubernetes.pods import Json
 
 # What Kubernetes and KubeVirt allow to be moved; no I/O.
 #

@@ -7,14 +7,15 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
-from advisor.domain import Instance, pods
-from advisor.domain.pods import Json
+from advisor.domain import Instance
 from advisor.errors import InvalidInput
 from advisor.service import CloudService, InventoryService, PlacementService
 from api import opinion
 from api.routes.common import CloudDep, InventoryDep, PlacementDep
 from api.routing import Route
 from api.schemas.base import as_input
+from cotenant_kubernetes import pods
+from cotenant_kubernetes.pods import Json
 from cotenant_kubernetes.schemas import (
     AdviceAnswer,
     AdviceArgs,

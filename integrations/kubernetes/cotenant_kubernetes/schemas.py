@@ -1,27 +1,13 @@
-"""Schemas of other schedulers: Kubernetes' extender, by k8s.io/kube-scheduler/extender/v1/types.go."""
+"""Schemas of Kubernetes' scheduler extender, by k8s.io/kube-scheduler/extender/v1/types.go."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from api.schemas.base import TEXT_PATTERN, WHOLE, AnswerBody, Flag, Number
-
-# What the schedulers' schemas share: bodies of other programs may hold more fields than we read.
-
-
-class Incoming(BaseModel):
-    """Base of what other schedulers send: unknown fields pass, numbers are finite, values do not change."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
-
-
-HostName = Annotated[str, Field(pattern=TEXT_PATTERN, min_length=1, max_length=255)]
-MOST_HOSTS = 10_000
-
-
-# Schemas of Kubernetes' scheduler extender, by k8s.io/kube-scheduler/extender/v1/types.go.
+from api.opinion import MOST_HOSTS, HostName, Incoming
+from api.schemas.base import WHOLE, AnswerBody, Flag, Number
 
 MOST_REPORTED = 256  # placements that one question may report
 Texts = dict[str, str] | None

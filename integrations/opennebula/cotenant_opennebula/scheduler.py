@@ -9,14 +9,14 @@ import math
 from collections.abc import Mapping
 from typing import Annotated
 
-from cotenant_kubernetes.schemas import MOST_HOSTS, Incoming
 from pydantic import ConfigDict, Field, StrictInt
 
 from advisor.domain import Instance, Inventory, PlacementRequest
-from advisor.domain.pods import whole
+from advisor.domain.names import whole
 from advisor.errors import InvalidInput
 from advisor.service import InventoryService
 from api import opinion
+from api.opinion import MOST_HOSTS, Incoming
 from api.routes.common import CloudDep, InventoryDep, PlacementDep, SettingsDep, check_batch
 from api.routing import Route
 from api.schemas.base import WHOLE, Amount, AnswerBody

@@ -15,7 +15,7 @@ from typing import Any
 from advisor.domain import Instance
 from advisor.errors import InvalidInput, SeriesUnavailable
 from advisor.plug_ins import require
-from advisor.telemetry.monitoring_history import Preset
+from advisor.telemetry.monitoring_history import CloudHistory, Preset
 from advisor.telemetry.series_store import MOST_BYTES, Scraped, series_in
 
 # One service of an OpenStack cloud, found by its type in the catalogue and asked with the cloud's account.
@@ -180,8 +180,9 @@ class MetricStorage:
     endpoint: CloudEndpoint
 
     @classmethod
-    def of(cls, cloud: str) -> MetricStorage:
-        """That of a cloud; InvalidInput where its settings do not fit."""
+    def of(cls, cloud: str | None, instances: Iterable[Instance] = ()) -> MetricStorage:
+        """That of a cloud, whichever instances are asked about; InvalidInput where its settings do not fit."""
+        del instances
         return cls(CloudEndpoint.of(cloud, "metric-storage", "Aetos"))
 
     def range(self, query: str, begin: datetime, end: datetime, step_s: int) -> Iterator[Scraped]:
@@ -205,3 +206,7 @@ def _fault(body: bytes) -> str:
         return str(json.loads(body)["error_message"]["faultstring"])[:200]
     except (ValueError, KeyError, TypeError, RecursionError):
         return "without a reason"
+
+
+GNOCCHI = CloudHistory(Gnocchi.of, PRESET)
+AETOS = CloudHistory(MetricStorage.of)

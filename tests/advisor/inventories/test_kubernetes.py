@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cotenant_kubernetes import source
+from cotenant_kubernetes import pods, source
 from cotenant_kubernetes.calls import ClusterAccount, account
 from cotenant_kubernetes.cluster import node_seen
 from cotenant_kubernetes.source import Kubernetes
 
-from advisor.domain import Announcement, Instance, IsolationSettings, Pinning, PlacementRequest, pods
+from advisor.domain import Announcement, Instance, IsolationSettings, Pinning, PlacementRequest
 from advisor.errors import NotFound
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor

@@ -80,10 +80,13 @@ def test_a_package_that_cannot_be_imported_is_named() -> None:
         systems.open_source("broken")
 
 
-def test_a_system_whose_extra_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extra_that_an_entry_point_names_and_that_is_missing_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, monkeypatch, EXAMPLE, {plug_ins.INVENTORIES: "drawn = cotenant_example:SYSTEM [plots]"})
     monkeypatch.setattr(plug_ins, "find_spec", lambda _name: None)
-    with pytest.raises(InvalidInput, match=r"openstack needs openstacksdk: pip install 'cotenant\[openstack\]'"):
-        systems.open_source("openstack")
+    with pytest.raises(InvalidInput, match=r"drawn needs matplotlib: pip install 'cotenant\[plots\]'"):
+        systems.open_source("drawn")
 
 
 def test_a_system_whose_package_is_missing_says_what_to_install(
