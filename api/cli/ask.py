@@ -6,7 +6,6 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -18,20 +17,11 @@ from advisor.domain import (
     Band,
     Candidate,
     Effect,
-    Find,
     Instance,
     Inventory,
     PlacementRequest,
     Recommendation,
-    Scene,
-    SceneEffects,
-    asked_about,
-    changed,
-    found_in,
     known_as,
-    like_another,
-    recommendation_from_json,
-    scene_effects_from_json,
     score_figure,
     settings_in_words,
     significant,
@@ -40,6 +30,7 @@ from advisor.domain import (
 from advisor.errors import InvalidInput
 from advisor.validation import the_one
 from api.cli.asking import SERVER, Server, Service, TokenFile, asked_service
+from api.cli.files import FileCloud, asked_questions
 from api.cli.lazy import NO_HOST
 from api.cli.options import (
     NOTHING,
@@ -47,9 +38,7 @@ from api.cli.options import (
     InventoryUnlessServer,
     ModelDir,
     Options,
-    ids_of,
     names_of,
-    settings,
     with_options,
     written,
 )
@@ -225,24 +214,16 @@ def where(
     Hosts are ranked by the effect on all instances there. With a file no server and no database are needed. The exit
     code is 3 where no host can take it.
     """
-    service = asked_service(server, token_file, inventory, model=model)
+    cloud = asked_questions(server, token_file, inventory, model=model)
     if instance is None and like is None:
         raise InvalidInput("name the instance with --instance, or one that it is like with --like", field="instance")
-    given: Mapping[str, Any] = {}
-    cloud = Inventory()
-    if service is not None:
-        asked, given = _asked_of(service, instance, like)
-        like = None if like is None else service.id_of("instances", like)
-        named = tuple(service.id_of("hosts", name) for name in names_of("--hosts", question["hosts"]) or ()) or None
-    elif inventory is not None:
-        asked, cloud = _asked(offline.load_inventory(inventory), instance, like)
-        named = ids_of("--hosts", question["hosts"], cloud.hosts)
-    request = PlacementRequest(asked, dry_run=True, **{**question, "hosts": named})
-    answer = (
-        offline.where(cloud, request, model=model, settings=settings())
-        if service is None
-        else _answer_of(service, request, given, like)
-    )
+    described, given = _described(cloud, instance, like)
+    if isinstance(cloud, FileCloud):
+        cloud, given = cloud.stands(described, given, like=like is not None)
+    named = tuple(cloud.id_of("hosts", name) for name in names_of("--hosts", question["hosts"]) or ()) or None
+    request = PlacementRequest(described, dry_run=True, **{**question, "hosts": named})
+    new = _written(described, given) | ({} if like is None else {"like": cloud.id_of("instances", like)})
+    answer = cloud.place({**written(request, apart=("instance", "constraints")), "instance": new}, request)
     if as_json:
         print_json(answer)
     else:
@@ -259,11 +240,8 @@ def predict(
     token_file: TokenFile = None,
 ) -> None:
     """Predict what co-located instances do to each other."""
-    service = asked_service(server, token_file, None if server or os.environ.get(SERVER) else scene, model=model)
-    known = offline.load_scene(scene, found_in(()) if service is None else _known_to(service))
-    answer = (
-        offline.predict(known, model=model, settings=settings()) if service is None else _predicted_by(service, known)
-    )
+    cloud = _asked_scene(server, token_file, scene, model)
+    answer = cloud.predict(offline.load_scene(scene, cloud.find))
     if as_json:
         print_json(answer)
         return
@@ -297,91 +275,41 @@ def _with_others(group: Alike[tuple[str, ...]]) -> str:
     return f"{name} and {len(group.others)} alike" if group.others else name
 
 
-def _asked_of(service: Service, instance: str | None, like: str | None) -> tuple[Instance, Mapping[str, Any]]:
-    """The instance in question as far as the question says it, and its fields; a service knows the rest."""
+def _asked_scene(server: str | None, token_file: Path | None, scene: Path, model: Path | None) -> Service | FileCloud:
+    """The service to ask about a scene, else this process, which knows of no instance but those in the file."""
+    service = asked_service(server, token_file, None if server or os.environ.get(SERVER) else scene, model=model)
+    return service or FileCloud(Inventory(), model)
+
+
+def _described(
+    cloud: Service | FileCloud, instance: str | None, like: str | None
+) -> tuple[Instance, Mapping[str, Any]]:
+    """The instance in question as far as the question says it, and its fields; the cloud knows the rest."""
     if instance is None:
         return Instance(NEW), {}
     if is_file(instance):
-        asked, given = offline.load_asked(Path(instance))
-        _check_like(asked.id, given, like)
-        return asked, given
-    with service.read_as("instance"):
-        return Instance(service.named("instances", instance)["id"]), {}
+        described, given = offline.load_asked(Path(instance))
+        _check_like(described.id, given, like)
+        return described, given
+    if isinstance(cloud, FileCloud):
+        return Instance(instance_of(cloud.cloud, instance).id), {}
+    with cloud.read_as("instance"):
+        return Instance(cloud.named("instances", instance)["id"]), {}
 
 
-def _answer_of(
-    service: Service, request: PlacementRequest, given: Mapping[str, Any], like: str | None
-) -> Recommendation:
-    """What a service answers, as if it had been decided here."""
+def _written(instance: Instance, given: Mapping[str, Any]) -> dict[str, Any]:
+    """An instance as the body of a placement has it, with no field but those that are given."""
     from api.schemas.inventory import InstanceItem
 
-    item = InstanceItem.of(request.instance).model_dump(mode="json", exclude_none=True)
+    item = InstanceItem.of(instance).model_dump(mode="json", exclude_none=True)
     sent = given.keys() - {"host", "settings"}
-    new = {"id": request.instance.id, **{name: item[name] for name in sent if name in item}}
+    new: dict[str, Any] = {"id": instance.id, **{name: item[name] for name in sent if name in item}}
     for name in given.get("settings", {}):
         if name == "pinning":
             new["pinning"] = item.get("pinning")
         else:
             new.setdefault("isolation", {})[name] = item["isolation"].get(name)
-    if like is not None:
-        new["like"] = like
-    body = {**written(request, apart=("instance", "constraints")), "instance": new}
-    with service.read_as("recommendation"):
-        return recommendation_from_json(service.post("placements", body=body), request)
-
-
-def _known_to(service: Service) -> Find:
-    """Look ids up at a service; NotFound where it has none such."""
-
-    def find(name: str) -> Instance:
-        from api.schemas.inventory import InstanceItem
-
-        with service.read_as("instance"):
-            return InstanceItem.model_validate(service.get("instances", name)).as_domain()
-
-    return find
-
-
-def _predicted_by(service: Service, scene: Scene) -> SceneEffects:
-    """What a service predicts for a scene, as if it had been predicted here."""
-    from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
-
-    body = {
-        "host": HostItem.of(scene.host).model_dump(mode="json", exclude_none=True),
-        "instances": [InstanceItem.of(there).model_dump(mode="json", exclude_none=True) for there in scene.instances],
-        "workloads": [WorkloadItem.of(workload).model_dump(mode="json") for workload in scene.workloads],
-    }
-    with service.read_as("prediction"):
-        return scene_effects_from_json(service.post("predictions", body=body))
-
-
-def _asked(cloud: Inventory, instance: str | None, like: str | None) -> tuple[Instance, Inventory]:
-    """The instance in question, and the cloud with it where it stands."""
-    find = found_in(cloud.instances)
-    name: str = NEW if instance is None else instance
-    given: Mapping[str, Any] = {}
-    if instance is not None and is_file(instance):
-        described, given = offline.load_asked(Path(instance))
-        _check_like(described.id, given, like)
-        name = described.id
-        if described.host is not None:  # the file says where it is, and how
-            others = tuple(other for other in cloud.instances if other.id != name)
-            size = None if like is None else 1
-            there = changed(find(name), given) if name in _ids(cloud) else asked_about(name, given, find, vcpus=size)
-            cloud = replace(cloud, instances=(*others, there))
-            find, given = found_in(cloud.instances), {}
-    elif instance is not None:
-        name = instance_of(cloud, instance).id
-    given = {field: value for field, value in given.items() if field != "id"}
-    if like is None:
-        return asked_about(name, given, find), cloud
-    sized = ("vcpus", "memory_mb") if name in _ids(cloud) else given.keys() & {"vcpus", "memory_mb"}
-    asked = asked_about(name, given, find, vcpus=1)
-    return like_another(asked, instance_of(cloud, like, "--like"), sized), cloud
-
-
-def _ids(cloud: Inventory) -> set[str]:
-    return {instance.id for instance in cloud.instances}
+    return new
 
 
 def _check_like(name: str, given: Mapping[str, Any], like: str | None) -> None:

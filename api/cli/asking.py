@@ -1,4 +1,7 @@
-"""Questions to a running service in place of a file: `--server`, its token, and what went wrong in one sentence."""
+"""What commands ask: a running service (`--server`, its token), a database or a file, by the same bodies.
+
+What went wrong is one sentence.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,17 @@ from advisor.validation import the_one
 from profiler.observed import check_id
 
 if TYPE_CHECKING:  # httpx takes 0.1 s to load, which questions on files do without
+    from advisor.deadline import Progress
+    from advisor.domain import (
+        Instance,
+        Inventory,
+        PlacementRequest,
+        Plan,
+        PlanRequest,
+        Recommendation,
+        Scene,
+        SceneEffects,
+    )
     from advisor.service import Advisor
     from cotenant_client import Client
 
@@ -129,6 +143,54 @@ class Service:
             if method == "DELETE":
                 return self.client.delete(path)
             return self.client.put(path, body) if method == "PUT" else self.client.post(path, body)
+
+    def inventory(self) -> Inventory:
+        """Hosts, instances and workloads that it knows; errors as of `get`, ServiceFailed for nonsense."""
+        from advisor.domain import Inventory
+        from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
+
+        with self.read_as("inventory"):
+            return Inventory(
+                hosts=tuple(HostItem.model_validate(item).as_domain() for item in self.all_of("hosts")),
+                instances=tuple(InstanceItem.model_validate(item).as_domain() for item in self.all_of("instances")),
+                workloads=tuple(WorkloadItem.model_validate(item).as_domain() for item in self.all_of("workloads")),
+            )
+
+    def find(self, name: str) -> Instance:
+        """The instance of this id; NotFound where it has none such."""
+        from api.schemas.inventory import InstanceItem
+
+        with self.read_as("instance"):
+            return InstanceItem.model_validate(self.get("instances", name)).as_domain()
+
+    def place(self, body: Mapping[str, Any], request: PlacementRequest) -> Recommendation:
+        """The answer to a body of `POST /v1/placements`, as far as it is known here the `request`."""
+        from advisor.domain import recommendation_from_json
+
+        with self.read_as("recommendation"):
+            return recommendation_from_json(self.post("placements", body=body), request)
+
+    def plan(self, request: PlanRequest, _: Progress | None = None) -> Plan:
+        """The answer to a question about the whole cloud; a service says nothing of its progress."""
+        from advisor.domain import plan_from_json
+        from api.schemas.placements import PlanBody
+
+        body = PlanBody.of(request).model_dump(mode="json")
+        with self.read_as("plan"):
+            return plan_from_json(self.post("plans", body=body), request)
+
+    def predict(self, scene: Scene) -> SceneEffects:
+        """What instances on a host do to each other."""
+        from advisor.domain import scene_effects_from_json
+        from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
+
+        body = {
+            "host": HostItem.of(scene.host).model_dump(mode="json", exclude_none=True),
+            "instances": [InstanceItem.of(one).model_dump(mode="json", exclude_none=True) for one in scene.instances],
+            "workloads": [WorkloadItem.of(workload).model_dump(mode="json") for workload in scene.workloads],
+        }
+        with self.read_as("prediction"):
+            return scene_effects_from_json(self.post("predictions", body=body))
 
     @contextmanager
     def read_as(self, what: str) -> Iterator[None]:

@@ -26,9 +26,9 @@ from advisor.errors import InvalidInput, NotFound
 from advisor.service import Advisor
 from api.cli.ask import instance_of, is_file
 from api.cli.asking import Server, ServerOrDatabase, TokenFile, service_or_database
+from api.cli.files import asked_questions
 from api.cli.options import AsJson, Database, InventoryUnlessServer, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, progress, say
-from api.cli.plan import inventory_of
 from api.schemas.commands import ProfileAnswer, ProfileOut, SavedOut
 from profiler.observed import check_id
 
@@ -279,7 +279,7 @@ def probe_plan(
     Nothing is measured here, and "nothing is worth measuring" is an answer. With --server the cloud is that of the
     service, and the plan is made here, by the model of this machine.
     """
-    cloud = inventory_of(inventory, server, token_file)
+    cloud = asked_questions(server, token_file, inventory, model=None).inventory()
     request = ProbeRequest(
         budget_s=offline.duration_s(budget),
         instances=_asked(cloud, instance),

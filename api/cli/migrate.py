@@ -20,7 +20,6 @@ from api.cli.asking import SERVER, Server, Service, TokenFile
 from api.cli.lazy import FAILED, stop_event
 from api.cli.options import NOTHING, AsJson, CloudName, Options, names_of, with_options
 from api.cli.output import print_json, say
-from api.cli.plan import cloud_of, planned_by
 from api.schemas.commands import MigrationOut, MoveOut
 
 REST_S = 3600.0  # for which who could not be moved is left alone
@@ -181,7 +180,7 @@ class _Rounds:
 
     def once(self) -> _Round:
         """Ask for a plan of who may move, and carry it out where that is wanted."""
-        cloud = cloud_of(self.service)
+        cloud = self.service.inventory()
         standings = self.mover.standings(cloud.instances)
         now = time.monotonic()
         self._resting = {name: until for name, until in self._resting.items() if until > now}
@@ -192,7 +191,7 @@ class _Rounds:
         done.names, done.waits = names, self.mover.busy()
         if done.waits or not names:
             return done
-        done.plan = planned_by(self.service, replace(self.request, movable=tuple(sorted(names))))
+        done.plan = self.service.plan(replace(self.request, movable=tuple(sorted(names))))
         done.moves = [step for step in done.plan.steps if step.action == "move" and step.host and step.source]
         done.requests = [self._request(step, cloud, done.plan.id) for step in done.moves]
         if self.apply:

@@ -24,12 +24,19 @@ from advisor.domain import (
     duration_in_words,
     fields_of,
     found_in,
-    plan_from_json,
     settings_in_words,
 )
 from advisor.errors import InvalidInput
 from api.cli.ask import ratio, sizes_only
-from api.cli.asking import SERVER, Server, ServerOrDatabase, Service, TokenFile, asked_cloud, asked_service
+from api.cli.asking import (
+    SERVER,
+    Server,
+    ServerOrDatabase,
+    Service,
+    TokenFile,
+    asked_cloud,
+)
+from api.cli.files import FileCloud, asked_questions
 from api.cli.lazy import NO_HOST
 from api.cli.options import (
     NOTHING,
@@ -46,8 +53,7 @@ from api.cli.options import (
     with_options,
 )
 from api.cli.output import print_json, print_table, progress, say
-from api.schemas.inventory import HostItem, InstanceItem, WorkloadItem
-from api.schemas.placements import PlanAnswer, PlanBody, PlanItem
+from api.schemas.placements import PlanAnswer, PlanItem
 
 # A plan on a terminal: steps by stage, commands, and the document that every front end shows.
 
@@ -238,16 +244,13 @@ def tune(
         inventory, host = None, str(inventory)
     if (host is None) != every:
         raise InvalidInput("name a host, or give --all for the whole cloud", field="host")
-    service = asked_service(server, token_file, inventory, model=model, patience_s=asked["time_limit_s"])
-    if service is not None:
-        cloud = cloud_of(service)
-    elif inventory is not None:
-        cloud = offline.load_inventory(inventory)
+    asking = asked_questions(server, token_file, inventory, model=model, patience_s=asked["time_limit_s"])
+    cloud = asking.inventory()
     named = ids_of("HOST", host, cloud.hosts)
     if missing := sorted(set(named or ()) - {one.id for one in cloud.hosts}):
         raise InvalidInput(f"HOST: there is no host {missing[0]}")
     request = PlanRequest(kind="tune", hosts=named, **asked)
-    show_plan(service, cloud, request, undo=undo, report=report, as_json=as_json, model=model)
+    show_plan(asking, cloud, request, undo=undo, report=report, as_json=as_json, model=model)
 
 
 @with_options
@@ -285,11 +288,8 @@ def plan(
     sizes and caps to what is used (right_size), or finds better settings on hosts as they stand (tune). With a file no
     server and no database are needed. Nothing is carried out. The exit code is 3 where an instance finds no host.
     """
-    service = asked_service(server, token_file, inventory, model=model, patience_s=asked["time_limit_s"])
-    if service is not None:
-        cloud = cloud_of(service)
-    elif inventory is not None:
-        cloud = offline.load_inventory(inventory)
+    asking = asked_questions(server, token_file, inventory, model=model, patience_s=asked["time_limit_s"])
+    cloud = asking.inventory()
     question = asked_of(PlanRequest, asked, cloud)
     request = PlanRequest(
         kind=kind or _kind(question, what_if),
@@ -297,11 +297,11 @@ def plan(
         what_if=offline.load_what_if(what_if) if what_if else None,
         **question,
     )
-    show_plan(service, cloud, request, undo=undo, report=report, as_json=as_json, model=model)
+    show_plan(asking, cloud, request, undo=undo, report=report, as_json=as_json, model=model)
 
 
 def show_plan(
-    service: Service | None,
+    asking: Service | FileCloud,
     cloud: Inventory,
     request: PlanRequest,
     *,
@@ -315,15 +315,13 @@ def show_plan(
         offline.check_report(report)
     try:
         with progress() as advance:
-            answer = (
-                offline.plan(cloud, request, model=model, settings=settings(), progress=advance)
-                if service is None
-                else planned_by(service, request)
-            )
+            answer = asking.plan(request, advance)
     except InvalidInput as error:
         raise by_option(PlanRequest, error) from error
     if report:
-        offline.write_plan_report(cloud, answer, report, model=model, settings=settings() if service is None else None)
+        offline.write_plan_report(
+            cloud, answer, report, model=model, settings=settings() if isinstance(asking, FileCloud) else None
+        )
     if as_json:
         print_json(PlanAnswer.of(answer))
     else:
@@ -342,33 +340,6 @@ def _show(cloud: Inventory, answer: Plan, *, undo: bool, report: Path | None) ->
         )
     if report:
         say(f"Report written to {report}.")
-
-
-def cloud_of(service: Service) -> Inventory:
-    """Hosts, instances and workloads that a service knows; errors as of `Service.get`, ServiceFailed for nonsense."""
-    with service.read_as("inventory"):
-        return Inventory(
-            hosts=tuple(HostItem.model_validate(item).as_domain() for item in service.all_of("hosts")),
-            instances=tuple(InstanceItem.model_validate(item).as_domain() for item in service.all_of("instances")),
-            workloads=tuple(WorkloadItem.model_validate(item).as_domain() for item in service.all_of("workloads")),
-        )
-
-
-def inventory_of(file: Path | None, server: str | None, token_file: Path | None) -> Inventory:
-    """The cloud of a file, or of the service that is named instead; the question is then answered here."""
-    service = asked_service(server, token_file, file, model=None)
-    if service is not None:
-        return cloud_of(service)
-    if file is None:
-        raise AssertionError("neither a file nor a service was named")
-    return offline.load_inventory(file)
-
-
-def planned_by(service: Service, request: PlanRequest) -> Plan:
-    """What a service plans, as if it had been planned here."""
-    body = PlanBody.of(request).model_dump(mode="json")
-    with service.read_as("plan"):
-        return plan_from_json(service.post("plans", body=body), request)
 
 
 def _kind(question: Mapping[str, Any], what_if: Path | None) -> PlanKind:

@@ -16,7 +16,6 @@ from advisor.service import Advisor, Reported
 from api.cli.asking import ServerOrDatabase, TokenFile, asked_cloud, asked_service, service_or_database
 from api.cli.options import NOTHING, AsJson, Database, ModelDir, Options, asked_of, settings, with_options
 from api.cli.output import print_json, progress, say
-from api.cli.plan import cloud_of, planned_by
 from api.schemas.commands import ReportOut, SnapshotOut
 
 KEEP = 30
@@ -91,8 +90,8 @@ def report(
                 progress=advance,
             )
         elif service_asked is not None:
-            cloud = cloud_of(service_asked)
-            planned = planned_by(service_asked, request(found_in(cloud.instances)))
+            cloud = service_asked.inventory()
+            planned = service_asked.plan(request(found_in(cloud.instances)))
             made = offline.write_planned_report(cloud, planned, out, keep=keep)
         else:
             with Advisor(chosen) as advisor:
@@ -143,7 +142,7 @@ def snapshot(
     if to_output and as_json:
         raise InvalidInput("--json reports on a file; it does not go with -", field="json")
     with asked_cloud(server, token_file, database) as asked:
-        cloud = asked.here.inventory.whole() if asked.service is None else cloud_of(asked.service)
+        cloud = asked.here.inventory.whole() if asked.service is None else asked.service.inventory()
     text = offline.snapshot_text(cloud, rename=rename)
     if to_output:
         typer.echo(text, nl=False)

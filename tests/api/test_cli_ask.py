@@ -192,7 +192,7 @@ def test_a_new_instance_may_be_like_another_one() -> None:
     ("arguments", "words"),
     [
         ((), "name the instance with --instance, or one that it is like with --like"),
-        (("--like", "ghost"), "--like ghost: there is no instance of that name"),
+        (("--like", "ghost"), "there is no instance ghost to be like"),
         (
             ("--like", "files-1", "--instance", "shop.yaml"),
             "the file says what shop-7 runs or needs; leave out --like",
