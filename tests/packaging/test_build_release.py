@@ -53,7 +53,7 @@ def test_every_library_that_is_locked_stands_in_the_list_with_its_version() -> N
 def test_a_service_that_is_built_from_its_source_distribution_is_the_one_that_was_built_beside_it(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The distribution names everything that it is made of, and no file tells in which folder it was built."""
+    """The distribution names everything that it is made of, and no file says in which folder it was built."""
     source, time_s = tmp_path_factory.mktemp("somewhere-else"), 1_700_000_000
     files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     copy = ["tar", "--create", "--null", "--files-from=-"]

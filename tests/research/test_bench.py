@@ -87,7 +87,7 @@ def test_a_balancer_stands_beside_a_plan_of_no_more_moves(monkeypatch: pytest.Mo
     assert stay.note.startswith("0.0 moves, 0.0 rules broken, 0.0 moves impossible")
     theirs, ours = (float(part.split(" moves")[0].split()[-1]) for part in rule.note.split(";"))
     assert ours <= theirs
-    assert (stay.lower, stay.upper, stay.verdict) == (None, None, "within noise")  # one cloud tells nothing of chance
+    assert (stay.lower, stay.upper, stay.verdict) == (None, None, "within noise")  # one cloud says nothing of chance
 
 
 def test_a_question_is_timed_beside_the_analytic_model_and_nova() -> None:
