@@ -135,7 +135,7 @@ test-faults: setup server-tools  ## killed, crowded, without disk or database: r
 
 test-fuzz: setup  ## every operation of a real service asked thousands of generated questions, and property tests with all their examples
 	COTENANT_TEST_FUZZ=1 $(BIN)/python -m pytest tests/fuzz
-	COTENANT_TEST_FUZZ=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "hypothesis and not measured and not lab" --ignore tests/fuzz
+	COTENANT_TEST_FUZZ=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "(hypothesis or exhaustive) and not measured and not lab" --ignore tests/fuzz
 
 test-image: setup  ## the image, built and run by buildah and podman (Debian, root): served, killed, told to stop
 	$(call apt_install,$(IMAGE_TOOLS))

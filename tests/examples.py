@@ -1,4 +1,4 @@
-"""How many examples a property test tries: a third of them before each change, all of them in `make test-fuzz`."""
+"""How many cases a search tries: a part of them before each change, all of them in `make test-fuzz`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 
 ALL = os.environ.get("COTENANT_TEST_FUZZ") == "1"
 LEAST = 10
+STRIDE = 1 if ALL else 3  # of moments at which something is killed, those from one that is tried to the next
 
 
 def examples(most: int, least: int = LEAST) -> int:

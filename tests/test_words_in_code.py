@@ -6,7 +6,8 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -57,34 +58,46 @@ def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def sentences(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """String constants of several words, with their line; docstrings are not among them."""
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a source says, each with its line: string constants of several words, docstrings and comments without the
+    names of code in them, and the names that the code gives."""
+
+    sentences: list[tuple[int, str]]
+    explanations: list[tuple[int, str]]
+    names: list[tuple[int, str]]
+
+
+def said_by(text: str) -> Said:
+    tree = ast.parse(text)
+    strings: dict[int, tuple[int, str]] = {}
+    docs: set[int] = set()
+    explanations: list[tuple[int, str]] = []
+    names: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         match node:
-            case ast.Constant(value=str(text)) if id(node) not in docs and " " in text.strip():
-                yield node.lineno, text
-
-
-def explanations(text: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Docstrings and comments, with their line, without the names of code in them."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Expr(value=ast.Constant(value=str(words))):
-                yield node.lineno, _NAME.sub("", words)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], _NAME.sub("", token.string)
-
-
-def names_made(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Names that the code gives: functions, classes, arguments, variables and attributes."""
-    for node in ast.walk(tree):
-        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
+                names.append((node.lineno, name))
+            case ast.Constant(value=str(words)):
+                strings[id(node)] = node.lineno, words
+            case ast.Expr(value=ast.Constant(value=str(words)) as doc):
+                docs.add(id(doc))
+                explanations.append((node.lineno, _NAME.sub("", words)))
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield node.lineno, name
-            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                yield node.lineno, name
+                names.append((node.lineno, name))
+    if FORBIDDEN.search(text):  # to find comments takes longest of all
+        explanations += (
+            (token.start[0], _NAME.sub("", token.string))
+            for token in tokenize.generate_tokens(io.StringIO(text).readline)
+            if token.type == tokenize.COMMENT
+        )
+    sentences = [said for at, said in strings.items() if at not in docs and " " in said[1].strip()]
+    return Said(sentences, explanations, names)
+
+
+@cache
+def said_in(path: Path) -> Said:
+    return said_by(path.read_text(encoding="utf-8"))
 
 
 def words_of_template(text: str) -> str:
@@ -103,7 +116,7 @@ def test_a_sentence_in_code_names_the_actor(folder: str) -> None:
         f"{name_of(path)}:{line}: {text}"
         for path in CODE
         if path.relative_to(ROOT).parts[0] == folder
-        for line, text in sentences(ast.parse(path.read_text(encoding="utf-8")))
+        for line, text in said_in(path).sentences
         if FORBIDDEN.search(text)
     ]
     assert found == []
@@ -111,12 +124,13 @@ def test_a_sentence_in_code_names_the_actor(folder: str) -> None:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_a_docstring_or_comment_names_the_actor(folder: str) -> None:
-    found = []
-    for path in CODE:
-        if path.relative_to(ROOT).parts[0] == folder:
-            text = path.read_text(encoding="utf-8")
-            said = explanations(text, ast.parse(text))
-            found += [f"{name_of(path)}:{line}: {words}" for line, words in said if FORBIDDEN.search(words)]
+    found = [
+        f"{name_of(path)}:{line}: {words}"
+        for path in CODE
+        if path.relative_to(ROOT).parts[0] == folder
+        for line, words in said_in(path).explanations
+        if FORBIDDEN.search(words)
+    ]
     assert found == []
 
 
@@ -126,7 +140,7 @@ def test_a_name_in_code_is_of_the_field(folder: str) -> None:
         f"{name_of(path)}:{line}: {name}"
         for path in CODE
         if path.relative_to(ROOT).parts[0] == folder
-        for line, name in names_made(ast.parse(path.read_text(encoding="utf-8")))
+        for line, name in said_in(path).names
         if _IN_NAMES.search(name)
     ]
     assert found == []
@@ -168,14 +182,14 @@ def test_a_page_names_the_actor() -> None:
 
 
 def test_sentences_are_found_in_parts_of_formatted_strings_and_docstrings_are_left_out() -> None:
-    tree = ast.parse(
+    said = said_by(
         '"""Nobody."""\nNAME = "told"\n\ndef f(x):\n    """Told to whom."""\n    return f"{x} told nobody {x}"\n'
     )
-    assert list(sentences(tree)) == [(6, " told nobody ")]
-    assert sorted(names_made(tree)) == [(2, "NAME"), (4, "f"), (4, "x")]
+    assert said.sentences == [(6, " told nobody ")]
+    assert sorted(said.names) == [(2, "NAME"), (4, "f"), (4, "x")]
     assert [bool(_IN_NAMES.search(name)) for name in ("told_at", "_of_nobody", "toldest", "newcomer", "new_vm")] == [
         True, True, False, True, False,
     ]  # fmt: skip
     code = 'def f(told):  # whom `told` names\n    """Told of `whom`."""\n'
-    assert sorted(explanations(code, ast.parse(code))) == [(1, "# whom  names"), (2, "Told of .")]
+    assert sorted(said_by(code).explanations) == [(1, "# whom  names"), (2, "Told of .")]
     assert words_of_template('a {{ told }} {% if x == "so it was" %}b') == "a  so it wasb"

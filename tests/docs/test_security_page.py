@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -226,10 +227,13 @@ def test_the_test_of_a_promise_is_there(test: str) -> None:
     assert (f"def {name}(" if file.endswith(".py") else name) in text
 
 
-def _modules() -> Iterator[tuple[str, ast.Module]]:
-    for package in PRODUCT:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+@cache
+def _names_by_file() -> dict[str, set[str]]:
+    return {
+        str(path.relative_to(ROOT)): set(_names(ast.parse(path.read_text(encoding="utf-8"))))
+        for package in PRODUCT
+        for path in sorted((ROOT / package).rglob("*.py"))
+    }
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
@@ -253,7 +257,7 @@ def test_nothing_that_was_stored_is_executed() -> None:
         r"(pickle|cPickle|marshal|shelve|dill|joblib|cloudpickle)(\.|$)|(eval|exec)\(\)|os\.(system|popen)\(\)|shell=True"
         r"|allow_pickle=True|yaml\.(load|unsafe_load|full_load|load_all)\(\)|yaml\.(Unsafe|Full|C?)Loader$"
     )
-    found = {(file, name) for file, tree in _modules() for name in _names(tree) if wrong.match(name)}
+    found = {(file, name) for file, names in _names_by_file().items() for name in names if wrong.match(name)}
     assert found == set()
 
 
@@ -295,7 +299,7 @@ def test_only_these_modules_start_programs() -> None:
     """`virsh` that only reads, `tc` by which `cotenant apply` changes classes, the demonstration's containers, and the
     trial of a model; the agent and its probes read what hypervisors say. None of them gets an answer's commands."""
     starting = re.compile(r"subprocess(\.|$)|os\.(exec|spawn|posix_spawn|fork)\w*\(\)|pty(\.|$)")
-    found = {file for file, tree in _modules() if any(starting.match(name) for name in _names(tree))}
+    found = {file for file, names in _names_by_file().items() if any(starting.match(name) for name in names)}
     of_the_service = {file for file in found if not file.startswith("profiler/")}
     assert of_the_service == {
         "advisor/changes/traffic.py",

@@ -13,7 +13,13 @@ import pytest
 from profiler import files
 from profiler.files import MEGABYTE, TooLargeError
 
-BOMB = gzip.compress(b"x" * (300 * MEGABYTE), 6, mtime=0)  # 300 MB in 300 kB
+
+@pytest.fixture(scope="module")
+def bomb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 MB in 300 kB."""
+    path = tmp_path_factory.mktemp("bomb") / "bomb.gz"
+    path.write_bytes(gzip.compress(b"x" * (300 * MEGABYTE), 6, mtime=0))
+    return path
 
 
 def peak_of(read: Callable[[], object]) -> int:
@@ -27,29 +33,20 @@ def peak_of(read: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def bomb(folder: Path) -> Path:
-    path = folder / "bomb.gz"
-    path.write_bytes(BOMB)
-    return path
-
-
-def test_a_bomb_is_refused_at_its_limit_and_costs_little_more_than_that(tmp_path: Path) -> None:
-    path = bomb(tmp_path)
-    assert path.stat().st_size < MEGABYTE
+def test_a_bomb_is_refused_at_its_limit_and_costs_little_more_than_that(bomb: Path) -> None:
+    assert bomb.stat().st_size < MEGABYTE
 
     def read() -> None:
-        with files.open_limited(path, 10 * MEGABYTE, packed=True) as file:
+        with files.open_limited(bomb, 10 * MEGABYTE, packed=True) as file:
             while file.read(MEGABYTE):
                 pass
 
     assert peak_of(read) < 5 * MEGABYTE
 
 
-def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
-    path = bomb(tmp_path)
-
+def test_a_line_without_end_is_refused(bomb: Path) -> None:
     def read() -> None:
-        with files.open_limited(path, 1000 * MEGABYTE, packed=True) as file:
+        with files.open_limited(bomb, 1000 * MEGABYTE, packed=True) as file:
             list(files.lines(file, 2 * MEGABYTE))
 
     assert peak_of(read) < 10 * MEGABYTE

@@ -3,6 +3,7 @@ holds more than it has room for. The cloud is simulated."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from advisor.domain import RolloutStanding
 from advisor.errors import Conflict
 from tests.advisor.changes.simulated_moves import AFTER, BEFORE, PLACES, PLAN, TAKES_S, THEN, WEIGHED, MovesBench
 from tests.advisor.changes.test_controller import check_lines, events
+from tests.examples import STRIDE, examples
 
-SEED, KILLS = 46, 200
+SEED, KILLS = 46, examples(200)
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +61,14 @@ def test_an_instance_that_is_there_already_is_not_moved(bench: MovesBench) -> No
     assert bench.cloud.places["c"] == "h3", "it was there before"
 
 
+@pytest.mark.exhaustive
 def test_a_kill_at_every_moment_of_a_plan_with_moves_loses_nothing_and_moves_nothing_twice(bench: MovesBench) -> None:
     number = 0
-    for first, then, prepare in (
+    for begin, (first, then, prepare) in enumerate((
         ("carry_out", "carry_out", ""), ("carry_out", "undo", ""), ("undo", "undo", "carry_out"),
         ("undo", "carry_out", "carry_out"),
-    ):  # fmt: skip
-        at = 0
-        while True:
-            at += 1
+    )):  # fmt: skip
+        for at in itertools.count(1 + begin % STRIDE, STRIDE):
             bench.begin()
             if prepare:
                 bench.act(prepare)
@@ -82,10 +83,11 @@ def test_a_kill_at_every_moment_of_a_plan_with_moves_loses_nothing_and_moves_not
             if standing.state == "carried_out" and then == "undo":
                 standing = bench.act("undo")
             judge(bench, standing)
-    assert number >= 150
+    assert number >= 150 // STRIDE
 
 
-def test_200_kills_at_random_of_controllers_that_go_on_or_take_back(bench: MovesBench) -> None:
+@pytest.mark.exhaustive
+def test_kills_at_random_of_controllers_that_go_on_or_take_back(bench: MovesBench) -> None:
     """Each rollout is killed again and again, by a seed, while migrations go on or have not been answered."""
     draw, number = random.Random(SEED), 0
     while number < KILLS:
