@@ -30,6 +30,7 @@ from profiler.agent.loop import BUCKETS_S, AgentView
 from profiler.collectors.windows import Key, MetricWindow, Statistic
 from profiler.metrics import ADDITIONAL_UNITS, EIGHT
 from tests.api import cli_runs
+from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.local_http import QuietHandler, on_loopback
 from tests.servers.prometheus import Prometheus, prometheus
 from tests.servers.running import NotInstalled
@@ -180,7 +181,7 @@ def test_the_service_and_the_command_find_the_phases_of_what_was_measured(store:
     assert [phase.windows for phase in profile.phases] == [30, 30]
     assert profile.phases[0].metrics["cpu"].value == pytest.approx(40.07, abs=0.05)
     assert profile.phases[1].load.method == "saturated"
-    own = settings(store.url, database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)
+    own = settings(store.url, database=sqlite_with_tables(tmp_path / "db.sqlite3"), state_dir=tmp_path)
     with Advisor(own) as advisor:
         advisor.inventory.put_host(Host("h1", "kvm", 4, 8192, platform="p1"))
         advisor.inventory.put_instance(Instance("i1", host="h1"))

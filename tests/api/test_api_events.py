@@ -20,6 +20,7 @@ from advisor.settings import Settings
 from api.http import lanes
 from api.routes import events
 from tests.faults.http_server import Served, served
+from tests.servers.fixtures import sqlite_with_tables
 
 HOST = {"kind": "kvm", "pcpus": 8, "memory_mb": 65536}
 Lines = Iterator[str]
@@ -206,7 +207,7 @@ def test_who_listens_needs_a_token_and_is_let_go_when_it_is_revoked(
 ) -> None:
     monkeypatch.setattr(events, "CHECK_S", 0.1)
     with served(tmp_path) as service:
-        settings = Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path)
+        settings = Settings(database=sqlite_with_tables(tmp_path / "db.sqlite3"), state_dir=tmp_path)
         with Advisor(settings) as advisor, listening(service) as unasked:
             made, text = advisor.access.tokens.create("listener", "read", lasts=None)
             _, agents = advisor.access.tokens.create("agent", "write", lasts=None, host="h1")

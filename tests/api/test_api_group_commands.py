@@ -15,11 +15,12 @@ from api.app import create_app
 from profiler.demand import Demand
 from profiler.observed import Instance
 from tests.api.api_client import Client
+from tests.servers.fixtures import sqlite_with_tables
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(database=f"sqlite:///{tmp_path}/groups.sqlite3", state_dir=tmp_path)
+    return Settings(database=sqlite_with_tables(tmp_path / "groups.sqlite3"), state_dir=tmp_path)
 
 
 @pytest.fixture

@@ -15,13 +15,14 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import Host, Instance, MetricSample
 from tests.api import cli_runs
+from tests.servers.fixtures import sqlite_with_tables
 
 HOUR = 3600.0
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(database=f"sqlite:///{tmp_path}/own.sqlite3", state_dir=tmp_path)
+    return Settings(database=sqlite_with_tables(tmp_path / "own.sqlite3"), state_dir=tmp_path)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from api.cli import ON_THIS_MACHINE
 from api.cli import app as cotenant
 from docs.site.commands import commands
 from tests.api.api_client import Client
+from tests.servers.fixtures import sqlite_with_tables
 
 # Where each command is answered by a service; those that ask declared questions have tests of their own.
 ASKED = {
@@ -51,7 +52,7 @@ def parameters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, 
     from advisor.service import Advisor
     from advisor.settings import Settings
 
-    settings = Settings(database=f"sqlite:///{tmp_path_factory.mktemp('db')}/c.sqlite3")
+    settings = Settings(database=sqlite_with_tables(tmp_path_factory.mktemp("db") / "c.sqlite3"))
     with Advisor(settings) as advisor:
         paths = Client(create_app(advisor, settings)).get("/openapi.json").json()["paths"]
     return {

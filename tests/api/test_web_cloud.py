@@ -37,6 +37,7 @@ from profiler.observed import MetricSample, ProbeResult, Quantity
 from tests.api.api_client import Client, bent_client
 from tests.api.page_reader import Page
 from tests.api.sample_answer import HOSTILE
+from tests.servers.fixtures import sqlite_with_tables
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 WINDOWS = 100  # of ten seconds, with a gap of five minutes
@@ -46,7 +47,7 @@ WINDOWS = 100  # of ten seconds, with a gap of five minutes
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Advisor]:
     """The small cloud with samples of who is on h1, and of h1 itself; tests only read it."""
     folder = tmp_path_factory.mktemp("measured")
-    settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder, max_batch=100_000)
+    settings = Settings(database=sqlite_with_tables(folder / "db.sqlite3"), state_dir=folder, max_batch=100_000)
     now = datetime.now(UTC).timestamp()
     times = [now - 10 * number for number in range(WINDOWS) if not 20 <= number < 50]
     samples = [

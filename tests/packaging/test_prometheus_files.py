@@ -24,6 +24,7 @@ from profiler.agent.spool import SpoolStatus
 from profiler.collectors.windows import Key, MetricWindow, Statistic
 from profiler.metrics import ADDITIONAL_UNITS, EIGHT
 from profiler.observed import Colocation, Outcome
+from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.prometheus import Prometheus, prometheus, promtool
 from tests.servers.running import NotInstalled
 
@@ -49,7 +50,7 @@ def tool(*arguments: str, cwd: Path) -> tuple[int, str]:
 def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The name of every series that the service and the agent show, and `up`, which Prometheus makes."""
     folder = tmp_path_factory.mktemp("state")
-    settings = Settings(database=f"sqlite:///{folder}/db.sqlite3", state_dir=folder)
+    settings = Settings(database=sqlite_with_tables(folder / "db.sqlite3"), state_dir=folder)
     with Advisor(settings) as advisor:
         advisor.inventory.put_host(Host("h1", "kvm", 4, 8192))
         advisor.inventory.put_instance(Instance("a", host="h1"))  # without a VM there are no scores

@@ -26,6 +26,7 @@ from profiler.collectors.windows import MetricWindow
 from profiler.metrics import EIGHT
 from profiler.observed import Host, Instance
 from tests.profiler.steady_backend import SteadyBackend
+from tests.servers.fixtures import sqlite_with_tables
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def url(tmp_path: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     """The service on a free port, which knows host h1 and instance a."""
     for name in Settings.model_fields:
         monkeypatch.delenv(f"COTENANT_{name.upper()}", raising=False)
-    settings = Settings(database=f"sqlite:///{database}", state_dir=tmp_path / "state")
+    settings = Settings(database=sqlite_with_tables(database), state_dir=tmp_path / "state")
     with Advisor(settings) as advisor, socket.create_server(("127.0.0.1", 0)) as listener:
         advisor.inventory.put_host(Host("h1", "lxc", 2, 1024))
         advisor.inventory.put_instance(Instance("a", host="h1"))

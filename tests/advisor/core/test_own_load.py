@@ -21,6 +21,7 @@ from models.physics.peak_demand import demand_sums
 from models.physics.prior import solve
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, MetricSample
+from tests.servers.fixtures import sqlite_with_tables
 
 SPAN_S = 30.0
 BUILD = Instance(
@@ -85,7 +86,7 @@ def clock() -> Clock:
 @pytest.fixture
 def advisor(tmp_path: Path, clock: Clock) -> Iterator[Advisor]:
     """Three hosts of one size; `vm` is on the second."""
-    settings = Settings(database=f"sqlite:///{tmp_path}/own.sqlite3", state_dir=tmp_path)
+    settings = Settings(database=sqlite_with_tables(tmp_path / "own.sqlite3"), state_dir=tmp_path)
     with Advisor(settings, clock=clock) as opened:
         for name in ("gateway", "worker", "spare"):
             opened.inventory.put_host(Host(name, "kvm", pcpus=8, memory_mb=65_536))

@@ -24,6 +24,7 @@ from models.learning import artifact
 from models.physics.prior import solve
 from models.training import fit_predictor
 from profiler.observed import Colocation, Outcome, ProbeResult, Quantity
+from tests.servers.fixtures import sqlite_with_tables
 
 CORES, UPLINKS, DISKS = (2.0, 0.6), (1000.0, 200.0, 60.0), (400.0, 60.0)  # below 1 a cap of all together; Mbit/s; MB/s
 NOISE = 0.05  # SD of the logarithms of T/B and of probed values
@@ -99,7 +100,7 @@ def right(new: Sequence[RealHost]) -> Ratios:
 def serve(models: tuple[Path, Path], new: Sequence[RealHost], folder: Path) -> tuple[Ratios, Ratios, Ratios]:
     """What a service says with the model trained without probes, and with the other one before and after results of
     probes reached it."""
-    settings = Settings(database=f"sqlite:///{folder / 'served.sqlite3'}", state_dir=folder)
+    settings = Settings(database=sqlite_with_tables(folder / "served.sqlite3"), state_dir=folder)
     with Advisor(settings) as advisor:
         plain, rich = (advisor.models.register(path).version for path in models)
         advisor.inventory.put(cloud([host.said for host in new]), mode="replace", generation=None)

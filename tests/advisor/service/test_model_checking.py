@@ -18,6 +18,7 @@ from models.physics.prior import PriorPredictor
 from profiler.observed import Colocation, IsolationSettings, Outcome, Pinning
 from tests.advisor.service.service_clock import Clock
 from tests.advisor.service.two_models import ASKED, CLOUD, HOSTS, Sure, placed, rows_of, seen, use
+from tests.servers.fixtures import sqlite_with_tables
 
 pytestmark = pytest.mark.usefixtures("cloud")
 
@@ -183,7 +184,7 @@ def test_a_profile_that_came_with_the_question_counts_for_the_others_too(advisor
 
 
 def test_rows_are_kept_per_platform_up_to_the_setting(settings: Settings, clock: Clock, tmp_path: Path) -> None:
-    small = settings.model_copy(update={"keep_observed": 6, "database": f"sqlite:///{tmp_path}/small.sqlite3"})
+    small = settings.model_copy(update={"keep_observed": 6, "database": sqlite_with_tables(tmp_path / "small.sqlite3")})
     with Advisor(small, clock=clock) as advisor:
         advisor.inventory.put(CLOUD, mode="replace", generation=None)
         advisor.outcomes.record_colocation(seen(0, platform="x1"))

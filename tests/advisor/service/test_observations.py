@@ -16,6 +16,7 @@ from advisor.settings import Settings
 from advisor.telemetry.ingest import MOST_NAMES
 from profiler.observed import Colocation, MetricSample, Outcome
 from tests.advisor.service.service_clock import Clock
+from tests.servers.fixtures import sqlite_with_tables
 
 REQUEST = PlacementRequest(Instance("new"), dry_run=True)
 
@@ -72,7 +73,7 @@ def test_a_host_has_so_many_metrics_beside_those_of_the_agent_whoever_sends_them
 
 
 def test_a_batch_over_the_limit_is_refused_whole(settings: Settings, sample: MetricSample, tmp_path: Path) -> None:
-    small = settings.model_copy(update={"max_batch": 2, "database": f"sqlite:///{tmp_path}/small.sqlite3"})
+    small = settings.model_copy(update={"max_batch": 2, "database": sqlite_with_tables(tmp_path / "small.sqlite3")})
     with Advisor(small) as advisor, pytest.raises(InvalidInput, match="3 samples in one batch, at most 2"):
         advisor.telemetry.ingest([sample] * 3)
 

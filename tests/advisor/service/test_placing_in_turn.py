@@ -16,6 +16,7 @@ from advisor.planning.joint_placement import JointAnswer, place_jointly
 from advisor.service import Advisor
 from advisor.settings import Settings
 from tests.advisor.service.service_clock import Clock
+from tests.servers.fixtures import sqlite_with_tables
 
 EQUAL = Inventory(
     tuple(Host(f"h{number}", "kvm", 1, 16_384.0) for number in range(4)),
@@ -61,7 +62,7 @@ def test_an_answer_without_a_host_is_noted_and_holds_nothing(equal: Advisor) -> 
 
 
 def test_without_reserving_answers_of_one_call_count_in_and_those_of_the_next_do_not(tmp_path: Path) -> None:
-    settings = Settings(database=f"sqlite:///{tmp_path}/db.sqlite3", state_dir=tmp_path, reserve_s=0)
+    settings = Settings(database=sqlite_with_tables(tmp_path / "db.sqlite3"), state_dir=tmp_path, reserve_s=0)
     with Advisor(settings) as advisor:
         advisor.inventory.put(EQUAL, mode="replace", generation=None)
         assert placed(advisor, "a", "b") == placed(advisor, "c", "d") == ["h0", "h1"]

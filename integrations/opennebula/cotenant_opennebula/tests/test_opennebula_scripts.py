@@ -27,6 +27,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from tests.examples import examples
+from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.local_http import QuietHandler, on_loopback
 
 HERE = Path(__file__).parent
@@ -121,7 +122,7 @@ def hosts_of(done: subprocess.CompletedProcess[str]) -> dict[str | None, str | N
 def cotenant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Advisor, str]]:
     """A real service on a free port: node 3 is crowded, 4 and 5 are empty."""
     state = tmp_path_factory.mktemp("cotenant")
-    settings = Settings(database=f"sqlite:///{state}/db.sqlite3", state_dir=state)
+    settings = Settings(database=sqlite_with_tables(state / "db.sqlite3"), state_dir=state)
     with Advisor(settings) as advisor:
         hosts = tuple(Host(f"node{n}", "kvm", 2, 8192.0, labels={"opennebula_id": str(n)}) for n in (3, 4, 5))
         there = tuple(Instance(f"one-{n}", 2, 1024.0, host="node3", workload="busy") for n in (10, 11, 12))
