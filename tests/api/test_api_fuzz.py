@@ -17,8 +17,8 @@ from hypothesis.errors import Unsatisfiable
 from tests.api.api_client import Client
 
 SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"  # as in conftest.py
-# An example takes 30 ms, most of them in the generator, and there are a hundred pairs of operation and mode. So each
-# operation is asked in one mode, its neighbour in the other: `make test-fuzz` asks a real service thousands in both.
+# An example takes 30 ms, most of them in the generator, and there are a hundred pairs of operation and mode. So every
+# fourth operation is asked in each mode: `make test-fuzz` asks a real service thousands about all of them in both.
 FEW = bounds(
     max_examples=100 if SEARCH else 2,
     deadline=None,
@@ -55,7 +55,7 @@ def test_no_generated_question_breaks_the_service_or_its_description(
     schema.app = client.app
     asked = []
     for number, found in enumerate(schema.get_all_operations()):
-        if not SEARCH and number % 2 == (mode == "negative"):
+        if not SEARCH and number % 4 != (2 if mode == "negative" else 0):
             continue
         operation = found.ok()
 
@@ -67,7 +67,7 @@ def test_no_generated_question_breaks_the_service_or_its_description(
         with contextlib.suppress(Unsatisfiable):  # nothing can be wrong where nothing is asked for
             ask()
             asked.append(operation.label)
-    assert len(asked) > 20
+    assert len(asked) > 12
     assert client.get("/readyz").status_code == 200
 
 

@@ -46,8 +46,8 @@ def test_a_library_that_dies_or_hangs_stops_nothing_else(
 ) -> None:
     (tmp_path / "numpy.py").write_text(does + "\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))  # the other process looks there, too
-    monkeypatch.setattr(smoke_test, "STALLED_S", 3.0 if "sleep" in does else 600.0)
-    monkeypatch.setattr(smoke_test, "LIMIT_S", 3.0 if "while" in does else 600.0)
+    monkeypatch.setattr(smoke_test, "STALLED_S", 1.0 if "sleep" in does else 600.0)
+    monkeypatch.setattr(smoke_test, "LIMIT_S", 0.5 if "while" in does else 600.0)
     with pytest.raises(SmokeTestError, match=says):
         smoke_test.run(artifact)
 
