@@ -22,6 +22,8 @@ PROVIDER := integrations/terraform
 SCHEDULER := integrations/kubernetes/scheduler
 SCHEDULER_MODULES := go.mod go-1.36.mod
 CHART := integrations/kubernetes/chart
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -o tmp_path_retention_policy=failed
+BASE ?= main
 SHORT := -m "not measured and not lab" --ignore tests/browser
 CONTAINER_TOOLS := podman crun busybox-static iproute2 util-linux perl
 IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
@@ -43,7 +45,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test generated test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release tag clean compiled collected style types contracts tests test-ansible terraform-provider
+.PHONY: run test generated test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release tag clean compiled collected style types contracts tests test-changed test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -73,17 +75,21 @@ run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, prin
 	@BIN=$(BIN) bash examples/run.sh
 
 # Nothing here depends on how fast or how quiet the machine is, so that tests share two CPUs, with each other and with
-# mypy, which as one process takes a fifth less than as two: a third worker computes while others wait. Files go out in their order: with those of many tests first, the slow ones that have few would come
-# last and leave a CPU idle. Databases sync thousands of times: they lie in memory where there are 2 GB for them
+# mypy, which as one process takes a fifth less than as two: while it checks types, modules are compiled, and then a third
+# worker computes while others wait. Files go out in their order: with those of many tests first, the slow ones that have
+# few would come last and leave a CPU idle. Databases sync thousands of times: they lie in memory where there are 2 GB for them
 # and programs may run from there.
 test: export TMPDIR := $(shell ! grep -q '^[^ ]* /dev/shm .*noexec' /proc/mounts 2>/dev/null && [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
 test: setup lab-tools server-tools  ## lint, types, and every test that needs no longer target
-	@$(MAKE) --no-print-directory --jobs 2 style contracts compiled collected
+	@$(MAKE) --no-print-directory --jobs 2 style contracts
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going types tests
 
-tests: setup
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -o tmp_path_retention_policy=failed $(SHORT)
+tests: setup collected
+	$(PYTEST) $(SHORT)
+
+test-changed: setup collected  ## what a change can break by what imports it, since BASE=main; whatever else it breaks, `make test` says
+	$(PYTEST) $(SHORT) $$($(BIN)/python -m tests.affected $(BASE))
 
 test-real: setup lab-tools server-tools $(CADVISOR) var/pve-exporter/.ready  ## the lab's real processes, control groups and networks (root), and pages in Chromium
 	$(call apt_install,$(CONTAINER_TOOLS) $(RUN_QUEUE_TOOLS))
@@ -133,9 +139,9 @@ test-xen: setup  ## real Xen with Dom0 and two guests inside QEMU (Debian, root)
 test-faults: setup server-tools  ## killed, crowded, without disk or database: real processes, alone on the machine
 	COTENANT_TEST_FAULTS=1 $(BIN)/python -m pytest tests/faults
 
-test-fuzz: setup  ## every operation of a real service asked thousands of generated questions, and property tests with all their examples
+test-fuzz: setup  ## every operation of a real service asked thousands of generated questions, and property tests and kills with all their cases
 	COTENANT_TEST_FUZZ=1 $(BIN)/python -m pytest tests/fuzz
-	COTENANT_TEST_FUZZ=1 $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "(hypothesis or exhaustive) and not measured and not lab" --ignore tests/fuzz
+	COTENANT_TEST_FUZZ=1 $(PYTEST) -m "(hypothesis or exhaustive) and not measured and not lab" --ignore tests/fuzz
 
 test-image: setup  ## the image, built and run by buildah and podman (Debian, root): served, killed, told to stop
 	$(call apt_install,$(IMAGE_TOOLS))
@@ -170,8 +176,11 @@ peers:  ## ProxLB with its solver, Watcher and Kronos, each in an environment of
 test-scenarios: setup lab-tools  ## advice followed on real containers (root, a quiet machine): better for who suffered?
 	COTENANT_TEST_SCENARIOS=1 $(BIN)/python -m pytest tests/scenarios
 
-collected: setup  # modules of tests with their assertions rewritten: each worker of pytest would else rewrite all of them
-	@$(BIN)/python -m pytest --collect-only -qq $(SHORT) >/dev/null || true  # what is wrong the tests themselves will say
+# Modules of tests with their assertions rewritten: each worker of pytest would else rewrite all of them. A few that are
+# newer than the last time they rewrite sooner than one process that imports all.
+collected: compiled
+	@test -e $(VENV)/.collected && test "$$(find tests integrations -name '*.py' -newer $(VENV)/.collected | wc -l)" -lt 60 || { \
+	  $(BIN)/python -m pytest --collect-only -qq $(SHORT) >/dev/null; touch $(VENV)/.collected; }  # what is wrong the tests themselves will say
 
 compiled: setup
 	@$(BIN)/python -m tests.compile_loops

