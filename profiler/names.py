@@ -1,4 +1,4 @@
-"""Names and texts from outside: as ids that Cotenant allows, and as text that moves nothing on a page."""
+"""Names and texts from outside: as ids that Cotenant allows, as text that moves nothing on a page, and as limits."""
 
 from __future__ import annotations
 
@@ -67,3 +67,18 @@ def visible(value: Any) -> Any:
     if not isinstance(value, str) or not _UNSEEN.search(value):
         return value
     return type(value)(_UNSEEN.sub("\N{REPLACEMENT CHARACTER}", str(value)))
+
+
+# Limits as tools print them.
+
+# Where nothing is limited, tools write 0, -1, or a number that no machine reaches, and each its own one: 2^44-1 µs as a
+# quota (libvirt since 7.0), 2^64/1000 before, 2^63 rounded to pages, 2^53. What is as large as this is no limit.
+NO_CAP_PERCENT = 100.0 * 4096  # of more CPUs than a host may have (observed.MAX_CPUS)
+NO_DISK_LIMIT_BYTES = 1e15  # per second; QEMU accepts no larger one (THROTTLE_VALUE_MAX)
+NO_RATE_MBIT = 1e7
+NO_MEMORY_LIMIT_BYTES = 2.0**50
+
+
+def real_limit(value: float | None, none_from: float) -> float | None:
+    """A limit as a tool prints it, None where that means that there is none: 0, below 0, or `none_from` and more."""
+    return value if value is not None and 0 < value < none_from else None

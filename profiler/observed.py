@@ -26,12 +26,6 @@ NEVER_MOVE_LABEL = "never_move"  # "true" = no plan moves the instance
 MOVED_LABEL = "moved_at"  # when the instance moved lately: moments of ISO 8601 with a comma between two
 REQUIRE_LABEL = "require."  # before the name of a host's label that must have the same value
 MAX_CPUS = 4096  # what the parsers accept, against absurd ranges in input
-# Where nothing is limited, tools write 0, -1, or a number that no machine reaches, and each its own one: 2^44-1 µs as a
-# quota (libvirt since 7.0), 2^64/1000 before, 2^63 rounded to pages, 2^53. What is as large as this is no limit.
-NO_CAP_PERCENT = 100.0 * MAX_CPUS
-NO_DISK_LIMIT_BYTES = 1e15  # per second; QEMU accepts no larger one (THROTTLE_VALUE_MAX)
-NO_RATE_MBIT = 1e7
-NO_MEMORY_LIMIT_BYTES = 2.0**50
 _ID = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._:-]{1,255}\Z")  # `.` and `..` are steps of a path
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NOT_PROBED: Mapping[str, float] = MappingProxyType({})
@@ -46,11 +40,6 @@ def check_id(value: str, what: str = "id") -> str:
     if not _ID.match(value):
         raise ValueError(f"{what} {value[:60]!r} is not 1-255 letters, digits or ._:- characters (and not . or ..)")
     return value
-
-
-def real_limit(value: float | None, none_from: float) -> float | None:
-    """A limit as a tool prints it, None where that means that there is none: 0, below 0, or `none_from` and more."""
-    return value if value is not None and 0 < value < none_from else None
 
 
 def parse_cpus(text: str) -> tuple[int, ...]:

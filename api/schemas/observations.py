@@ -33,17 +33,8 @@ from api.schemas.base import (
 )
 from api.schemas.inventory import CPU_GROUPS, SIBLINGS, CpuList, InstanceItem
 from profiler.host_kinds import HostKind
-from profiler.observed import (
-    MAX_CPUS,
-    NO_CAP_PERCENT,
-    Colocation,
-    DiskKind,
-    MetricSample,
-    Outcome,
-    ProbeResult,
-    Quantity,
-    real_limit,
-)
+from profiler.names import NO_CAP_PERCENT, real_limit
+from profiler.observed import MAX_CPUS, Colocation, DiskKind, MetricSample, Outcome, ProbeResult, Quantity
 
 _SKEW_S = 30.0  # a larger offset of a host's clock becomes a note
 Seconds = Annotated[float, Field(strict=True, ge=1, le=86_400)]

@@ -60,7 +60,6 @@ from models.learning.support import (
 from models.physics.prior import CEILING
 
 Progress = Callable[[str, float], None]
-
 T = TypeVar("T")
 
 LEAST_ROWS = 8  # with fewer rows nothing is learned

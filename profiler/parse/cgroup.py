@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from profiler.observed import NO_CAP_PERCENT, NO_DISK_LIMIT_BYTES, parse_cpus, real_limit
+from profiler.names import NO_CAP_PERCENT, NO_DISK_LIMIT_BYTES, real_limit
+from profiler.observed import parse_cpus
 from profiler.parse.text import ParseError, count, lines
 
 

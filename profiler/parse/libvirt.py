@@ -9,7 +9,8 @@ from itertools import chain
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from profiler.observed import MAX_CPUS, NEVER_MOVE_LABEL, NO_DISK_LIMIT_BYTES, format_cpus, parse_cpus, real_limit
+from profiler.names import NO_DISK_LIMIT_BYTES, real_limit
+from profiler.observed import MAX_CPUS, NEVER_MOVE_LABEL, format_cpus, parse_cpus
 from profiler.parse.proc import DiskTimes, InterfaceBytes
 from profiler.parse.text import COUNT_DIGITS, ParseError, count
 

@@ -14,17 +14,8 @@ from profiler.backends.linux import attempt, or_none, read_parsed
 from profiler.backends.lxc.control_groups import V1_DEFAULT_SHARES, V2_DEFAULT_WEIGHT, find_mounts, group_number
 from profiler.backends.sources import HostSource
 from profiler.backends.stalls import CounterGrowth, DiskRequests, GuestMemory, HostQueues, InterfaceStalls, SlowCounters
-from profiler.observed import (
-    DEFAULT_WEIGHT,
-    MAX_WEIGHT,
-    NO_CAP_PERCENT,
-    NO_RATE_MBIT,
-    IsolationSettings,
-    NetworkSettings,
-    Pinning,
-    parse_cpus,
-    real_limit,
-)
+from profiler.names import NO_CAP_PERCENT, NO_RATE_MBIT, real_limit
+from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, IsolationSettings, NetworkSettings, Pinning, parse_cpus
 from profiler.parse.cgroup import parse_balloon, parse_group_of_task
 from profiler.parse.libvirt import (
     Bandwidth,

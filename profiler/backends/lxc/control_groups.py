@@ -11,7 +11,8 @@ from typing import Protocol
 from profiler.backends.linux import attempt, or_none, reason
 from profiler.backends.sources import HostSource
 from profiler.backends.stalls import BlockStack
-from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT, NO_MEMORY_LIMIT_BYTES, real_limit
+from profiler.names import NO_MEMORY_LIMIT_BYTES, real_limit
+from profiler.observed import DEFAULT_WEIGHT, MAX_WEIGHT
 from profiler.parse.cgroup import (
     Quota,
     parse_cfs_quota,

@@ -15,16 +15,8 @@ from profiler.backends.stalls import CounterGrowth, DiskRequests, HostQueues, In
 from profiler.backends.xen import DEFAULT_MODE, Mode
 from profiler.backends.xen.io import DEVICES, OTHERS, Attached, IoCounters, IoReader, attached_devices, renamed_vifs
 from profiler.backends.xen.scheduling import CpuClock, SchedulerTrace
-from profiler.names import instance_id, name_label
-from profiler.observed import (
-    NO_CAP_PERCENT,
-    NO_RATE_MBIT,
-    Instance,
-    IsolationSettings,
-    NetworkSettings,
-    Pinning,
-    real_limit,
-)
+from profiler.names import NO_CAP_PERCENT, NO_RATE_MBIT, instance_id, name_label, real_limit
+from profiler.observed import Instance, IsolationSettings, NetworkSettings, Pinning
 from profiler.parse.cgroup import parse_xen_balloon
 from profiler.parse.proc import DiskTimes, parse_block_stat, parse_counter
 from profiler.parse.text import ParseError
