@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile, effects
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, WorkloadProfile
 from advisor.prediction import active
 from advisor.prediction.active import PredictionCache
 from advisor.service import Advisor
 from advisor.serving import snapshot_cache
 from advisor.serving.recommendations import RecommendationCache
 from advisor.store import counters
+from models import figures
 from profiler.observed import Colocation, MetricSample, Outcome
 from tests.advisor.service.service_clock import Clock
 
@@ -59,15 +60,15 @@ def come_and_go(advisor: Advisor, turn: int) -> None:
 @pytest.fixture(autouse=True)
 def _little_room(monkeypatch: pytest.MonkeyPatch, advisor: Advisor) -> None:
     """Memories that are full after a few turns, that of rounded figures before them, on a cloud of three hosts."""
-    for number in range(effects.REMEMBERED):
-        effects.significant(-0.5 - number)
-        effects.score_figure(-0.5 - number)
+    for number in range(figures.REMEMBERED):
+        figures.significant(-0.5 - number)
+        figures.score_figure(-0.5 - number)
     monkeypatch.setattr(counters, "_CHECKED_EVERY", 32)  # a statement that is kept from then on: in the first turns
     monkeypatch.setattr(active, "MOST_PARTS", 30)
     monkeypatch.setattr(snapshot_cache, "MOST_POSTED", 30)
     monkeypatch.setattr(PredictionCache.__init__, "__defaults__", (20_000,))  # thirty questions
     monkeypatch.setattr(RecommendationCache.on.__func__, "__defaults__", (60_000,))  # type: ignore[attr-defined]
-    for rounding in (effects.significant, effects.score_figure):
+    for rounding in (figures.significant, figures.score_figure):
         for number in range(rounding.cache_info().maxsize or 0):
             rounding(number / 7)
     inventory = Inventory(HOSTS, RESIDENTS, (WorkloadProfile("busy", {"cpu": 100.0}),))
