@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from cotenant_kubernetes.calls import ClusterAccount
 from cotenant_kubernetes.source import Kubernetes
+from cotenant_kubernetes.tests import kubernetes_server
 from cotenant_openstack.facts import group_labels, zones_of
 from cotenant_openstack.system import OpenStack
+from cotenant_openstack.tests import openstack_replay
 
-from tests.advisor.inventories import (
-    kubernetes_server,
-    openstack_replay,
-)
 from tests.advisor.inventories.bad_rows import BadRowRules, Rows, System
 
 pytestmark = [

@@ -17,7 +17,7 @@ from tests.advisor.service.service_clock import Clock
 from tests.models.made_models import make
 
 # Covered by tests of their own: tests/advisor/store/test_tokens.py, the incremental sync, the conversation with an
-# agent, histories from a Prometheus, anomalies, tests/api/test_schedulers_kubernetes.py.
+# agent, histories from a Prometheus, anomalies, those of kubernetes in integrations/.
 ELSEWHERE = {
     "placement.release", "alarm.raise", "alarm.end", "token.create", "token.revoke", "history.take",
     "inventory.announce", "inventory.follow", "session.begin", "session.end", "session.refuse",

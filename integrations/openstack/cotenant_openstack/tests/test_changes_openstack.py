@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from cotenant_openstack.executor import REASON, OpenStack
+from cotenant_openstack.tests.nova_server import Nova, serving
 
 from advisor.changes.controller import HOST, NO, OPEN, YES, ChangeFailed, Gone
 from advisor.changes.migrations import Waiting
 from advisor.domain import Change, Host, Instance
 from advisor.errors import InvalidInput
-from tests.advisor.changes.nova_server import Nova, serving
 
 pytestmark = pytest.mark.filterwarnings("ignore:::openstack", "ignore:::keystoneauth1")
 LABELS = {"source": "openstack", "render": "openstack"}

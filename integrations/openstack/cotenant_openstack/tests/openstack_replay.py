@@ -14,7 +14,7 @@ import openstack
 
 from tests.servers.local_http import QuietHandler, on_loopback
 
-RECORDING = Path(__file__).resolve().parents[2] / "recordings" / "openstack" / "cloud.json"
+RECORDING = Path(__file__).resolve().parents[4] / "tests" / "recordings" / "openstack" / "cloud.json"
 # Groups were not recorded: rows are those of Nova's API reference (microversion 2.64), two on a page.
 IMAGES_PATH = "standins/image"
 GROUPS_PATH = "nova/v2.1/os-server-groups"

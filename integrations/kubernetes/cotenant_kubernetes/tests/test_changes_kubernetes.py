@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from cotenant_kubernetes.calls import ClusterAccount
 from cotenant_kubernetes.executor import Kubernetes
+from cotenant_kubernetes.tests.kubernetes_server import TOKEN, ApiServer
+from cotenant_kubernetes.tests.test_moves_kubernetes import N1, N2, POD, VM, _at_once, api, ends, movable
 
 from advisor.changes.controller import HOST, NO, OPEN, YES, ChangeFailed, Gone
 from advisor.changes.migrations import Waiting
 from advisor.domain import Change
 from advisor.errors import InvalidInput
-from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer
-from tests.advisor.test_moves_kubernetes import N1, N2, POD, VM, _at_once, api, ends, movable
 
 __all__ = ["_at_once", "api"]
 THERE = {HOST: "n2"}

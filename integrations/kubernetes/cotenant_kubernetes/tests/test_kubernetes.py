@@ -15,12 +15,12 @@ from cotenant_kubernetes import pods, source
 from cotenant_kubernetes.calls import ClusterAccount, account
 from cotenant_kubernetes.cluster import node_seen
 from cotenant_kubernetes.source import Kubernetes
+from cotenant_kubernetes.tests.kubernetes_server import TOKEN, ApiServer, guest, launcher, node, pod, serving
 
 from advisor.domain import Announcement, Instance, IsolationSettings, Pinning, PlacementRequest
 from advisor.errors import NotFound
 from advisor.inventories.reading import STOPPED_LOAD, Reading
 from advisor.service import Advisor
-from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer, guest, launcher, node, pod, serving
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.advisor.inventories.openstack_replay import Replay
+from cotenant_openstack.tests.openstack_replay import Replay
+
 from tests.servers.local_http import QuietHandler, on_loopback
 
 API = "/nova/v2.1"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from cotenant_kubernetes import mover
+from cotenant_kubernetes.tests.kubernetes_server import TOKEN, ApiServer, Row, guest, launcher, node, serving
 from typer.testing import Result
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.demand import Demand, Resource
-from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer, Row, guest, launcher, node, serving
 from tests.api import cli_runs
 from tests.servers.service import Service
 

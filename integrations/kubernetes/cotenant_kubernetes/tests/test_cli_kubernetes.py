@@ -7,9 +7,10 @@ import signal
 import time
 from pathlib import Path
 
+from cotenant_kubernetes.tests.kubernetes_server import TOKEN, node, pod, serving
+
 from advisor.service import Advisor
 from advisor.settings import Settings
-from tests.advisor.inventories.kubernetes_server import TOKEN, node, pod, serving
 from tests.api import cli_runs
 from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.forked import Forked

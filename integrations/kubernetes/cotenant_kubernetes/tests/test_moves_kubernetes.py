@@ -10,10 +10,10 @@ import pytest
 from cotenant_kubernetes import mover as kubernetes
 from cotenant_kubernetes.calls import ClusterAccount
 from cotenant_kubernetes.mover import KubernetesMover, budget_forbids, guest_stays, pod_stays, selects
+from cotenant_kubernetes.tests.kubernetes_server import TOKEN, ApiServer, Row, guest, launcher, node, pod, serving
 
 from advisor.changes.movers import MoveOutcome, SystemFailed
 from advisor.domain import Host, Instance
-from tests.advisor.inventories.kubernetes_server import TOKEN, ApiServer, Row, guest, launcher, node, pod, serving
 
 N1, N2 = (Host(name, "kvm", 64, 1e6, labels={"node.kubernetes.io/hostname": f"{name}.lan"}) for name in ("n1", "n2"))
 VM = Instance("g1", 4, host="n1", labels={"source": "kubernetes", "guest": "prod/vm-g1"})

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from cotenant_openstack.facts import group_labels, host_facts, instance_facts
 from cotenant_openstack.system import OpenStack
+from cotenant_openstack.tests.openstack_replay import RECORDING, Answer, Replay, replaying
 
 from advisor.inventories.reading import STOPPED_LOAD, CpuShares, Reading
 from advisor.service import open_source
 from profiler.observed import NetworkSettings
-from tests.advisor.inventories.openstack_replay import RECORDING, Answer, Replay, replaying
 from tests.api import cli_runs
 
 pytestmark = [
