@@ -8,6 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import Connection
+
 from advisor.access.audit import Audit, actor
 from advisor.domain import (
     Histories,
@@ -23,8 +25,9 @@ from advisor.errors import InvalidInput, NotFound, SeriesUnavailable
 from advisor.inventories import writes
 from advisor.inventories.systems import SourceOptions, check_installed, keeps_history, open_history
 from advisor.prediction.active import LRUCache
-from advisor.settings import Settings
-from advisor.store import counters, hosts, instances, probes
+from advisor.settings import CLOCK_SKEW, Settings
+from advisor.store import counters, hosts, instances, probes, rollups
+from advisor.store.counters import Counts
 from advisor.store.rollups import BUCKET_S
 from advisor.store.schema import chunks
 from advisor.store.transactions import Transactions
@@ -38,7 +41,8 @@ from advisor.telemetry import (
     profiles,
     series_store,
 )
-from advisor.telemetry.ingest import Checked
+from advisor.telemetry.ingest import Checked, Ingested
+from advisor.telemetry.layouts import Layouts, SentWindow
 from advisor.telemetry.monitoring_history import MonitoringHistory
 from advisor.telemetry.series_store import SeriesStore
 from profiler.observed import MetricSample
@@ -63,6 +67,7 @@ class TelemetryService:
         self._audit = audit
         self._clock = clock
         self._stored = stored
+        self._layouts = Layouts()
         self._slowing: LRUCache[tuple[object, ...], SlowingHere] = LRUCache(HOSTS_KEPT)
 
     def ingest(self, samples: Sequence[MetricSample], *, only: str | None = None) -> Mapping[str, Any]:
@@ -70,11 +75,79 @@ class TelemetryService:
 
         `only` is the one host that the sender may speak for, None = any.
         """
+        return self._ingest(samples, only)[0]
+
+    def ingest_windows(self, windows: Sequence[SentWindow], *, only: str | None = None) -> Mapping[str, Any]:
+        """The same of whole windows of hosts; positions count their values in the order of `SentWindow.samples`."""
+        number = sum(window.number for window in windows)
+        if number <= self._settings.max_batch and (counts := self._quick(windows, only)) is not None:
+            return counts
+        of_window = [window.samples() for window in windows]
+        counts, checked, seen = self._ingest([sample for samples in of_window for sample in samples], only)
+        if not counts["dropped"] and checked.lasting:
+            self._keep(windows, of_window, list(checked.taken.values()), only, seen)
+        return counts
+
+    def _quick(self, windows: Sequence[SentWindow], only: str | None) -> Mapping[str, Any] | None:
+        """Windows whose layouts are all known; None = they go the long way."""
+        now = self._clock()
+        end_s = now.timestamp() + CLOCK_SKEW.total_seconds()
+        if self._samples.elsewhere:
+            with self._read() as connection:
+                found = self._layouts.find(connection, windows, only, rollups.rolled_until(connection), end_s)
+            if not found or not all(self._samples.send_pack(one.layout.series, one.time_s, one.sent) for one in found):
+                return None
+        with self._write() as connection:
+            found = self._layouts.find(connection, windows, only, rollups.rolled_until(connection), end_s)
+            if not found:
+                return None
+            ingested = ingest.store_quick(
+                connection,
+                found,
+                now=now,
+                fresh_s=self._settings.fresh_s,
+                stall_percent=self._settings.memory_stall_percent,
+                samples=self._samples,
+            )
+            counts = self._counted(connection, ingested)
+        self._publish(ingested)
+        return counts
+
+    def _keep(
+        self,
+        windows: Sequence[SentWindow],
+        of_window: Sequence[Sequence[MetricSample]],
+        taken: Sequence[MetricSample],
+        only: str | None,
+        seen: Counts,
+    ) -> None:
+        """Know the layouts of windows that were taken whole."""
+        begin = 0
+        with self._write() as connection:
+            for window, sent in zip(windows, of_window, strict=True):
+                layout = ingest.kept(connection, sent, taken[begin : begin + len(sent)])
+                begin += len(sent)
+                if layout is not None:
+                    self._layouts.keep(window.flat(only)[0], layout, seen)
+
+    def _counted(self, connection: Connection, ingested: Ingested) -> Mapping[str, Any]:
+        counts = {name: getattr(ingested, name) for name in ("accepted", "duplicate", "dropped")}
+        self._audit.record(connection, "samples.add", **(counts | {"dropped": len(counts["dropped"])}))
+        return counts
+
+    def _publish(self, ingested: Ingested) -> None:
+        if ingested.news:
+            with self._write() as connection:
+                demands.tell(connection, ingested.news)
+        self._stored()
+
+    def _ingest(self, samples: Sequence[MetricSample], only: str | None) -> tuple[Mapping[str, Any], Checked, Counts]:
         if len(samples) > self._settings.max_batch:
             message = f"{len(samples)} samples in one batch, at most {self._settings.max_batch} are taken; send fewer"
             raise InvalidInput(message, field="samples")
         now, sent = self._clock(), self._sent(samples, only) if self._samples.elsewhere else None
         with self._write() as connection:
+            seen = counters.read(connection)
             checked = sent or ingest.check(connection, samples, now=now, only=only)
             ingested = ingest.store(
                 connection,
@@ -84,13 +157,9 @@ class TelemetryService:
                 stall_percent=self._settings.memory_stall_percent,
                 samples=self._samples,
             )
-            counts = {name: getattr(ingested, name) for name in ("accepted", "duplicate", "dropped")}
-            self._audit.record(connection, "samples.add", **(counts | {"dropped": len(counts["dropped"])}))
-        if ingested.news:
-            with self._write() as connection:
-                demands.tell(connection, ingested.news)
-        self._stored()
-        return counts
+            counts = self._counted(connection, ingested)
+        self._publish(ingested)
+        return counts, checked, seen
 
     def _sent(self, samples: Sequence[MetricSample], only: str | None) -> Checked:
         """Samples that the store elsewhere has taken: no transaction is open meanwhile, and none learns from others."""
@@ -100,7 +169,7 @@ class TelemetryService:
         refused = self._samples.send(list(checked.taken.values()))
         dropped = {positions[at]: reason for at, reason in refused.items()}
         taken = {at: sample for at, sample in checked.taken.items() if at not in dropped}
-        return Checked(taken, {**checked.dropped, **dropped})
+        return Checked(taken, {**checked.dropped, **dropped}, lasting=checked.lasting)
 
     def take_probes(self, reports: Sequence[ProbeReport], *, only: str | None = None) -> Mapping[str, Any]:
         """Keep the newest result of each probe, and each one about two instances of a host as a co-location that moves

@@ -14,19 +14,7 @@ from sqlalchemy import Connection
 from advisor.background import BackgroundPass
 from advisor.errors import Conflict
 from advisor.settings import Settings
-from advisor.store import (
-    answers,
-    callers,
-    demands,
-    hosts,
-    open_windows,
-    probes,
-    rollouts,
-    rollups,
-    samples,
-    scores,
-    stays,
-)
+from advisor.store import answers, callers, demands, hosts, probes, rollouts, rollups, samples, scores, stays
 from advisor.store.engine import Database
 from advisor.store.rollups import BUCKET_S, Removed
 from advisor.store.schema import chunks
@@ -121,7 +109,6 @@ class Retention(BackgroundPass):
             lambda connection: demands.expire_totals(connection, now.timestamp()),
             lambda connection: stays.expire(connection, (now - KEEP_STAYS).timestamp()),
             lambda connection: hosts.expire_memory(connection, cut_s),
-            lambda connection: open_windows.expire(connection, cut_s),
             lambda connection: scores.expire(connection, cut_s, cut_s - self._keep_rollups.total_seconds()),
             lambda connection: scores.expire_vms(connection, cut_s),
             lambda connection: callers.expire_keys(connection, now - callers.KEPT),

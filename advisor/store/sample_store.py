@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from advisor.domain import Usage
 from advisor.store import demands, predictions, rollups, samples
 from advisor.store.demands import Means
+from advisor.store.packs import Values
 from advisor.store.rollups import WaitSums
 from models.profiling.windows import Readings
 from profiler.observed import MetricSample
@@ -49,6 +50,14 @@ class SampleStore(Protocol):
 
     def add(self, connection: sa.Connection, taken: Sequence[MetricSample]) -> int:
         """Keep what is learned from; returns how many samples are new, as far as the database knows."""
+        ...
+
+    def add_packs(self, connection: sa.Connection, coming: Sequence[samples.Pack]) -> int:
+        """The same of packs of series that are known, whose names `send_pack` was given."""
+        ...
+
+    def send_pack(self, series: Sequence[samples.SeriesKey], time_s: float, values: Values) -> bool:
+        """As `send`, of one time; False = it was not taken whole, and is to be sent with `send`."""
         ...
 
     def learned(self, connection: sa.Connection, until: Mapping[str, float]) -> None:
@@ -144,6 +153,12 @@ class StoredSamples:
 
     def add(self, connection: sa.Connection, taken: Sequence[MetricSample]) -> int:
         return samples.add(connection, taken)
+
+    def add_packs(self, connection: sa.Connection, coming: Sequence[samples.Pack]) -> int:
+        return samples.add_packs(connection, coming)
+
+    def send_pack(self, series: Sequence[samples.SeriesKey], time_s: float, values: Values) -> bool:  # noqa: ARG002
+        return True
 
     def learned(self, connection: sa.Connection, until: Mapping[str, float]) -> None:
         """Nothing: retention rolls up what is old."""

@@ -179,6 +179,12 @@ def _insert(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> set
     return {(row.host, row.time_s) for row in returned}
 
 
+def forget(connection: sa.Connection, host: str, begin_s: float, end_s: float) -> None:
+    """Delete what a host has from one time to before another."""
+    here = (sample_packs.c.host == host, sample_packs.c.time_s >= begin_s, sample_packs.c.time_s < end_s)
+    connection.execute(sa.delete(sample_packs).where(*here))
+
+
 def _join(connection: sa.Connection, coming: Pack) -> int:
     """Add to a pack that is there; returns how many values are new."""
     here = (sample_packs.c.host == coming.host, sample_packs.c.time_s == coming.time_s)

@@ -61,9 +61,9 @@ class _Batch:
                 key = sample.instance, sample.metric
                 first[key] = min(sample.time_s, first.get(key, math.inf))
                 on[sample.instance].add(sample.host)
-        over = {name: max(_border(newest[host] - AFTER_S) for host in hosts) for name, hosts in on.items()}
+        overs = {name: max(over(newest[host]) for host in hosts) for name, hosts in on.items()}
         places = {name: next(iter(hosts)) for name, hosts in on.items() if len(hosts) == 1}
-        return cls(first, over, {host for hosts in on.values() for host in hosts}, places)
+        return cls(first, overs, {host for hosts in on.values() for host in hosts}, places)
 
 
 def learn(connection: Connection, taken: Sequence[MetricSample], samples: SampleStore = STORED) -> News:
@@ -72,7 +72,24 @@ def learn(connection: Connection, taken: Sequence[MetricSample], samples: Sample
     Windows are taken from what is stored, in order of time, each once whatever is sent again. A sample that comes
     after its window was learned is not in it.
     """
-    batch = _Batch.of(taken)
+    return _learn(connection, _Batch.of(taken), samples)[0]
+
+
+def learn_of(
+    connection: Connection, host: str, time_s: float, keys: Collection[Key], samples: SampleStore = STORED
+) -> tuple[News, bool]:
+    """The same by one time of a host, with instances and resources that were measured; and whether nothing is left."""
+    names, over_s = {name for name, _ in keys}, over(time_s)
+    batch = _Batch(dict.fromkeys(keys, time_s), dict.fromkeys(names, over_s), {host}, dict.fromkeys(names, host))
+    return _learn(connection, batch, samples)
+
+
+def over(newest_s: float) -> float:
+    """The border up to which windows of a host are over, by its newest sample."""
+    return _border(newest_s - AFTER_S)
+
+
+def _learn(connection: Connection, batch: _Batch, samples: SampleStore) -> tuple[News, bool]:
     learned_until = demands.until(connection, batch.over)
     new = {
         key: Learned(_border(first), as_json(_empty(key)))
@@ -84,7 +101,7 @@ def learn(connection: Connection, taken: Sequence[MetricSample], samples: Sample
         learned_until |= {key: row.until_s for key, row in new.items()}
     due = {key for key, until_s in learned_until.items() if until_s + BUCKET_S <= batch.over[key[0]]}
     if not due:
-        return {}
+        return {}, True
     rows = demands.held(connection, due)
     series = samples.series_of(connection, batch.hosts, {name for name, _ in rows}, METRICS)
     known = instances.measured(connection, {name for name, _ in rows})
@@ -106,7 +123,8 @@ def learn(connection: Connection, taken: Sequence[MetricSample], samples: Sample
     demands.put(connection, {key: Learned(until[key], learning.written()) for key, learning in tallies.items()})
     scores.put_deliveries(connection, delivered)
     samples.learned(connection, _learned_on(batch, learned_until | until))
-    return _news(known, {key: tallies[key].tally for key, _ in windows})
+    whole = all(until.get(key, 0.0) >= batch.over[key[0]] for key in due)
+    return _news(known, {key: tallies[key].tally for key, _ in windows}), whole
 
 
 def news_of_history(connection: Connection, history: News) -> News:

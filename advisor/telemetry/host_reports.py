@@ -36,6 +36,11 @@ def learn_own_load(connection: Connection, taken: Iterable[MetricSample], sample
     for sample in taken:
         if sample.metric == "busy" and sample.scope == "host":
             newest[sample.host] = max(sample.time_s, newest.get(sample.host, 0.0))
+    return learn_own_load_of(connection, newest, samples)
+
+
+def learn_own_load_of(connection: Connection, newest: Mapping[str, float], samples: SampleStore = STORED) -> bool:
+    """The same by when the newest sample of how busy each host was is of."""
     news = False
     for row in hosts.own_load_due(connection, newest, EVERY_S) if newest else ():
         end_s = newest[row.id]

@@ -13,10 +13,14 @@ from advisor.domain import STALLED_PERCENT
 from advisor.errors import Conflict, InvalidInput
 from advisor.settings import CLOCK_SKEW
 from advisor.store import counters, hosts, instances, models, rollups, stays
+from advisor.store.instances import Measured
 from advisor.store.sample_store import STORED, SampleStore
+from advisor.store.samples import DAY_S, Pack, SeriesKey, series_ids
 from advisor.telemetry import demands, host_reports
 from advisor.telemetry.demands import News
+from advisor.telemetry.layouts import Layout, Quick, layout_of
 from advisor.validation import check_value
+from profiler.demand import RESOURCES
 from profiler.metrics import ADDITIONAL, EIGHT, SCOPES, WAITED_FOR
 from profiler.observed import Colocation, MetricSample, check_id
 
@@ -30,6 +34,7 @@ class Checked:
 
     taken: Mapping[int, MetricSample]
     dropped: Mapping[int, str]
+    lasting: bool = True  # it is the same for every time, while the inventory is
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +164,7 @@ def check(
             taken[position] = sample
         else:
             dropped[position] = reason
-    return Checked(taken, dropped)
+    return Checked(taken, dropped, lasting=not voice.times)
 
 
 def store(
@@ -180,6 +185,57 @@ def store(
     if accepted and (host_reports.learn_memory(connection, taken, stall_percent) or moved):
         counters.bump(connection, "sightings")
     return Ingested(accepted, len(taken) - accepted, tuple(sorted(checked.dropped.items())), news)
+
+
+def store_quick(
+    connection: Connection,
+    windows: Sequence[Quick],
+    *,
+    now: datetime,
+    fresh_s: float,
+    stall_percent: float = STALLED_PERCENT,
+    samples: SampleStore = STORED,
+) -> Ingested:
+    """The same of windows whose layouts are known. What each layout notes holds also where this transaction fails: the
+    next window then does what is left."""
+    total = sum(len(one.values) for one in windows)
+    accepted = samples.add_packs(
+        connection, [Pack(one.layout.host, one.time_s, one.layout.ids, one.values) for one in windows]
+    )
+    news: dict[str, Measured] = {}
+    moved = False
+    for layout, time_s, _, sent in sorted(windows, key=lambda one: one.time_s) if accepted else ():
+        over_s = demands.over(time_s)
+        if layout.resources and over_s > layout.learned_s:
+            more, whole = demands.learn_of(connection, layout.host, time_s, layout.resources, samples)
+            news |= more
+            layout.learned_s = over_s if whole else layout.learned_s
+        if layout.has_busy and time_s - layout.own_s >= host_reports.EVERY_S:
+            moved |= host_reports.learn_own_load_of(connection, {layout.host: time_s}, samples)
+            layout.own_s = time_s
+        of_host = [
+            MetricSample(layout.host, None, "host", layout.series[at][3], float(sent[at]), time_s)
+            for at in layout.memory
+        ]
+        moved |= host_reports.learn_memory(connection, of_host, stall_percent)
+    latest: dict[str, float] = {}
+    for layout, time_s, *_ in windows:
+        if not 0 <= time_s - layout.seen_s < fresh_s / 40:  # sooner than a note of the host is replaced
+            latest[layout.host] = max(time_s, latest.get(layout.host, 0.0))
+            layout.seen_s = time_s
+    if latest:
+        _note_heard(connection, latest, now, timedelta(seconds=fresh_s))
+    if moved:
+        counters.bump(connection, "sightings")
+    return Ingested(accepted, total - accepted, (), news)
+
+
+def kept(connection: Connection, window: Sequence[MetricSample], taken: Sequence[MetricSample]) -> Layout | None:
+    """The layout of a window that was taken whole, as it came and with the names of the inventory."""
+    days: dict[SeriesKey, int] = {}
+    for one in taken:
+        days[one.host, one.instance or "", one.scope, one.metric] = int(one.time_s // DAY_S)
+    return layout_of(taken, series_ids(connection, days), set(_named(window)) | set(_named(taken)), RESOURCES)
 
 
 def record(connection: Connection, colocation: Colocation, *, now: datetime, sender: str = "") -> bool:
@@ -270,6 +326,10 @@ def _note_sightings(connection: Connection, taken: Sequence[MetricSample], now: 
     latest: dict[str, float] = {}
     for sample in taken:
         latest[sample.host] = max(sample.time_s, latest.get(sample.host, 0.0))
+    _note_heard(connection, latest, now, fresh)
+
+
+def _note_heard(connection: Connection, latest: Mapping[str, float], now: datetime, fresh: timedelta) -> None:
     times = {host: min(datetime.fromtimestamp(time_s, UTC), now) for host, time_s in latest.items()}
     if hosts.heard(connection, times, now=now, fresh=fresh):
         counters.bump(connection, "sightings")

@@ -1,8 +1,8 @@
 """Samples of windows in a Prometheus-compatible store: written by remote write, read by PromQL.
 
 Series have the names, labels and units of the agent's exporter (`profiler.metrics`), without the label `job`, which
-distinguishes them from scraped ones; the time of a sample is the end of its window. What the service learns from is
-summed in the database on its way (`store.open_windows`), so that the other store is asked for answers only.
+distinguishes them from scraped ones; the time of a sample is the end of its window. The database keeps samples of the
+last hours, from which the service learns, so that the other store is asked for answers only.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ import sqlalchemy as sa
 
 from advisor.domain import Usage
 from advisor.errors import SeriesUnavailable
+from advisor.prediction.active import LRUCache
 from advisor.settings import Settings
-from advisor.store import open_windows
+from advisor.store import samples
 from advisor.store.demands import Means
+from advisor.store.packs import Values
 from advisor.store.rollups import BUCKET_S, WaitSums
-from advisor.store.sample_store import HostWindow, Metrics, Series
+from advisor.store.sample_store import STORED, HostWindow, Metrics, Series
 from advisor.store.schema import chunks
-from advisor.telemetry.demands import METRICS
 from advisor.telemetry.series_store import GAUGES, Scraped, SeriesStore, quoted, reason_of
 from models.profiling.windows import Readings, SeriesKey, hosts_of
-from profiler.agent.store_connection import HEADERS, OTHER, P95, WAITED, gauge_name, is_refusal, write_request
+from profiler.agent.store_connection import HEADERS, OTHER, P95, WAITED, Template, gauge_name, is_refusal, write_request
 from profiler.metrics import ATTRIBUTED, PREFIX, SCOPES, WAITED_FOR
 from profiler.observed import MetricSample
 
@@ -37,6 +38,8 @@ ONE_BY_ONE_S = 7200.0  # means of longer times are made by the store
 MOST_POINTS = 10_000  # of a series in one answer: Prometheus gives at most 11,000
 EVER_S = 86_400.0  # for which an instance counts as measured on a host
 _JUST_S = 0.001  # times have whole ms: a range that ends so long before a border has nothing of the next window
+LEARNED_S = 3600.0  # for which the database keeps what was learned
+TEMPLATES = 5_000  # of a host each, with 60 KB for 30 instances
 MOST_SAID = 1 << 16  # bytes of an answer to a write, which is empty as a rule
 _REASON = 300  # characters of what the store says
 _ALL = f'__name__=~"{PREFIX}.+"'
@@ -65,6 +68,7 @@ class RemoteSamples:
         self._write_url = f"{self._store.url}/api/v1/write" if own is None else own
         if own:
             SeriesStore.at("samples_write", own, settings.samples_authorization_file)
+        self._templates: LRUCache[tuple[samples.SeriesKey, ...], Template] = LRUCache(TEMPLATES)
         self._pool = urllib3.PoolManager(maxsize=16, timeout=WRITE_S / 2, retries=False)
 
     def send(self, taken: Sequence[MetricSample]) -> Mapping[int, str]:
@@ -87,7 +91,19 @@ class RemoteSamples:
             refusals |= dict.fromkeys(positions, reason) if reason is not None else {}
         return refusals
 
+    def send_pack(self, series: Sequence[samples.SeriesKey], time_s: float, values: Values) -> bool:
+        if not self._write_url:
+            return True
+        key = tuple(series)
+        template = self._templates.find(key)
+        if template is None:
+            self._templates.keep(key, template := Template.of(series))
+        return self._why_not(template.body(values, time_s)) is None
+
     def _refused(self, part: Sequence[MetricSample]) -> str | None:
+        return self._why_not(write_request(part))
+
+    def _why_not(self, request: bytes) -> str | None:
         """Write; None = it is stored, else why the store will never take it. SeriesUnavailable where it may later."""
         import urllib3
 
@@ -96,9 +112,7 @@ class RemoteSamples:
             headers["Authorization"] = self._store.authorization
         until_s, body = time.monotonic() + WRITE_S, bytearray()
         try:
-            answer = self._pool.request(
-                "POST", self._write_url, body=write_request(part), headers=headers, preload_content=False
-            )
+            answer = self._pool.request("POST", self._write_url, body=request, headers=headers, preload_content=False)
             while more := answer.read1(1 << 12):
                 body += more
                 if len(body) > MOST_SAID or time.monotonic() > until_s:
@@ -119,10 +133,15 @@ class RemoteSamples:
     # what is learned on the way in
 
     def add(self, connection: sa.Connection, taken: Sequence[MetricSample]) -> int:
-        return open_windows.add(connection, taken, METRICS) if taken else 0
+        return STORED.add(connection, taken)
+
+    def add_packs(self, connection: sa.Connection, coming: Sequence[samples.Pack]) -> int:
+        return STORED.add_packs(connection, coming)
 
     def learned(self, connection: sa.Connection, until: Mapping[str, float]) -> None:
-        open_windows.close(connection, until)
+        """What was learned an hour ago goes: a host's own load looks back so far."""
+        for host, until_s in until.items():
+            samples.forget(connection, host, until_s - 3 * LEARNED_S, until_s - LEARNED_S)
 
     def metric_names(self, connection: sa.Connection, hosts: Iterable[str]) -> dict[str, set[str]]:  # noqa: ARG002
         """Of metrics beside the agent's own, of the last day: only they are limited."""
@@ -136,21 +155,21 @@ class RemoteSamples:
     def series_of(
         self, connection: sa.Connection, hosts: Iterable[str], ids: Iterable[str], metrics: Sequence[str]
     ) -> Series:
-        return open_windows.series_of(connection, hosts, ids, metrics)
+        return STORED.series_of(connection, hosts, ids, metrics)
 
     def windows(self, connection: sa.Connection, of: Series, begin_s: float, end_s: float) -> Means:
-        return open_windows.windows(connection, of, begin_s, end_s)
+        return STORED.windows(connection, of, begin_s, end_s)
 
     def first_after(self, connection: sa.Connection, of: Series, since_s: float) -> float | None:
-        return open_windows.first_after(connection, of, since_s)
+        return STORED.first_after(connection, of, since_s)
 
     def busy(
         self, connection: sa.Connection, host: str, begin_s: float, end_s: float
     ) -> Mapping[str, tuple[float, int]]:
-        return open_windows.busy(connection, host, begin_s, end_s)
+        return STORED.busy(connection, host, begin_s, end_s)
 
     def last_measured(self, connection: sa.Connection) -> Mapping[str, float]:
-        return open_windows.newest(connection)
+        return STORED.last_measured(connection)
 
     # what answers are made of
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fastapi import Response
 from starlette.exceptions import HTTPException
 
+from advisor.errors import InvalidInput
 from api.routes.common import (
     CallerDep,
     CloudDep,
@@ -53,9 +54,16 @@ def announcements(
 def samples(
     body: SamplesBody, telemetry: TelemetryDep, settings: SettingsDep, counters: CountersDep, caller: CallerDep
 ) -> SamplesAnswer:
-    """Take metric samples; answers how many were accepted, duplicate and dropped, and why."""
+    """Take metric samples, one by one or as windows; answers how many were accepted, duplicate and dropped, and why."""
+    if not body.samples and not body.windows:
+        raise InvalidInput("there are neither samples nor windows; send one of both", field="samples")
     check_batch(body.samples, settings, "samples")
-    counts = telemetry.ingest([sample.to_domain() for sample in body.samples], only=caller.host or None)
+    windows, only = [window.to_domain() for window in body.windows], caller.host or None
+    if body.samples:
+        sent = [sample.to_domain() for sample in body.samples]
+        counts = telemetry.ingest([*sent, *(one for window in windows for one in window.samples())], only=only)
+    else:
+        counts = telemetry.ingest_windows(windows, only=only)
     reasons = [Dropped(index=index, reason=reason) for index, reason in counts["dropped"]]
     answer = SamplesAnswer(
         accepted=counts["accepted"], duplicate=counts["duplicate"], dropped=len(reasons), reasons=reasons

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import Field, PrivateAttr, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 from pydantic_core import ErrorDetails
 
 from advisor.domain import MOST_ANNOUNCED, UUID, Announced, Announcement, Malformed, ProbeReport
 from advisor.errors import own_words
+from advisor.telemetry.layouts import SentWindow, WindowRow
 from api.schemas.base import (
     WHOLE,
     Amount,
@@ -243,24 +244,76 @@ class SampleBody(Schema):
         )
 
 
+class WindowRowBody(Schema):
+    """What was measured of an instance, of the host or of its driver domain."""
+
+    instance: Id | None = Field(default=None, description="null = of the host or its driver domain")
+    scope: Scope | None = Field(default=None, description="default: instance where one is named, else host")
+    values: list[Number | None] = Field(description="one for each of the metrics; null = not measured")
+    others: dict[Id, Number] = Field(default={}, description="values of other metrics, by name")
+
+    def to_domain(self) -> WindowRow:
+        """The domain's row."""
+        scope = self.scope or ("instance" if self.instance else "host")
+        return WindowRow(self.instance, scope, self.values, self.others)
+
+
+class WindowBody(Schema):
+    """All that was measured of a host at one time: a row of values for each instance."""
+
+    host: Id = Field(description="the host")
+    time: Time = Field(description="when it was measured; of a window, its end")
+    metrics: Annotated[list[Id], Field(max_length=1000)] = Field(description="names of the metrics of all rows")
+    rows: Annotated[list[WindowRowBody], Field(min_length=1)] = Field(description="who was measured")
+
+    @model_validator(mode="after")
+    def _one_value_for_each_metric(self) -> Self:
+        for at, row in enumerate(self.rows):
+            if len(row.values) != len(self.metrics):
+                raise ValueError(f"row {at} has {len(row.values)} values for {len(self.metrics)} metrics")
+        return self
+
+    def to_domain(self) -> SentWindow:
+        """The domain's window."""
+        rows = [row.to_domain() for row in self.rows]
+        return SentWindow(self.host, self.time.timestamp(), self.metrics, rows)
+
+
 class SamplesBody(Schema):
-    """Many samples; sending the same one twice does no harm."""
+    """Many samples, one by one or as windows of hosts; sending the same one twice does no harm."""
 
     model_config = examples(
         {
             "samples": [
                 {"host": "h3", "instance": "shop-3", "metric": "cpu", "value": 61.5, "time": "2026-01-31T12:00:00Z"}
             ]
-        }
+        },
+        {
+            "windows": [
+                {
+                    "host": "h3",
+                    "time": "2026-01-31T12:01:00Z",
+                    "metrics": ["cpu", "waiting"],
+                    "rows": [
+                        {"instance": "shop-3", "values": [61.5, 2.04]},
+                        {"instance": "batch-1", "values": [98.2, None], "others": {"sessions": 3}},
+                    ],
+                }
+            ]
+        },
     )
 
-    samples: Annotated[list[SampleBody], Field(min_length=1)] = Field(description="the samples")
+    samples: list[SampleBody] = Field(default=[], description="the samples")
+    windows: list[WindowBody] = Field(default=[], description="samples of one host and time together, as agents send")
 
 
 class Dropped(AnswerBody):
     """A sample that was not stored, by its position in the request, and why."""
 
-    index: int = Field(description="position in the request, from 0")
+    index: int = Field(
+        description="position in the request, from 0; values of windows count after samples, row by row, first those "
+        "of `metrics` and then the others, without null"
+    )
     reason: str = Field(description="why, as a sentence")
 
 

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from profiler.agent.http_client import (
     may_carry_token,
 )
 from profiler.agent.loop import Log
-from profiler.agent.spool import Sample, Spool, SpoolEntry, SpoolStatus, batch_of
+from profiler.agent.spool import SampleBatch, Spool, SpoolEntry, SpoolStatus, batch_of
 from profiler.collectors.windows import MetricWindow
 from profiler.files import read_secret
 
@@ -109,6 +109,7 @@ MOST_SAMPLES = 10_000  # in one call, the server's limit unless it is configured
 _GROW_AFTER = 50  # calls that arrived since the last change: a limit that stays refuses one call in 51
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 _LONGEST_RETRY_AFTER_S = 3600.0
+_NO_WINDOWS = ("samples", "windows")  # fields that a server refuses where it knows none, or takes fewer
 _EXAMPLES = 5  # of reasons of one kind, in one line of the log
 # Kinds of failed attempts beside those without an answer (http_client.KINDS).
 _ANSWERS = ("garbage", "internal", "overloaded", "redirect", "server_error", "unauthorised", "unexpected_status")
@@ -145,6 +146,7 @@ class Pusher:
         self._log = log
         self._chance = chance
         self._most = MOST_SAMPLES
+        self._knows_windows = True  # the server
         self._arrived = 0  # calls since `_most` last changed
         self._alone = 0  # entries still to be sent one by one, after the server refused them together
         self._failed = 0  # attempts in a row
@@ -187,16 +189,16 @@ class Pusher:
         if not entries:
             self._alone = 0
             return None
-        samples: list[Sample] = []
+        batches: list[SampleBatch] = []
         present: list[SpoolEntry] = []
         for entry in entries:
             batch = self._spool.read(entry)
             if batch is not None:
                 present.append(entry)
-                samples.extend(batch.samples())
+                batches.append(batch)
         if not present:
             return 0.0
-        return self._send(present, samples)
+        return self._send(present, batches)
 
     def _announce(self, announcer: Announcer, body: bytes) -> float:
         try:
@@ -217,14 +219,17 @@ class Pusher:
         self._log.warn("not_announced", same=detail, status=status, error=detail, hint=hint)
         return 0.0
 
-    def _send(self, entries: list[SpoolEntry], samples: list[Sample]) -> float:
-        for begin in range(0, len(samples), self._most):
-            part = samples[begin : begin + self._most]
+    def _send(self, entries: list[SpoolEntry], batches: list[SampleBatch]) -> float:
+        as_windows = self._knows_windows and sum(batch.size for batch in batches) <= self._most
+        for body, number in self._bodies(batches, as_windows=as_windows):
             try:
-                answer = self._wire.post(json.dumps({"samples": part}, separators=(",", ":")).encode())
+                answer = self._wire.post(json.dumps(body, separators=(",", ":")).encode())
+                if as_windows and answer.status == 422 and _problem(answer)[1].partition(".")[0] in _NO_WINDOWS:
+                    self._knows_windows = False  # it is older than its agents, or takes fewer samples
+                    return 0.0
                 if not 200 <= answer.status < 300:
-                    return self._on_status(answer, entries, len(part))
-                self._take(answer, len(part))
+                    return self._on_status(answer, entries, number)
+                self._take(answer, number)
                 self._arrived += 1
             except HttpError as error:
                 return self._back_off(error.kind, str(error))
@@ -235,10 +240,21 @@ class Pusher:
         self._last_success_s = time.time()
         return 0.0
 
+    def _bodies(self, batches: list[SampleBatch], *, as_windows: bool) -> Iterator[tuple[dict[str, Any], int]]:
+        """What to post, and of how many samples: all windows whole, or samples in calls that are small enough."""
+        if as_windows:
+            yield {"windows": [batch.window() for batch in batches]}, sum(batch.size for batch in batches)
+            return
+        samples = [sample for batch in batches for sample in batch.samples()]
+        for begin in range(0, len(samples), self._most):
+            part = samples[begin : begin + self._most]
+            yield {"samples": part}, len(part)
+
     def _grow(self) -> None:
-        """Try larger calls again after a split: what refused them may have been reconfigured since."""
-        if self._arrived >= _GROW_AFTER and self._most < MOST_SAMPLES:
+        """Try larger calls, and windows, again after a while: what refused them may have been reconfigured since."""
+        if self._arrived >= _GROW_AFTER:
             self._most = min(2 * self._most, MOST_SAMPLES)
+            self._knows_windows = True
             self._arrived = 0
 
     def _take(self, answer: HttpAnswer, sent: int) -> None:

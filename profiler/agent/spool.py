@@ -12,8 +12,8 @@ import os
 import re
 import threading
 import zlib
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,6 +91,38 @@ class SampleBatch:
                     "host": self.host, "instance": row.instance, "scope": row.scope, "metric": metric,
                     "value": value, "time": self.time,
                 }  # fmt: skip
+
+    def window(self) -> dict[str, Any]:
+        """The same as a window of `POST /v1/samples`: its metrics are those that at least half of the rows have."""
+        having = Counter(metric for row in self.rows for metric in row.values)
+        metrics = [metric for metric, number in having.items() if 2 * number >= len(self.rows)]
+        shared = set(metrics)
+        rows = []
+        for row in self.rows:
+            told: dict[str, Any] = {"instance": row.instance, "scope": row.scope}
+            told["values"] = [row.values.get(metric) for metric in metrics]
+            if others := {metric: value for metric, value in row.values.items() if metric not in shared}:
+                told["others"] = others
+            rows.append(told)
+        return {"host": self.host, "time": self.time, "metrics": metrics, "rows": rows}
+
+
+def samples_in(document: Mapping[str, Any]) -> list[Sample]:
+    """The samples of a body of `POST /v1/samples`, those of its windows, too."""
+    found: list[Sample] = list(document.get("samples", ()))
+    for window in document.get("windows", ()):
+        for row in window["rows"]:
+            values = {
+                name: value for name, value in zip(window["metrics"], row["values"], strict=True) if value is not None
+            }
+            found += [
+                {
+                    "host": window["host"], "instance": row["instance"], "scope": row["scope"], "metric": metric,
+                    "value": value, "time": window["time"],
+                }
+                for metric, value in (*values.items(), *row.get("others", {}).items())
+            ]  # fmt: skip
+    return found
 
 
 def batch_of(window: MetricWindow) -> SampleBatch:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from profiler.agent.spool import samples_in
+
 
 @dataclass
 class Reply:
@@ -31,6 +33,8 @@ class Double:
         self.requests: list[list[dict[str, Any]]] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
+        self.bodies: list[str] = []  # by their first field
+        self.knows_windows = True
         self.connections = 0
         self.announced: list[dict[str, Any]] = []
         self.welcome = Reply(body=b'{"notes": []}')  # to announcements, and to whoever only reads
@@ -68,12 +72,17 @@ def serving() -> Iterator[Double]:
 
         def do_POST(self) -> None:
             sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if "samples" not in sent:
+            if not {"samples", "windows"} & sent.keys():
                 double.paths.append(self.path)
                 double.announced.append(sent)
                 self._reply(double.welcome, double.welcome.body or b"{}")
                 return
-            samples = sent["samples"]
+            double.bodies.append(next(iter(sent)))
+            if "windows" in sent and not double.knows_windows:
+                refusal = b'{"status": 422, "detail": "samples: is missing", "field": "samples"}'
+                self._reply(Reply(status=422), refusal)
+                return
+            samples = samples_in(sent)
             double.headers.append(dict(self.headers))
             double.paths.append(self.path)
             reply = double.decide(samples)

@@ -480,3 +480,16 @@ def test_tokens_travel_only_over_https_or_inside_this_machine(tmp_path: Path, mo
     monkeypatch.setenv("COTENANT_TOKEN", SECRET)
     with pytest.raises(ValueError, match="use https"):
         PushToken(None, parse_url("http://h"))
+
+
+def test_a_server_that_is_older_gets_samples_one_by_one_and_windows_again_later(
+    bench: Bench, double: Double, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push, "_GROW_AFTER", 3)
+    double.knows_windows = False
+    for number in range(6):
+        bench.put(batch(number, 3))
+        assert bench.drain() == []
+    assert double.bodies == ["windows", *["samples"] * 3, "windows", *["samples"] * 3]
+    assert bench.pusher.status().accepted == 18
+    assert len(double.kept) == 18

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 from profiler.agent.http_client import HttpAnswer, HttpClient, parse_url
-from profiler.agent.store_connection import StoreConnection, write_request
+from profiler.agent.store_connection import StoreConnection, Template, write_request
 from profiler.observed import MetricSample
 
 
@@ -169,3 +171,25 @@ def test_what_a_store_never_takes_differs_from_what_it_may_take_later(status: in
     answer = StoreConnection(Client(status, said)).post(BATCH)
     assert answer.status == becomes
     assert answer.retry_after == ("7" if becomes == 503 else None)
+
+
+def test_a_body_of_known_series_is_that_of_its_samples() -> None:
+    chance = random.Random(1)
+    series = [
+        *(
+            ("h1", f"i{at}", "instance", metric)
+            for at in range(900)
+            for metric in ("cpu", "cpu_p95", "waited_for:i1", "x")
+        ),
+        ("h1", "", "host", "busy"),
+        ("h1", "", "driver_domain", "cpu"),
+        ("h1", "i1", "driver_domain", "cpu"),
+    ]
+    template = Template.of(series)
+    for time_s in (1_769_860_800.25, 1_769_860_860.001):
+        values = [chance.uniform(0, 1e6) for _ in series]
+        samples = [
+            MetricSample(host, instance or None, scope, metric, value, time_s)  # type: ignore[arg-type]
+            for (host, instance, scope, metric), value in zip(series, values, strict=True)
+        ]
+        assert template.body(np.array(values), time_s) == write_request(samples)

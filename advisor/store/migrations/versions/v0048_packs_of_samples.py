@@ -45,6 +45,7 @@ def upgrade() -> None:
     _move(op.get_bind())
     op.drop_table("samples")
     op.drop_table("rollups")
+    op.drop_table("open_windows")  # samples of the last hours are in the database wherever the others are
 
 
 def downgrade() -> None:

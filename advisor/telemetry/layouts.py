@@ -1,0 +1,183 @@
+"""Windows of hosts whose series are known: what was checked once is not checked again while the inventory is the same.
+
+A host sends the same series each minute. After the first window was taken whole, its layout (who was measured in which
+metrics) is kept with the numbers of its series; of the next windows of that layout only time and values are looked at.
+Anything else goes the long way of `ingest`: another layout, a value that is none, a new day, a host or an instance that
+was changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from sqlalchemy import Connection
+
+from advisor.store import counters, engine
+from advisor.store.counters import Counts
+from advisor.store.packs import Ids, Values
+from advisor.store.samples import DAY_S, SeriesKey
+from profiler.metrics import Scope
+from profiler.observed import MetricSample
+
+MOST_LAYOUTS = 20_000  # of about 10 KB each with 30 instances, the least used go
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """An instance, the host or its driver domain: a value for each of the window's metrics, None = not measured, and
+    other metrics by name."""
+
+    instance: str | None
+    scope: Scope
+    values: Sequence[float | None]
+    others: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SentWindow:
+    """What was measured of a host at one time (s since the epoch; of a window, its end)."""
+
+    host: str
+    time_s: float
+    metrics: Sequence[str]
+    rows: Sequence[WindowRow]
+
+    @property
+    def number(self) -> int:
+        """How many values, at most."""
+        return sum(len(row.values) + len(row.others) for row in self.rows)
+
+    def samples(self) -> list[MetricSample]:
+        """Row by row, each one's metrics and then its others."""
+        found = []
+        for row in self.rows:
+            values = {name: value for name, value in zip(self.metrics, row.values, strict=True) if value is not None}
+            found += [
+                MetricSample(self.host, row.instance, row.scope, metric, value, self.time_s)
+                for metric, value in (*values.items(), *row.others.items())
+            ]
+        return found
+
+    def flat(self, only: str | None) -> tuple[Key, Values]:
+        """What tells layouts apart, and the values in the order of `samples`."""
+        table = np.array([row.values for row in self.rows], np.float64).reshape(len(self.rows), len(self.metrics))
+        there = ~np.isnan(table)
+        rows = tuple((row.instance, row.scope, *row.others) for row in self.rows)
+        key = (only, self.host, tuple(self.metrics), rows, there.tobytes())
+        if not any(row.others for row in self.rows):
+            return key, table[there]
+        parts = [
+            np.concatenate([of_row[here], np.array([*row.others.values()], np.float64)])
+            for of_row, here, row in zip(table, there, self.rows, strict=True)
+        ]
+        return key, np.concatenate(parts)
+
+
+@dataclass(slots=True)
+class Layout:
+    """Series in the order of a window's values, by their names in the inventory. `ids` are ascending, `order` the
+    positions of their values. `*_s` are up to when what comes from samples has been done for this layout here."""
+
+    host: str
+    series: Sequence[SeriesKey]
+    ids: Ids
+    order: Ids
+    day: int
+    names: frozenset[str]
+    resources: frozenset[tuple[str, str]]
+    memory: Sequence[int]
+    has_busy: bool
+    learned_s: float = 0.0
+    own_s: float = 0.0
+    seen_s: float = 0.0
+
+
+class Quick(NamedTuple):
+    """A window whose layout is known, its values in order of the layout's ids and as they came."""
+
+    layout: Layout
+    time_s: float
+    values: Values
+    sent: Values
+
+
+class Layouts:
+    """One per process; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Key, Layout] = OrderedDict()
+        self._inventory = self._series = -1
+
+    def find(
+        self, connection: Connection, windows: Sequence[SentWindow], only: str | None, begin_s: float, end_s: float
+    ) -> list[Quick] | None:
+        """All windows, where each is of a layout that may be taken as it is; None = they go the long way."""
+        engine.shared_with(connection, "series")  # no other writer removes one of these meanwhile
+        self._follow(connection)
+        found = []
+        for window in windows:
+            key, values = window.flat(only)
+            with self._lock:
+                layout = self._known.get(key)
+                if layout is not None:
+                    self._known.move_to_end(key)
+            if layout is None or not begin_s <= window.time_s <= end_s or int(window.time_s // DAY_S) > layout.day:
+                return None
+            if not ((values >= 0) & (values < np.inf)).all():
+                return None
+            found.append(Quick(layout, window.time_s, values[layout.order], values))
+        return found
+
+    def keep(self, key: Key, layout: Layout, seen: Counts) -> None:
+        """Know a layout of which a window was taken whole, by an inventory that was as `seen` or newer."""
+        with self._lock:
+            if (seen.inventory, seen.series) != (self._inventory, self._series):
+                return
+            self._known[key] = layout
+            while len(self._known) > MOST_LAYOUTS:
+                self._known.popitem(last=False)
+
+    def _follow(self, connection: Connection) -> None:
+        """Forget what rests on a host or an instance that was changed since."""
+        now = counters.read(connection)
+        if (now.inventory, now.series) == (self._inventory, self._series):
+            return
+        changes = counters.changes_since(connection, self._inventory) if now.series == self._series else None
+        with self._lock:
+            if changes is None:
+                self._known.clear()
+            elif touched := changes.hosts | changes.instances:
+                for key in [key for key, layout in self._known.items() if not layout.names.isdisjoint(touched)]:
+                    del self._known[key]
+            self._inventory, self._series = now.inventory, now.series
+
+
+def layout_of(
+    taken: Sequence[MetricSample], ids: Mapping[SeriesKey, int], named: Collection[str], resources: Collection[str]
+) -> Layout | None:
+    """The layout of a window that was taken whole; `named` are names as they came, which may be others than the
+    inventory's. None where a series is there twice."""
+    keys = [(one.host, one.instance or "", one.scope, one.metric) for one in taken]
+    numbers = np.array([ids[key] for key in keys], np.int64)
+    order = np.argsort(numbers)
+    if len(set(keys)) < len(keys):
+        return None
+    learned = ((one.instance, one.metric) for one in taken if one.instance and one.scope == "instance")
+    return Layout(
+        host=taken[0].host,
+        series=keys,
+        ids=numbers[order],
+        order=order,
+        day=int(taken[0].time_s // DAY_S),
+        names=frozenset({taken[0].host, *(one.instance for one in taken if one.instance), *named}),
+        resources=frozenset((name, metric) for name, metric in learned if metric in resources),
+        memory=[at for at, one in enumerate(taken) if one.scope == "host" and one.metric != "busy"],
+        has_busy=any(one.scope == "host" and one.metric == "busy" for one in taken),
+    )

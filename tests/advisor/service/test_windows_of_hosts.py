@@ -1,0 +1,151 @@
+"""A window of a host is taken as its samples one by one are: what is stored, learned, refused and counted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from advisor.domain import Host, Instance, Inventory
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.store import demands
+from advisor.store import samples as store
+from advisor.telemetry.layouts import SentWindow, WindowRow
+from tests.advisor.service.service_clock import Clock
+from tests.servers.fixtures import sqlite_with_tables
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+METRICS = ("cpu", "waiting", "net_mbit", "disk_mb_s", "execution", "throttled")
+NAMES = ("a", "b", "c")
+MINUTES = 30
+
+
+def cloud(*, without: str = "") -> Inventory:
+    there = tuple(Instance(name, vcpus=2, host="h1") for name in NAMES if name != without)
+    return Inventory((Host("h1", "kvm", 8, 16_384), Host("h2", "kvm", 8, 16_384)), there)
+
+
+def window(at: int, host: str = "h1") -> SentWindow:
+    rows = [
+        WindowRow(
+            name,
+            "instance",
+            [10.0 + rank + at % 7, 1.0 + at % 3, 2.5, None if rank == 1 else 0.5, 100.0, 0.0],
+            {"waited_for:a": 1.0} if name == "b" and at % 2 else {},
+        )
+        for rank, name in enumerate(NAMES)
+    ]
+    own = {"busy": 100.0 + at % 5, "psi_memory": float(at % 4), "available_mb": 1000.0 + at}
+    rows.append(WindowRow(None, "host", [None] * len(METRICS), own))
+    rows.append(WindowRow(None, "driver_domain", [5.0, *[None] * 5]))
+    return SentWindow(host, NOW.timestamp() - 60.0 * (MINUTES - at), METRICS, rows)
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[tuple[Advisor, Advisor]]:
+    """One that is sent samples, and one that is sent windows."""
+    made = []
+    for name in ("samples", "windows"):
+        folder = tmp_path / name
+        folder.mkdir()
+        database = sqlite_with_tables(folder / "cotenant.sqlite3")
+        made.append(Advisor(Settings(database=database, state_dir=folder), clock=Clock(NOW)))
+        made[-1].inventory.put(cloud(), mode="replace", generation=None)
+    with made[0], made[1]:
+        yield made[0], made[1]
+
+
+def send(services: tuple[Advisor, Advisor], *windows: SentWindow, only: str | None = None) -> Mapping[str, Any]:
+    """What both say, which is the same."""
+    one_by_one, whole = services
+    flat = [sample for one in windows for sample in one.samples()]
+    said = one_by_one.telemetry.ingest(flat, only=only)
+    assert whole.telemetry.ingest_windows(windows, only=only) == said
+    return said
+
+
+def known(advisor: Advisor) -> Any:
+    """Everything that is stored and learned."""
+    with advisor._transactions.read() as connection:
+        learned = {(row.instance, row.resource): row.tally for row in connection.execute(sa.select(demands.demands))}
+        stored = [store.of_instance(connection, name) for name in (*NAMES, "")]
+    instances = advisor.cloud.inventory().instances
+    checkup = advisor.cloud.checkup()
+    return stored, {one.id: one.demand for one in instances}, asdict(checkup), learned
+
+
+def test_the_same_is_stored_and_learned(services: tuple[Advisor, Advisor]) -> None:
+    for at in range(MINUTES):
+        said = send(services, window(at))
+        assert (said["accepted"], said["duplicate"]) == (len(window(at).samples()), 0)
+    assert len(services[1].telemetry._layouts._known) == 2
+    one_by_one, whole = (known(advisor) for advisor in services)
+    assert one_by_one == whole
+    assert whole[3]["a", "cpu"]["n"] == 5
+
+
+def test_what_is_sent_again_is_counted_once(services: tuple[Advisor, Advisor]) -> None:
+    sent = [window(at) for at in range(10)]
+    number = sum(len(one.samples()) for one in sent)
+    assert send(services, *sent)["accepted"] == number
+    assert send(services, *sent) == {"accepted": 0, "duplicate": number, "dropped": ()}
+    assert send(services, *sent, window(10))["accepted"] == len(window(10).samples())
+    assert known(services[0]) == known(services[1])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(window(5), host="stranger"),
+        replace(window(5), time_s=NOW.timestamp() + 3600),
+        replace(window(5), metrics=("no such:\n", *METRICS[1:])),
+        replace(window(5), rows=[*window(5).rows, WindowRow("nobody", "instance", [1.0] * 6)]),
+        replace(window(5), rows=[*window(5).rows, WindowRow("a", "instance", [-1.0, *[2.0] * 5])]),
+        replace(window(5), rows=[WindowRow("a", "instance", [math.inf, *[2.0] * 5])]),
+        replace(window(5), rows=[WindowRow("a", "instance", [-1.0, *[2.0] * 5])]),
+    ],
+)
+def test_one_bad_value_is_refused_with_its_reason_and_the_rest_is_taken(
+    services: tuple[Advisor, Advisor], wrong: SentWindow
+) -> None:
+    for at in range(3):
+        send(services, window(at))
+    said = send(services, wrong, window(6))
+    assert said["dropped"]
+    assert said["accepted"] >= len(window(6).samples())
+    assert known(services[0]) == known(services[1])
+
+
+def test_an_instance_that_went_is_refused_at_once(services: tuple[Advisor, Advisor]) -> None:
+    for at in range(3):
+        send(services, window(at))
+    for advisor in services:
+        advisor.inventory.put(cloud(without="b"), mode="replace", generation=None)
+    said = send(services, window(3))
+    assert {reason for _, reason in said["dropped"]} == {"unknown instance 'b'"}
+    for advisor in services:
+        advisor.inventory.put(cloud(), mode="replace", generation=None)
+    assert send(services, window(4))["dropped"] == ()
+
+
+def test_an_agent_speaks_for_its_own_host_only(services: tuple[Advisor, Advisor]) -> None:
+    for at in range(3):
+        assert send(services, window(at), only="h1")["dropped"] == ()
+    said = send(services, window(3), only="h2")
+    assert said["accepted"] == 0
+    assert said["dropped"][0][1] == "this token is for the agent of host h2, not of h1"
+
+
+def test_a_series_twice_in_a_window_counts_once(services: tuple[Advisor, Advisor]) -> None:
+    twice = replace(window(0), rows=[*window(0).rows, WindowRow("a", "instance", [99.0] * 6)])
+    for at in range(3):
+        said = send(services, replace(twice, time_s=window(at).time_s))
+        assert said["duplicate"] == 6
+    assert known(services[0]) == known(services[1])
