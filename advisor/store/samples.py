@@ -108,7 +108,7 @@ series = sa.Table(
     sa.Column("scope", sa.String(16), nullable=False),
     sa.Column("metric", ID, nullable=False),
     # The last day, from the epoch, of which it may have a value: packs need not be read to know that it has none.
-    sa.Column("last_day", sa.Integer, nullable=False),
+    sa.Column("last_day", sa.Integer, nullable=False, server_default="0"),
     sa.UniqueConstraint("host", "instance", "scope", "metric"),
 )
 

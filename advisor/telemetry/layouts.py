@@ -65,7 +65,7 @@ class SentWindow:
         return found
 
     def flat(self, only: str | None) -> tuple[Key, Values]:
-        """What tells layouts apart, and the values in the order of `samples`."""
+        """The key of its layout, and the values in the order of `samples`."""
         table = np.array([row.values for row in self.rows], np.float64).reshape(len(self.rows), len(self.metrics))
         there = ~np.isnan(table)
         rows = tuple((row.instance, row.scope, *row.others) for row in self.rows)

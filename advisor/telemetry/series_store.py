@@ -55,22 +55,24 @@ class SeriesStore:
     @classmethod
     def at(cls, named_by: str, address: str | None, secret_file: Path | None) -> SeriesStore:
         """The store at an address; the same errors."""
-        field = f"{named_by}_url"
+        field, setting = f"{named_by}_url", f"COTENANT_{named_by.upper()}_URL"
         url = (address or "").rstrip("/")
         try:
             parts = urlsplit(url)
             port = parts.port
         except ValueError as error:
-            raise InvalidInput(f"{url[:100]!r} is no URL ({error})", field=field) from error
+            raise InvalidInput(f"{setting}: {url[:100]!r} is no URL ({error})", field=field) from error
         if parts.username is not None or parts.password is not None:
             file = f"COTENANT_{named_by.upper()}_AUTHORIZATION_FILE"
-            raise InvalidInput(f"the URL holds a user or password; name a file by {file} instead", field=field)
+            raise InvalidInput(f"{setting} holds a user or password; name a file by {file} instead", field=field)
         plain = url.isascii() and url.isprintable() and " " not in url
         if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment or not plain:
-            raise InvalidInput(f"{url[:100]!r} is no URL such as http://127.0.0.1:9090", field=field)
+            raise InvalidInput(f"{setting}: {url[:100]!r} is no URL such as http://127.0.0.1:9090", field=field)
         secret = _secret(secret_file, f"{named_by}_authorization_file")
         if secret and not may_carry_token(ServerUrl(parts.scheme == "https", parts.hostname, port or 0, "")):
-            raise InvalidInput(f"{url[:100]} would get the secret unencrypted; give an https URL", field=field)
+            raise InvalidInput(
+                f"{setting}: {url[:100]} would get the secret unencrypted; give an https URL", field=field
+            )
         return cls(url, secret, named_by)
 
     def select(self, selector: str, since_s: float, now: datetime) -> Iterator[Scraped]:

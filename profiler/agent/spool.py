@@ -99,11 +99,11 @@ class SampleBatch:
         shared = set(metrics)
         rows = []
         for row in self.rows:
-            told: dict[str, Any] = {"instance": row.instance, "scope": row.scope}
-            told["values"] = [row.values.get(metric) for metric in metrics]
+            sent: dict[str, Any] = {"instance": row.instance, "scope": row.scope}
+            sent["values"] = [row.values.get(metric) for metric in metrics]
             if others := {metric: value for metric, value in row.values.items() if metric not in shared}:
-                told["others"] = others
-            rows.append(told)
+                sent["others"] = others
+            rows.append(sent)
         return {"host": self.host, "time": self.time, "metrics": metrics, "rows": rows}
 
 
