@@ -174,11 +174,15 @@ def same(embedded: Kept, other: Kept, ask: Callable[[Kept], Any]) -> Any:
     return first
 
 
-def test_nothing_is_stored_in_the_database(embedded: Kept, other: Kept) -> None:
+def test_the_database_keeps_the_last_hour_of_what_is_elsewhere(embedded: Kept, other: Kept) -> None:
     with embedded.advisor._transactions.read() as connection:
-        assert table.of_instance(connection, "shop")
+        everything = table.of_instance(connection, "shop")
     with other.advisor._transactions.read() as connection:
-        assert table.of_instance(connection, "shop") == ()
+        kept = table.of_instance(connection, "shop")
+    newest_s = everything[-1].time_s
+    assert everything[0].time_s < newest_s - 3 * 3600
+    assert kept == tuple(one for one in everything if one.time_s >= kept[0].time_s)
+    assert newest_s - 3600 - 900 < kept[0].time_s <= newest_s - 3600 + 60
 
 
 def test_demand_is_learned_alike(embedded: Kept, other: Kept) -> None:
