@@ -34,7 +34,7 @@ from models.physics.prior import PriorPredictor
 if TYPE_CHECKING:
     from advisor.deadline import Progress
     from advisor.experiments.probe_planning import definitions as lab_workloads
-    from advisor.experiments.probe_planning import duration_s, probe_plan_as_json, write_campaign
+    from advisor.experiments.probe_planning import duration_s, write_campaign
     from advisor.experiments.probe_planning import sentence as probe_sentence
     from advisor.inventories.static import load_what_if
     from advisor.inventories.static_writer import text_of as snapshot_text
@@ -66,7 +66,6 @@ __all__ = [
     "plan_document",
     "predict",
     "probe_plan",
-    "probe_plan_as_json",
     "probe_sentence",
     "profile_samples",
     "profile_series",
@@ -92,7 +91,6 @@ _LATER = {
     "duration_s": ("advisor.experiments.probe_planning", "duration_s"),
     "lab_workloads": ("advisor.experiments.probe_planning", "definitions"),
     "load_what_if": ("advisor.inventories.static", "load_what_if"),
-    "probe_plan_as_json": ("advisor.experiments.probe_planning", "probe_plan_as_json"),
     "probe_sentence": ("advisor.experiments.probe_planning", "sentence"),
     "snapshot_text": ("advisor.inventories.static_writer", "text_of"),
     "write_snapshot": ("advisor.inventories.static_writer", "write_text"),

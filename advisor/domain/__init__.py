@@ -26,6 +26,7 @@ from advisor.domain.changes import (
     Change,
     ChangeKind,
     ChangeStanding,
+    ChangeState,
     Freeze,
     LedgerEvent,
     LedgerLine,

@@ -38,23 +38,29 @@ CLOSING, OPENING = "maintenance:", "maintenance-end:"  # before the host's id: s
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Settings of one instance, of the driver domain (""), or of the host itself (kind host, instance ""), on a host.
+    """One change: `before` is as the plan assumes it; what really was there before is read and stands in the ledger."""
 
-    `executor` is the part that carries it out, `target` what that addresses: a control group below its hierarchy, a
-    domain, an interface. `before` and `after` are texts by setting, as the plan assumes them and as they are to be;
-    what really was there before is read and stands in the ledger. `command` and `undo` are the same for people.
-    """
-
-    number: int
-    host: str
-    instance: str
-    kind: ChangeKind
-    executor: str
-    target: str
-    before: Mapping[str, str]
-    after: Mapping[str, str]
-    command: tuple[str, ...] = ()
-    undo: tuple[str, ...] = ()
+    number: Annotated[int, Field(description="its place in the order, from 0")]
+    host: Annotated[str, Field(description="the host on which it is made")]
+    instance: Annotated[
+        str,
+        Field(description="the instance that is changed; empty = the driver domain, or the host itself"),
+    ]
+    kind: Annotated[
+        ChangeKind,
+        Field(description="weight, cap, pin, tc, disk, move, or host: whether it takes new instances"),
+    ]
+    executor: Annotated[str, Field(description="the executor that carries it out")]
+    target: Annotated[
+        str, Field(description="what that addresses, such as a control group below its hierarchy, or a domain")
+    ]
+    before: Annotated[
+        Mapping[str, str],
+        Field(description="texts that were read before; as planned where nothing was read yet"),
+    ]
+    after: Annotated[Mapping[str, str], Field(description="texts that are set, by setting")]
+    command: Annotated[tuple[str, ...], Field(description="the same as a command, for people")] = ()
+    undo: Annotated[tuple[str, ...], Field(description="the command back")] = ()
 
     @property
     def subject(self) -> str:

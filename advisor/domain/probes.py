@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
+from pydantic import Field, computed_field
+
+from advisor.domain.effects import ModelOrigin, ModelVersion
 from advisor.domain.plan_questions import Objective
 from profiler.demand import Demand, Resource
 from profiler.host_kinds import HostKind
@@ -163,87 +166,103 @@ def _other_work(found: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeRequest:
-    """Which measurements would change a decision? `instances` None = every one of the cloud, as if yet to be placed.
+class Measuring:
+    """How pairs are to be measured; a run takes `seconds_per_run` and what the lab needs around it."""
 
-    `pinnings` are the forms that can be measured; a run takes `seconds_per_run` and what the lab needs around it.
-    """
+    budget_s: Annotated[float, Field(description="seconds that measuring may take")]
+    seconds_per_run: Annotated[int, Field(description="measured seconds of a run")] = 20
+    rounds: Annotated[int, Field(description="how often each pair is measured")] = 3
+    pinnings: Annotated[tuple[ProbePinning, ...], Field(description="forms that can be measured")] = PROBE_PINNINGS
+    objective: Annotated[Objective, Field(description="by which hosts are ranked")] = "worst"
+    seed: Annotated[int, Field(description="of the simulation and of the campaign")] = 1
 
-    budget_s: float
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest(Measuring):
+    """Which measurements would change a decision? `instances` None = every one of the cloud, as if yet to be placed."""
+
     instances: tuple[Instance, ...] | None = None
-    seconds_per_run: int = 20
-    rounds: int = 3
-    pinnings: tuple[ProbePinning, ...] = PROBE_PINNINGS
-    objective: Objective = "worst"
-    seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePair:
-    """Two workloads to be measured together on hosts of one kind and platform ("" = none is named).
+    """Two workloads to be measured together on hosts of one kind and platform."""
 
-    `pinning`: `same` = they have fewer pCPUs together than vCPUs, `different` = pCPUs of their own, `shared` = pCPUs
-    that both may use and that are enough for both.
-    """
-
-    first: str
-    second: str
-    pinning: ProbePinning
-    kind: HostKind
-    platform: str
+    first: Annotated[str, Field(description="a workload")]
+    second: Annotated[str, Field(description="the other workload")]
+    pinning: Annotated[
+        ProbePinning,
+        Field(
+            description="same: they have fewer pCPUs together than vCPUs; different: pCPUs of their own; shared: pCPUs "
+            "that both may use and that are enough for both"
+        ),
+    ]
+    kind: Annotated[HostKind, Field(description="kind of the hosts")]
+    platform: Annotated[str, Field(description="platform of the hosts; empty = none is named")]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeTurn:
-    """A decision that a measurement could turn: from which host to which, and how probably."""
+    """A decision that a measurement could turn."""
 
-    instance: str
-    before: str
-    after: str
-    probability: float
-    gain: float
+    instance: Annotated[str, Field(description="the instance that is placed")]
+    before: Annotated[str, Field(description="its host as of today")]
+    after: Annotated[str, Field(description="the host that it could turn to")]
+    probability: Annotated[float, Field(description="how probably, 0-1")]
+    gain: Annotated[float, Field(description="what that would gain, in relative throughput of the most affected")]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeStep:
-    """One pair to measure: on which `hosts` of the decisions it meets, what it could turn and gain beyond the steps
-    before it (T/B of the worst-off, summed over decisions), and the time it adds."""
+    """One pair to measure."""
 
-    pair: ProbePair
-    hosts: tuple[str, ...]
-    turns: tuple[ProbeTurn, ...]
-    probability: float
-    gain: float
-    seconds: float
-    cumulative_s: float
+    pair: Annotated[ProbePair, Field(description="the pair")]
+    hosts: Annotated[tuple[str, ...], Field(description="hosts of the decisions on which it meets")]
+    turns: Annotated[tuple[ProbeTurn, ...], Field(description="decisions that it could turn")]
+    probability: Annotated[float, Field(description="how probably it turns one that no step before it does, 0-1")]
+    gain: Annotated[
+        float,
+        Field(
+            description="what it gains beyond the steps before it: relative throughput of the most affected, summed "
+            "over decisions"
+        ),
+    ]
+    seconds: Annotated[float, Field(description="the time that it takes")]
+    cumulative_s: Annotated[float, Field(description="with the steps before it")]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeDecision:
-    """A decision: today's host, how probably full knowledge would choose otherwise, and the expected regret."""
+    """Where an instance would go, and how sure that is."""
 
-    instance: str
-    host: str
-    probability_before: float
-    probability_after: float
-    regret_before: float
-    regret_after: float
+    instance: Annotated[str, Field(description="the instance")]
+    host: Annotated[str, Field(description="its host as of today")]
+    probability_before: Annotated[
+        float, Field(description="how probably full knowledge would choose another host, 0-1")
+    ]
+    probability_after: Annotated[float, Field(description="the same after the plan")]
+    regret_before: Annotated[float, Field(description="expected regret, in relative throughput")]
+    regret_after: Annotated[float, Field(description="the same after the plan")]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """What to measure next. `ended`: every choice is `settled`, the `budget` is spent, or there is `no gain` left."""
+    """Which pairs to measure next."""
 
-    request: ProbeRequest
-    model_version: str
-    model_origin: str
-    degraded: bool
-    run_s: float
-    steps: tuple[ProbeStep, ...]
-    decisions: tuple[ProbeDecision, ...]
-    ended: Literal["settled", "budget", "no gain"]
-    notes: tuple[str, ...] = ()
+    request: Annotated[Measuring, Field(description="what was asked")]
+    model_version: ModelVersion
+    model_origin: ModelOrigin
+    degraded: Annotated[bool, Field(description="true = the active model failed and the analytic model answered")]
+    run_s: Annotated[float, Field(description="seconds that one run takes")]
+    steps: Annotated[tuple[ProbeStep, ...], Field(description="pairs in the order in which to measure them")]
+    decisions: Annotated[tuple[ProbeDecision, ...], Field(description="where instances would go, and how sure that is")]
+    ended: Annotated[
+        Literal["settled", "budget", "no gain"],
+        Field(description="settled = every choice is sure; budget = it is spent; no gain = nothing is left"),
+    ]
+    notes: Annotated[tuple[str, ...], Field(description="what else to know")] = ()
 
+    @computed_field(description="seconds that all steps take together")  # type: ignore[prop-decorator]
     @property
     def seconds(self) -> float:
         """What all steps take together."""

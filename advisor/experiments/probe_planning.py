@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Protocol
@@ -87,16 +87,6 @@ def plan(
     Every decision places one instance while the others stay. The same request on the same snapshot has the same answer.
     """
     return active.ask(chosen, lambda answering: _plan(snapshot, answering, request, fresh_s, progress))
-
-
-def probe_plan_as_json(plan: ProbePlan) -> Mapping[str, Any]:
-    """The plan as plain values."""
-    document = asdict(replace(plan, request=replace(plan.request, instances=None)))
-    request = document.pop("request")
-    settings = {
-        name: request[name] for name in ("budget_s", "seconds_per_run", "rounds", "pinnings", "objective", "seed")
-    }
-    return {"request": settings, **document, "seconds": plan.seconds, "sentence": sentence(plan)}
 
 
 def sentence(plan: ProbePlan) -> str:

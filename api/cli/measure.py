@@ -29,7 +29,7 @@ from api.cli.asking import Server, ServerOrDatabase, TokenFile, service_or_datab
 from api.cli.files import asked_questions
 from api.cli.options import AsJson, Database, InventoryUnlessServer, ModelDir, ObjectiveName, settings
 from api.cli.output import print_json, print_table, progress, say
-from api.schemas.commands import ProfileAnswer, ProfileOut, SavedOut
+from api.schemas.commands import ProbePlanAnswer, ProfileAnswer, ProfileOut, SavedOut
 from profiler.observed import check_id
 
 FIRST = ("cpu", "waiting", "block", "execution", "pages_exchanged", "pages_per_execution")  # of the table's rows
@@ -295,8 +295,13 @@ def probe_plan(
     left_out = offline.write_campaign(plan, campaign, known) if campaign else ()
     is_written = campaign is not None and len(left_out) < len(plan.steps)
     if as_json:
-        written = {"campaign": str(campaign) if is_written else None, "not_in_campaign": list(left_out)}
-        print_json({**offline.probe_plan_as_json(plan), **(written if campaign else {})})
+        answer = ProbePlanAnswer(
+            **codec.columns(plan),
+            sentence=offline.probe_sentence(plan),
+            campaign=str(campaign) if is_written else None,
+            not_in_campaign=left_out if campaign else None,
+        )
+        print_json(answer)
         return
     _show_plan(plan)
     if campaign:

@@ -37,7 +37,7 @@ def shapes() -> dict[str, Any]:
         "report": commands.ReportOut,
         "snapshot": commands.SnapshotOut,
         "worth": AdviceWorth,
-        "probe-plan": commands.ProbePlanOut,
+        "probe-plan": commands.ProbePlanAnswer,
         "replay": Replay,
         "profile": commands.ProfileOut,
         "score": quality.ScoresOut | quality.HostScoresOut | quality.VmScoresOut,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated
+
 from pydantic import Field
 
 from advisor.domain import (
+    Change,
+    ChangeState,
     Freeze,
     LedgerLine,
     Maintenance,
@@ -12,6 +17,7 @@ from advisor.domain import (
     MeasuredEffect,
     PredictedEffect,
     RolloutStanding,
+    codec,
 )
 from advisor.service import PreviewedChange, SignedText
 from api.schemas.base import TEXT_PATTERN, AnswerBody, Id, Schema, Text, Time, examples
@@ -20,21 +26,15 @@ from profiler.acting.orders import MOST_BYTES
 AT_ONCE = 100  # reports in one call
 
 
-class StepOut(AnswerBody):
-    """One change of a rollout."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepOut(Change):
+    """One change of a rollout, and how far it came."""
 
-    number: int = Field(description="its place in the order, from 0")
-    host: str = Field(description="the host on which it is made")
-    instance: str = Field(description="the instance that is changed; empty = the driver domain, or the host itself")
-    kind: str = Field(description="weight, cap, pin, tc, disk, move, or host: whether it takes new instances")
-    executor: str = Field(description="the executor that carries it out")
-    target: str = Field(description="what that addresses, such as a control group or a domain")
-    after: dict[str, str] = Field(description="texts that are set, by setting")
-    before: dict[str, str] = Field(description="texts that were read before; as planned where nothing was read yet")
-    state: str = Field(description="planned, applying, applied, failed, undoing, undone or left (as another set it)")
-    why: str = Field(description="why it failed or was left; empty = it did not")
-    command: list[str] = Field(description="the same as a command, for people")
-    undo: list[str] = Field(description="the command back")
+    state: Annotated[
+        ChangeState,
+        Field(description="planned, applying, applied, failed, undoing, undone or left (as another set it)"),
+    ]
+    why: Annotated[str, Field(description="why it failed or was left; empty = it did not")]
 
 
 class RolloutOut(AnswerBody):
@@ -181,17 +181,5 @@ class FreezeOut(AnswerBody):
 
 def _step(standing: RolloutStanding, number: int) -> StepOut:
     change, one = standing.rollout.changes[number], standing.changes[number]
-    return StepOut(
-        number=number,
-        host=change.host,
-        instance=change.instance,
-        kind=change.kind,
-        executor=change.executor,
-        target=change.target,
-        after=dict(change.after),
-        before=dict(one.before or change.before),
-        state=one.state,
-        why=one.why,
-        command=list(change.command),
-        undo=list(change.undo),
-    )
+    known = {**codec.columns(change), "before": one.before or change.before}
+    return StepOut(**known, state=one.state, why=one.why)

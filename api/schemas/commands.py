@@ -10,15 +10,11 @@ from pydantic import ConfigDict, Field
 
 from advisor.domain import (
     InstanceProfile,
-    Objective,
     PhaseProfile,
-    ProbeDecision,
-    ProbePinning,
-    ProbeStep,
+    ProbePlan,
     Recommendation,
     utc_time,
 )
-from advisor.domain.effects import ModelOrigin, ModelVersion
 from api.schemas.base import AnswerBody, Time
 
 # Schemas of measured profiles: an instance's phases with intervals, load and whether they are enough.
@@ -149,33 +145,15 @@ class MigrationOut(AnswerBody):
     notes: list[str] = Field(description="what else to know of the plan")
 
 
-class MeasuringOut(AnswerBody):
-    """What `cotenant probe-plan` was asked."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbePlanAnswer(ProbePlan):
+    """Which pairs to measure next, in words, and the campaign that was written."""
 
-    budget_s: float = Field(description="seconds that measuring may take")
-    seconds_per_run: int = Field(description="measured seconds of a run")
-    rounds: int = Field(description="how often each pair is measured")
-    pinnings: list[ProbePinning] = Field(description="forms that can be measured")
-    objective: Objective = Field(description="by which hosts are ranked")
-    seed: int = Field(description="of the simulation and of the campaign")
-
-
-class ProbePlanOut(AnswerBody):
-    """Which pairs to measure next."""
-
-    request: MeasuringOut = Field(description="what was asked")
-    model_version: ModelVersion
-    model_origin: ModelOrigin
-    degraded: bool = Field(description="true = the active model failed and the analytic model answered")
-    run_s: float = Field(description="seconds that one run takes")
-    steps: list[ProbeStep] = Field(description="pairs in the order in which to measure them")
-    decisions: list[ProbeDecision] = Field(description="where instances would go, and how sure that is")
-    ended: str = Field(description="settled = every choice is sure; budget = it is spent; no gain = nothing is left")
-    notes: list[str] = Field(description="what else to know")
-    seconds: float = Field(description="seconds that all steps take together")
-    sentence: str = Field(description="the plan in words")
-    campaign: str | None = Field(default=None, description="path of the campaign; only with --campaign")
-    not_in_campaign: list[str] | None = Field(default=None, description="pairs that the lab cannot run, and why")
+    sentence: Annotated[str, Field(description="the plan in words")]
+    campaign: Annotated[str | None, Field(description="path of the campaign; null = none was written")] = None
+    not_in_campaign: Annotated[
+        tuple[str, ...] | None, Field(description="pairs that the lab cannot run, and why; null = not asked for")
+    ] = None
 
 
 class ReportOut(AnswerBody):
