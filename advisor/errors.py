@@ -80,6 +80,12 @@ class SeriesUnavailable(AdvisorError):  # noqa: N818
     code = "series.unavailable"
 
 
+class CellsUnavailable(AdvisorError):  # noqa: N818
+    """None of the services of the cells answers."""
+
+    code = "cells.unavailable"
+
+
 class StorageUnavailable(AdvisorError):  # noqa: N818
     """The database does not answer or cannot write."""
 

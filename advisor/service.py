@@ -1,4 +1,4 @@
-"""Advisor: the eleven services of one database, put together.
+"""Advisor: the services of one database, put together.
 
 All are thread-safe: each call opens its own transaction. Each raises StorageUnavailable when the database cannot be
 read or written, and SchemaMismatch while its tables are of another version.
@@ -31,6 +31,7 @@ from advisor.lifecycle.training import TurnedOut, span_s
 from advisor.prediction import posted
 from advisor.reports.files import REPORT_KINDS, Reported, every_s, repeat
 from advisor.serving.access import AccessService
+from advisor.serving.cells import CellService
 from advisor.serving.changes import ChangeService, PreviewedChange
 from advisor.serving.cloud import CloudService, ScoreKeeper
 from advisor.serving.inventory import InventoryService
@@ -56,6 +57,7 @@ __all__ = [
     "REPORT_KINDS",
     "AccessService",
     "Advisor",
+    "CellService",
     "ChangeService",
     "CloudService",
     "Idempotency",
@@ -114,6 +116,7 @@ class Advisor:
     """
 
     def __init__(self, settings: Settings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        cells = CellService(settings)
         self._database = database = Database(settings.database)
         try:
             samples = STORED if settings.samples_url is None else RemoteSamples(settings)
@@ -164,9 +167,11 @@ class Advisor:
         )
         self.maintenance = MaintenanceService(self.changes, self.plans, self.inventory, transactions)
         self.telemetry = TelemetryService(settings, transactions, audit, clock, stored)
+        self.cells = cells
 
     def close(self) -> None:
         """Finish the steps in the background that are under way, and let go of the database."""
+        self.cells.close()
         self._later.close()
         self._window_checks.close()
         self._arrivals.close()

@@ -200,6 +200,19 @@ class Settings(BaseSettings):
         description="file with the Authorization header for that store, such as `Bearer TOKEN`; mode 640 or less. "
         "It is sent over https or to loopback only",
     )
+    cells: str = Field(
+        "",
+        description="services of parts of the cloud that `POST /v1/cells/placements` asks at once, by name: "
+        "`a=https://cell-a.example:8443,b=https://cell-b.example:8443`",
+    )
+    cells_token_file: Path | None = Field(
+        None,
+        description="file with the token for all of them, of scope read, or write where hosts are to be held; mode 640 "
+        "or less. It is sent over https or to loopback only",
+    )
+    cells_wait_s: float = Field(
+        2.0, gt=0, le=60, description="seconds after which a cell that has not answered is left out"
+    )
     log_level: str = Field("info", description="least severity that is logged: debug, info, warning or error")
     log_format: Literal["json", "text"] = Field("json", description="form of log lines: json, or text for people")
 

@@ -14,7 +14,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
-from advisor.domain import BatchAnswer, BatchSummary, Recommendation, RecommendationSummary, SceneEffects
+from advisor.domain import BatchAnswer, BatchSummary, CellsAnswer, Recommendation, RecommendationSummary, SceneEffects
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api import openapi, problems
@@ -149,6 +149,15 @@ ROUTES: tuple[Route, ...] = (
         fails=(409,),
         model=BatchAnswer | BatchSummary,
         lane="question",
+        scope="read",
+    ),
+    Route(
+        "POST",
+        "/v1/cells/placements",
+        questions.place_in_cells,
+        "questions",
+        fails=(404, 409),
+        model=CellsAnswer,
         scope="read",
     ),
     Route(

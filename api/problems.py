@@ -19,6 +19,7 @@ from starlette.routing import Match, Route
 from advisor.errors import (
     AdvisorError,
     BrokenArtifact,
+    CellsUnavailable,
     Conflict,
     DeadlinePassed,
     IdentityUnavailable,
@@ -127,6 +128,9 @@ OF_ERROR: Mapping[type[AdvisorError], Kind] = {
         "Store of series unavailable",
         "Look at COTENANT_SAMPLES_URL or COTENANT_PROMETHEUS_URL, and try again.",
         _RETRY,
+    ),
+    CellsUnavailable: Kind(
+        "cells.unavailable", 503, "No cell answers", "Look at the services that COTENANT_CELLS names.", _RETRY
     ),
     StorageUnavailable: Kind(
         "storage.unavailable", 503, "Storage unavailable", "Wait and try again; look at /readyz.", _RETRY

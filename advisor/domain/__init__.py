@@ -216,6 +216,10 @@ from advisor.domain.summaries import (
     BurstSearchEnd,
     BurstTrial,
     CandidateSummary,
+    CellCandidate,
+    CellReport,
+    CellsAnswer,
+    CellState,
     JointSearch,
     RecommendationSummary,
 )

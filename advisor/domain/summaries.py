@@ -12,7 +12,7 @@ from pydantic import Field
 from advisor.domain.answers import Candidate, Headroom, Recommendation, Rejection
 from advisor.domain.cpu_maps import Pins
 from advisor.domain.effects import DEGRADED, Band, Effect
-from models.figures import Score
+from models.figures import Score, Thousandths
 
 MOST_TIED = 10  # hosts that a candidate names as tied; the rest is in the whole answer
 
@@ -114,6 +114,48 @@ def _by_reason(rejections: Sequence[Rejection]) -> tuple[RejectedHosts, ...]:
     for rejection in rejections:
         hosts.setdefault((rejection.code, rejection.reason), []).append(rejection.host)
     return tuple(RejectedHosts(code, reason, tuple(names)) for (code, reason), names in hosts.items())
+
+
+# What several services, each of a part of the cloud, answer to one question.
+
+CellState = Literal["answered", "refused", "late", "unreachable", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True)
+class CellCandidate:
+    """One host of a cell that can take the instance."""
+
+    rank: Annotated[int, Field(description="1 is the best of all cells")]
+    cell: Annotated[str, Field(description="the cell that has the host")]
+    placement: Annotated[str, Field(description="the id of the cell's answer, by which the cell shows it whole")]
+    candidate: Annotated[CandidateSummary, Field(description="the host as the cell ranks it")]
+
+
+@dataclass(frozen=True, slots=True)
+class CellReport:
+    """How one cell answered."""
+
+    cell: Annotated[str, Field(description="the cell")]
+    state: Annotated[
+        CellState,
+        Field(
+            description="answered; refused = it takes no such question, or not from this token; late, unreachable and "
+            "unreadable = its hosts are missing from the answer"
+        ),
+    ]
+    reason: Annotated[str, Field(description="why it gave no answer; empty where it did")] = ""
+    seconds: Annotated[Thousandths, Field(description="how long it took")] = 0.0
+    candidates: Annotated[int, Field(description="its hosts that can take the instance, of those asked for")] = 0
+    rejected: Annotated[int, Field(description="its hosts that cannot")] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CellsAnswer:
+    """The ranked answers of all cells, merged."""
+
+    held: Annotated[bool, Field(description="the first candidate's cell holds its host for the instance")]
+    candidates: Annotated[tuple[CellCandidate, ...], Field(description="hosts that can take it, best first")]
+    cells: Annotated[tuple[CellReport, ...], Field(description="how each cell answered")]
 
 
 # Several instances placed in one question: the answers, what they do together, and how they were found.

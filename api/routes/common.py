@@ -13,6 +13,7 @@ from advisor.domain import Caller
 from advisor.errors import InvalidInput
 from advisor.service import (
     AccessService,
+    CellService,
     ChangeService,
     CloudService,
     InventoryService,
@@ -86,6 +87,7 @@ async def get_caller(request: Request) -> Caller:
 
 
 AccessDep = Annotated[AccessService, _service("access")]
+CellDep = Annotated[CellService, _service("cells")]
 ChangeDep = Annotated[ChangeService, _service("changes")]
 CloudDep = Annotated[CloudService, _service("cloud")]
 InventoryDep = Annotated[InventoryService, _service("inventory")]

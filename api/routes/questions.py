@@ -10,6 +10,7 @@ from advisor.domain import AdviceWorth, BatchAnswer, BatchSummary, PlanKind, Rec
 from api.auth import require
 from api.http.bodies import OnceDep
 from api.routes.common import (
+    CellDep,
     CountersDep,
     Cursor,
     InventoryDep,
@@ -95,6 +96,22 @@ def place_batch(
         return _json(BatchSummary.of(whole) if summary else whole)
 
     return once(body, work, holds=not body.dry_run)
+
+
+def place_in_cells(body: PlacementBody, cells: CellDep, request: Request, once: OnceDep) -> Response:
+    """Where should this instance go, of all the cells that COTENANT_CELLS names?
+
+    Each cell is a service of its own for a part of the cloud. All are asked at once and their answers in short are
+    merged; one that does not answer is named in the answer and delays the others by no more than COTENANT_CELLS_WAIT_S.
+    A dry run needs a token of scope read here; an answer that holds a host, in the cell of the best candidate, needs
+    scope write.
+    """
+    if not body.dry_run:
+        require(request, "write")
+    question = body.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    return once(
+        body, lambda: _json(cells.place(question, limit=body.limit, hold=not body.dry_run)), holds=not body.dry_run
+    )
 
 
 def placement(placement: PathId, placements: PlacementDep, summary: Summary = False) -> Response:

@@ -115,11 +115,13 @@ class HttpClient:
         server: ServerUrl,
         token: Callable[[], str | None],
         agent: str,
+        deadline_s: float = _DEADLINE_S,
     ) -> None:
-        """`token` is called before every post, so that a renewed token is used."""
+        """`token` is called before every post, so that a renewed token is used; a post ends after `deadline_s`."""
         self._server = server
         self._token = token
         self._agent = agent
+        self._deadline_s = deadline_s
         self._ended = False
         self._connection: http.client.HTTPConnection | None = None
 
@@ -165,7 +167,7 @@ class HttpClient:
 
     def _exchange(self, path: str, body: bytes, headers: dict[str, str]) -> HttpAnswer:
         connection = self._connection = self._connection or self._connect()
-        deadline = threading.Timer(_DEADLINE_S, _cut, (connection,))
+        deadline = threading.Timer(self._deadline_s, _cut, (connection,))
         deadline.daemon = True
         deadline.start()
         try:
@@ -175,14 +177,16 @@ class HttpClient:
         finally:
             deadline.cancel()
         if len(content) > _LARGEST_ANSWER or response.will_close:
+            response.close()
             self.close()
         return HttpAnswer(response.status, content[:_LARGEST_ANSWER], response.getheader("Retry-After"))
 
     def _connect(self) -> http.client.HTTPConnection:
+        silence_s = min(_SILENCE_S, self._deadline_s)
         if not self._server.secure:
-            return http.client.HTTPConnection(self._server.host, self._server.port, timeout=_SILENCE_S)
+            return http.client.HTTPConnection(self._server.host, self._server.port, timeout=silence_s)
         context = ssl.create_default_context()  # verifies name and chain; SSL_CERT_FILE names another authority
-        return http.client.HTTPSConnection(self._server.host, self._server.port, timeout=_SILENCE_S, context=context)
+        return http.client.HTTPSConnection(self._server.host, self._server.port, timeout=silence_s, context=context)
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:

@@ -123,7 +123,7 @@ class UnlikeCloud:
         random = np.random.default_rng(1)
         kinds = [new_vm(random) for _ in range(WORKLOADS)]
         return [
-            json.dumps({"instance": _as_json(replace(kinds[which], id=f"new-{at}")), "dry_run": not keep}).encode()
+            json.dumps({"instance": instance_body(replace(kinds[which], id=f"new-{at}")), "dry_run": not keep}).encode()
             for at, which in enumerate(random.integers(0, WORKLOADS, QUESTIONS).tolist())
         ]
 
@@ -137,14 +137,17 @@ class UnlikeCloud:
             {
                 "mode": "merge",
                 "instances": [
-                    _as_json(replace(one, demand={"cpu": random_demand(random, one.demand["cpu"].mean, one.vcpus)}))
+                    instance_body(
+                        replace(one, demand={"cpu": random_demand(random, one.demand["cpu"].mean, one.vcpus)})
+                    )
                     for one in changed
                 ],
             }
         ).encode()
 
 
-def _as_json(instance: Instance) -> dict[str, Any]:
+def instance_body(instance: Instance) -> dict[str, Any]:
+    """An instance with its demand for CPUs, as the body of a question has it."""
     demand = {key: value for key, value in asdict(instance.demand["cpu"]).items() if value not in (None, (), "cpu")}
     demand.pop("origin")
     return {

@@ -27,6 +27,7 @@ ASKING = {
     "/v1/predictions",
     "/v1/placements",  # an answer that holds its host needs write: its body says which it is
     "/v1/placements:batch",
+    "/v1/cells/placements",
     "/v1/plans",
     "/kubernetes/filter",
     "/kubernetes/preempt",

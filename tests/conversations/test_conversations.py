@@ -27,6 +27,7 @@ ELSEWHERE = {
     "request.slow",
     "request.head_too_large",
     "series.unavailable",
+    "cells.unavailable",
 }
 
 
