@@ -1,6 +1,6 @@
 """A cloud of ten thousand hosts with thirty VMs each on a real PostgreSQL: what its service takes to start and answer.
 
-    python -m research.benchmarks.large_cloud [--hosts 10000] [--vms 30] [--model DIR] [--json]
+    python -m research.benchmarks.large_cloud [--hosts 10000] [--vms 30] [--model DIR] [--limits ...] [--json]
 
 The inventory is simulated (`research.benchmarks.unlike_hosts`: hosts of 64 CPUs, every VM with a demand of its own);
 all else is the product. First all is written to an empty database, and synced again twice: without news, and with 1 %
@@ -109,7 +109,7 @@ def written(settings: Settings, hosts: int, vms: int) -> dict[str, Any]:
     return {"times": spent.medians(), "peak_mb": peak_mb()}
 
 
-def answered(settings: Settings, model: Path | None) -> dict[str, Any]:
+def answered(settings: Settings, model: Path | None, limits: Sequence[str]) -> dict[str, Any]:
     """Ask a service that starts on that database."""
     spent, random = Spent(), np.random.default_rng(3)
     with Advisor(settings) as advisor:
@@ -121,23 +121,24 @@ def answered(settings: Settings, model: Path | None) -> dict[str, Any]:
         gc.collect()
         document = {"built": built, "snapshot_mb": resident_mb() - before_mb, "resident_mb": resident_mb()}
         document |= {"peak_mb_built": peak, "instances": len(view.inventory.instances)}
-        _asked(advisor, spent, random, "analytic")
+        _asked(advisor, spent, random, "analytic", limits)
         if model is not None:
             version = advisor.models.register(model).version
             advisor.models.activate(version, force=True)
-            _asked(advisor, spent, random, "learned")
+            _asked(advisor, spent, random, "learned", limits)
         _first_page(advisor, settings, spent)
     return document | {"times": spent.medians(), "resident_after_mb": resident_mb(), "peak_mb": peak_mb()}
 
 
-def _asked(advisor: Advisor, spent: Spent, random: np.random.Generator, by: str) -> None:
+def _asked(advisor: Advisor, spent: Spent, random: np.random.Generator, by: str, limits: Sequence[str]) -> None:
     def ask(instance: Instance) -> Any:
         return advisor.placements.place(PlacementRequest(instance, dry_run=True))
 
     view, _ = advisor._cache.at(advisor._clock())
     hosts = [host.id for host in view.inventory.hosts]
     ask(new_vm(random, "compiles"))
-    for limit, more in LIMITS.items():
+    for limit in limits:
+        more = LIMITS[limit]
         asked = [new_vm(random, f"{by}-{limit}-{turn}".replace(" ", "-"), **more) for turn in range(COLD)]
         for one in asked:
             _forget(advisor)
@@ -198,6 +199,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=10_000)
     parser.add_argument("--vms", type=int, default=30)
     parser.add_argument("--model", type=Path, metavar="DIR")
+    parser.add_argument("--limits", nargs="+", choices=tuple(LIMITS), default=list(LIMITS), help="of the new VM")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--database", help=argparse.SUPPRESS)
     parser.add_argument("--part", choices=("written", "answered"), help=argparse.SUPPRESS)
@@ -208,7 +210,7 @@ def main() -> int:
             if options.part == "written":
                 print(json.dumps(written(settings, options.hosts, options.vms)))
             else:
-                print(json.dumps(answered(settings, options.model)))
+                print(json.dumps(answered(settings, options.model, options.limits)))
             return 0
         return _whole(options)
 
@@ -230,6 +232,7 @@ def _whole(options: argparse.Namespace) -> int:
         document = {**circumstances(), "hosts": options.hosts, "vms": options.vms}
         document["written"] = apart("large_cloud", *shared, "--part", "written")
         more = ["--model", str(options.model)] if options.model else []
+        more += ["--limits", *options.limits]
         document["answered"] = apart("large_cloud", *shared, "--part", "answered", *more)
     print(json.dumps(document, indent=1) if options.json else shown(document))
     return 0
