@@ -89,7 +89,7 @@ class _Cell:
         return _Said(report, replace(answer, candidates=answer.candidates[:limit]))
 
     def close(self) -> None:
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown(cancel_futures=True)
         while self.idle:
             self.idle.pop().close()
 
@@ -123,11 +123,11 @@ class CellService:
         """
         if not self._cells:
             raise NotFound("no cells are configured: name them by COTENANT_CELLS")
-        said = self._ask(list(self._cells.values()), question | {"dry_run": True}, limit)
+        said = self._ask(list(self._cells.values()), {**question, "dry_run": True}, limit)
         merged = _merged(said, limit)
         held: CellCandidate | None = None
         for name in dict.fromkeys(candidate.cell for candidate in merged) if hold else ():
-            (again,) = self._ask([self._cells[name]], question | {"dry_run": False}, limit)
+            (again,) = self._ask([self._cells[name]], {**question, "dry_run": False}, limit)
             said = [again if one.report.cell == name else one for one in said]
             if again.answer is not None and again.answer.candidates:
                 held = _merged([again], 1)[0]
@@ -141,7 +141,7 @@ class CellService:
         return CellsAnswer(held is not None, ranked, tuple(one.report for one in said))
 
     def close(self) -> None:
-        """Let go of connections; questions under way end by their deadlines."""
+        """Let go of connections once questions under way have ended, at their deadlines at the latest."""
         for cell in self._cells.values():
             cell.close()
 

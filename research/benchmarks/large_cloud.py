@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,9 @@ def written(settings: Settings, hosts: int, vms: int) -> dict[str, Any]:
     with Advisor(settings) as advisor:
         spent.of("written whole", lambda: advisor.inventory.put(inventory, mode="replace", generation=None))
         spent.of("synced, no news", lambda: advisor.inventory.follow(reading(inventory)))
-        spent.of("synced, 1 % moved", lambda: advisor.inventory.follow(reading(replace(inventory, instances=moved))))
+        spent.of(
+            "synced, 1 % moved", lambda: advisor.inventory.follow(reading(replace(inventory, instances=tuple(moved))))
+        )
     return {"times": spent.medians(), "peak_mb": peak_mb()}
 
 
@@ -142,13 +145,13 @@ def _asked(advisor: Advisor, spent: Spent, random: np.random.Generator, by: str,
         asked = [new_vm(random, f"{by}-{limit}-{turn}".replace(" ", "-"), **more) for turn in range(COLD)]
         for one in asked:
             _forget(advisor)
-            spent.of(f"{by}, {limit}: cold", lambda one=one: ask(one))
+            spent.of(f"{by}, {limit}: cold", partial(ask, one))
         ask(asked[0])
         for turn in range(WARM):
             _news(advisor, random, view.inventory, hosts)
             spent.of("1 % of hosts have news", lambda: advisor._cache.at(advisor._clock()))
             again = replace(asked[0], id=f"{asked[0].id}-{turn}")
-            spent.of(f"{by}, {limit}: warm", lambda again=again: ask(again))
+            spent.of(f"{by}, {limit}: warm", partial(ask, again))
 
 
 def _forget(advisor: Advisor) -> None:
@@ -177,7 +180,7 @@ def _first_page(advisor: Advisor, settings: Settings, spent: Spent) -> None:
         client.get("/healthz")
         for name, path in (("first page", "/"), ("page of the cloud", "/cloud"), ("readyz", "/readyz")):
             for turn in range(3):
-                answer = spent.of(f"{name}, first" if turn == 0 else name, lambda path=path: client.get(path))
+                answer = spent.of(f"{name}, first" if turn == 0 else name, partial(client.get, path))
                 if answer.status_code != 200:
                     raise RuntimeError(f"{path}: {answer.status_code} {answer.text[:300]}")
 

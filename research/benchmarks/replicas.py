@@ -143,18 +143,16 @@ def staleness(services: Sequence[Service], trials: int) -> dict[str, Any]:
             name = f"last-{trial}"
             host = {"kind": "kvm", "pcpus": 4, "memory_mb": PLACE_MB}
             one.ask("PUT", f"/v1/hosts/{name}", host)
-            question = {"instance": {"id": f"s-{trial}", "vcpus": 1, "memory_mb": 1000}, "hosts": [name]}
-            other.ask("POST", "/v1/placements", question | {"dry_run": True})
-            held = one.ask(
-                "POST", "/v1/placements", question | {"instance": question["instance"] | {"id": f"h-{trial}"}}
-            )  # type: ignore[operator]
+            question = _about(f"s-{trial}", name, dry_run=True)
+            other.ask("POST", "/v1/placements", question)
+            held = one.ask("POST", "/v1/placements", _about(f"h-{trial}", name, dry_run=False))
             if not held.body["candidates"]:
                 raise RuntimeError(f"{name} was not given")
             begun, answered = time.perf_counter(), 0
             known = 0.0
             while True:
                 asked = time.perf_counter()
-                if not other.ask("POST", "/v1/placements", question | {"dry_run": True}).body["candidates"]:
+                if not other.ask("POST", "/v1/placements", question).body["candidates"]:
                     break
                 known, answered = asked - begun, answered + 1
             first.append(1000 * (time.perf_counter() - asked))
@@ -168,6 +166,14 @@ def staleness(services: Sequence[Service], trials: int) -> dict[str, Any]:
         "stale_max_ms": max(stale),
         "answer_p50_ms": statistics.median(first),
         "answer_p95_ms": float(np.percentile(first, 95)),
+    }
+
+
+def _about(instance: str, host: str, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "instance": {"id": instance, "vcpus": 1, "memory_mb": PLACE_MB - 24},
+        "hosts": [host],
+        "dry_run": dry_run,
     }
 
 
