@@ -39,7 +39,7 @@ define apt_install
 	  missing=""; for tool in $(1); do dpkg -s $$tool >/dev/null 2>&1 || missing="$$missing $$tool"; done; \
 	  if [ -n "$$missing" ]; then \
 	    echo "installing$$missing"; \
-	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
+	    flock Makefile apt-get update -qq && DEBIAN_FRONTEND=noninteractive flock Makefile apt-get install -y -qq --no-install-recommends $$missing >/dev/null \
 	      || echo "could not install$$missing: tests that need them will skip"; \
 	  fi; \
 	fi

@@ -52,7 +52,7 @@ def test_the_memory_of_a_process_and_of_all_that_it_started_is_added_up() -> Non
 def test_a_short_one_leaves_a_table_and_a_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "--prior --hosts 3 --minutes 0.05 --every 1 --warm-up 0 --folder"
+    words = "--prior --hosts 3 --minutes 0.03 --every 1 --warm-up 0 --folder"
     monkeypatch.setattr(sys, "argv", ["soak", *words.split(), str(tmp_path)])
     soak.main()
     rows = list(csv.DictReader((tmp_path / "soak.csv").read_text(encoding="ascii").splitlines()))
