@@ -23,11 +23,16 @@ TRIES = 3
 AGAIN = "measured again"
 TIMEOUT = "Timeout (>"  # pytest-timeout's words: what hangs was not disturbed, and its clock runs once for all tries
 
-# Hypothesis would fail an example that takes over 0.2 s: real time, asserted of tests that only compute. The same code
-# meets the same examples, so that a change is judged by what it changes; COTENANT_TEST_SEARCH=1 looks for new ones.
+# Hypothesis would fail an example that takes over 0.2 s and a test that is slow to draw its examples: real time,
+# asserted of tests that only compute. A fixture that all examples of a test share is meant so. The same code meets the
+# same examples, so that a change is judged by what it changes; COTENANT_TEST_SEARCH=1 looks for new ones.
 SEARCH = os.environ.get("COTENANT_TEST_SEARCH") == "1"
 hypothesis.settings.register_profile(
-    "steady", deadline=None, derandomize=not SEARCH, max_examples=100 if SEARCH else examples(50)
+    "steady",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],
+    derandomize=not SEARCH,
+    max_examples=100 if SEARCH else examples(50),
 )
 hypothesis.settings.load_profile("steady")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor import offline
@@ -270,7 +270,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path, whole: Path) -> N
             read_samples([path])
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None)
 @given(st.binary(max_size=80), st.integers(0, 400), st.integers(0, 40))
 def test_a_mangled_file_is_read_or_refused_and_never_breaks(tmp_path: Path, put: bytes, at: int, cut: int) -> None:
     path = tmp_path / "mangled.jsonl"

@@ -24,7 +24,7 @@ FINE = [0, 1.5, MAX_WHOLE, MAX_NUMBER, True, None, "", "Grüße", np.float64(2.0
 REFUSED = [-1, -0.5, math.nan, math.inf, MAX_WHOLE + 1, 2 * MAX_NUMBER, "a\0", "\ud800", np.float64("nan")]
 
 
-@pytest.mark.parametrize("value", FINE, ids=repr)
+@pytest.mark.parametrize("value", FINE, ids=lambda value: type(value).__name__)
 def test_what_a_database_stores_is_taken_wherever_it_stands(value: Any) -> None:
     check_value(_Part(value, {"part": _Part(value)}, (value, [value])))
 

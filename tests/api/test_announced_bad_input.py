@@ -6,7 +6,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.api.api_client import Client
@@ -38,7 +38,7 @@ def test_a_million_instances_are_refused_and_nothing_of_them_is_stored(client: C
     assert client.get("/v1/hosts/announced").status_code == 404
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None)
 @given(_ANY_NAME)
 def test_whatever_an_instance_is_called_it_is_left_out_by_its_place_or_found_by_its_name(
     client: Client, name: str
@@ -62,7 +62,7 @@ _WRONG = st.dictionaries(
 )
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None)
 @given(st.dictionaries(st.sampled_from("abc"), _WRONG, max_size=3), st.booleans())
 def test_a_malformed_instance_keeps_none_from_the_inventory_and_its_own_stored_state(
     client: Client, wrong: dict[str, dict[str, Any]], nameless: bool
@@ -84,7 +84,7 @@ def test_a_malformed_instance_keeps_none_from_the_inventory_and_its_own_stored_s
         assert (now == stored[name]) if name in left_out else now != stored[name]
 
 
-@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(50), deadline=None)
 @given(_ANY_NAME)
 def test_whatever_a_host_is_called_it_is_refused_or_found_by_its_name(client: Client, name: str) -> None:
     answer = _announce(client, [], host=name)

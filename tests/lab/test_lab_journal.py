@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.campaign import Campaign
@@ -116,7 +116,7 @@ entries = st.recursive(
 )
 
 
-@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200))
 @given(st.data(), entries)
 def test_a_damaged_journal_is_refused_by_name(
     tmp_path: Path, campaign: Campaign, data: st.DataObject, value: object

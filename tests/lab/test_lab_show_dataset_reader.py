@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.errors import LabError
@@ -126,7 +126,7 @@ def test_a_description_that_is_no_mapping_is_refused_or_shown(tmp_path: Path, ma
         assert all(len(value) <= 2000 for value in about.values())
 
 
-@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60))
 @given(
     text=st.text(max_size=40),
     column=st.sampled_from(["run", "instance", "pinning", "net_mode", "outcome", "solo", "repeat"]),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.data.dataset import Dataset, DatasetError, load_dataset, throughput_ratio
@@ -497,7 +497,7 @@ def test_the_fingerprint_changes_with_any_byte_and_with_nothing_else(tmp_path: P
 # anything
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_as_a_table_load_or_are_refused(tmp_path: Path, content: bytes) -> None:
     for table in ("colocations", "profiles"):
@@ -509,7 +509,7 @@ CELL = st.sampled_from(["", "0", "1", "-1", "nan", "1e308", "0:0", "0:1-0", "thr
                         "a\tb", "dedicated", "9" * 40, "٣", "\ufeff", "'", ";"]) | st.text(max_size=5)  # fmt: skip
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(COLOCATION_COLUMNS), CELL), max_size=4), st.integers(0, 3))
 def test_any_cells_in_a_good_row_load_or_are_refused(tmp_path: Path, cells: list[tuple[str, str]], copies: int) -> None:
     rows = [{**COLOCATION, "repeat": str(copy)} for copy in range(copies)]
@@ -520,7 +520,7 @@ def test_any_cells_in_a_good_row_load_or_are_refused(tmp_path: Path, cells: list
         assert all(1e-3 <= ratio <= 1e3 for ratio in examples.ratio)
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text_: ("name: x\norigin: paper\n" + text_).encode()))
 def test_any_description_loads_or_is_refused(tmp_path: Path, content: bytes) -> None:
     _loads_or_refuses(write(tmp_path, dataset=content))

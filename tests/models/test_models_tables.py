@@ -6,7 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.data.tables import DatasetError, read_rows
@@ -48,7 +48,7 @@ def test_a_damaged_packed_table_is_refused_in_one_sentence(tmp_path: Path, conte
     assert not str(caught.value).endswith("None")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(at=st.integers(0, len(PACKED) - 1), byte=st.integers(0, 255))
 def test_a_packed_table_altered_anywhere_is_read_whole_or_refused(tmp_path: Path, at: int, byte: int) -> None:
     file = tmp_path / "metrics.csv.gz"

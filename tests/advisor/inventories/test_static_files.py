@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory, IsolationSettings, Pinning, WorkloadProfile
@@ -332,9 +332,7 @@ words = st.sampled_from(
         *("pinning", "xen", "h1", "1", "-1", "0:2", ".nan", "1e999", "null", "\n  - ", ": ", "---"),
     ]
 )
-several = settings(
-    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+several = settings(max_examples=examples(150), deadline=None)
 
 
 @several

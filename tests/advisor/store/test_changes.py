@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile
@@ -89,7 +89,7 @@ class Reader:
         }
 
 
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.lists(STEPS, max_size=4), max_size=6))
 def test_who_follows_the_log_sees_what_one_sees_who_loads_everything(
     database: Database, turns: list[list[tuple[Any, ...]]]

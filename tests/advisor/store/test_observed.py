@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from advisor.store import predictions
 from advisor.store.engine import Database
@@ -44,7 +44,7 @@ def series(count: int, **changes: object) -> list[CheckedPrediction]:
     ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40))
+@settings(max_examples=examples(40))
 @given(st.lists(rows, max_size=5, unique_by=lambda row: (row.source, row.instance, row.target)))
 def test_rows_come_back_as_they_went_in(database: Database, some: list[CheckedPrediction]) -> None:
     with database.write() as connection:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from advisor.domain import codec
 from advisor.store import answers, hosts, instances, models, samples
@@ -20,7 +20,7 @@ from tests.advisor.store import store_strategies as make
 from tests.examples import examples
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
-few = settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=examples(20), deadline=None)
 
 
 @contextmanager

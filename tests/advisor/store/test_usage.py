@@ -9,14 +9,14 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from advisor.store import samples
 from advisor.store.engine import Database
 from profiler.observed import MetricSample
 from tests.examples import examples
 
-FEW = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(25), deadline=None)
 
 
 def window(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.store import scores
@@ -15,7 +15,7 @@ MIDNIGHT = 20_000 * DAY
 marks = st.tuples(st.floats(0, 100), st.booleans())
 
 
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None)
 @given(st.dictionaries(st.tuples(st.sampled_from(["a", "b"]), st.integers(-300, 300)), marks, max_size=12), st.data())
 def test_what_is_stored_is_read_back_whatever_the_order(
     database: Database, found: dict[tuple[str, int], Mark], data: st.DataObject
