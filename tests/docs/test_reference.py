@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import typer.main
+from fastapi.responses import HTMLResponse
 
 from advisor.domain import MitigationAction
 from advisor.errors import AdvisorError
@@ -80,6 +82,13 @@ def test_every_route_is_on_the_page_of_rest() -> None:
     shown = {"pages": "| `{} {}` |"}
     lines = [shown.get(route.tag, "### {} {}\n").format(route.method, route.path) for route in ROUTES if route.is_own]
     assert [line for line in lines if line not in text] == []
+
+
+def test_the_table_of_pages_has_every_page_and_no_other() -> None:
+    section = page("operations.md").partition("\n## The pages\n")[2].partition("\n\nHeadings ")[0]
+    named = re.findall(r"`(/[^`]*)`", section)
+    pages = [route.path for route in ROUTES if route.method == "GET" and route.answers is HTMLResponse]
+    assert sorted(named) == sorted(pages)
 
 
 def test_every_error_code_of_the_advisor_is_on_the_page_of_errors() -> None:
