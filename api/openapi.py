@@ -111,7 +111,7 @@ def complete(routes: Sequence[BaseRoute], **about: Any) -> dict[str, Any]:
             {"name": "changes", "description": "what is carried out, and what it brought"},
             {"name": "models", "description": "learned models"},
             {"name": "schedulers", "description": "other schedulers' own protocols; see docs/schedulers.md"},
-            {"name": "operations", "description": "for those who run the service"},
+            {"name": "operations", "description": "for the operators of the service"},
         ],
     )
     document["components"]["securitySchemes"] = _SCHEMES

@@ -140,7 +140,7 @@ def conversation(url: str, call: Call[T], patience: Patience) -> Generator[Try |
             after_s = _seconds(attempt.response.headers.get("Retry-After", ""))
             if isinstance(error, Unavailable):
                 error.retry_after_s = after_s
-        # Half of the wait is chance, so that those who were turned away together do not come back together.
+        # Half of the wait is chance, so that clients that were turned away together do not come back together.
         backoff_s = min(_FIRST_WAIT_S * 2 ** (number - 1), _LONGEST_WAIT_S)
         wait_s = after_s + backoff_s * random.uniform(0.5, 1)  # noqa: S311 - no secret
         if number >= patience.tries or not _may_repeat(call, error) or time.monotonic() + wait_s > ends:

@@ -254,7 +254,7 @@ class Host:
 
     @property
     def shared_cpus(self) -> tuple[int, ...]:
-        """The pCPUs of who is not pinned: all but isolated and dedicated ones."""
+        """The pCPUs of instances without pins: all but isolated and dedicated ones."""
         kept = {*self.isolated_cpus, *self.dedicated_cpus}
         return tuple(cpu for cpu in self.cpus if cpu not in kept) if kept else tuple(self.cpus)
 

@@ -111,7 +111,7 @@ def _of_step(step: PlanStep, cloud: _Cloud, executors: Executors, first: int) ->
 
 
 def scenes_of(steps: Sequence[PlanStep], inventory: Inventory) -> tuple[tuple[Instance, ...], tuple[Instance, ...]]:
-    """Who is on the hosts that these steps change, as they are before and after; both empty where these are many."""
+    """Instances on the hosts that these steps change, as they are before and after; both empty where these are many."""
     cloud = _Cloud({host.id: host for host in inventory.hosts}, {one.id: one for one in inventory.instances})
     hosts = {name for step in steps for name in (step.host, step.source) if name}
     for step in steps:
@@ -179,7 +179,7 @@ def predicted_by_plan(plan: Plan, changes: Sequence[Change], inventory: Inventor
 def predicted_by_answer(
     answer: Recommendation, changes: Sequence[Change], inventory: Inventory
 ) -> tuple[PredictedEffect, ...]:
-    """The same of an answer: the instance itself, and who is on its host."""
+    """The same of an answer: the instance itself, and those on its host."""
     best, present = answer.best, answer.present
     effects: tuple[Effect, ...] = (best.new_vm, *best.neighbours)
     bands = {one.instance: (one.before, one.throughput_ratio) for one in effects if one.before is not None}

@@ -130,7 +130,8 @@ class Rollout:
     predicted: tuple[PredictedEffect, ...] = ()
     canary: int = 0  # so many changes come first and are measured before the rest; 0 = all at once
     notes: tuple[str, ...] = ()
-    # Who is on the hosts that are changed, as they are before and after: what was measured is learned as these scenes.
+    # Instances on the hosts that are changed, as they are before and after: what was measured is learned as these
+    # scenes.
     there: tuple[Instance, ...] = ()
     then: tuple[Instance, ...] = ()
     keeps: bool = False

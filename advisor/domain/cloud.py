@@ -44,7 +44,7 @@ class ResidentNow:
 
 @dataclass(frozen=True, slots=True)
 class HostNow:
-    """A host with who is on it, the worst off first; `seen_at` None = it is not known when it was last seen.
+    """A host with its instances, the most affected first; `seen_at` None = it is not known when it was last seen.
 
     `pressure` is demand over capacity by resource (see advisor.snapshot.pressure), None = the capacity is not known.
     `crowded` is the part of the time, 0-1, with more vCPUs ready to run there than CPUs, None = not known. `cpu_peak`
@@ -70,13 +70,13 @@ class HostNow:
 
     @property
     def worst(self) -> ResidentNow | None:
-        """Who keeps least of its speed there."""
+        """The instance that keeps least of its speed there."""
         return self.residents[0] if self.residents else None
 
 
 @dataclass(frozen=True, slots=True)
 class CloudNow:
-    """Every host, the one with the worst-off instance first; what is equal is ordered by pressure, then by id.
+    """Every host, the one with the most affected instance first; what is equal is ordered by pressure, then by id.
 
     `fresh_s` is how old the news of a host may be before it counts as without data.
     """

@@ -236,7 +236,7 @@ def held_in_words(evidence: Evidence) -> str:
 
 
 def evidence_in_words(counts: Mapping[EvidenceLevel, int], host: str) -> str:
-    """One sentence on who is on a host; empty where no instance is."""
+    """One sentence on the instances of a host; empty where no instance is."""
     total = sum(counts.values())
     if not total:
         return ""

@@ -77,7 +77,7 @@ def calibration_in_words(calibrations: Iterable[Calibration], hosts: int | None 
 
 # An anomaly: an instance gets less of the CPU time that it wants than was predicted, window after window.
 
-# Who is likely behind it: a neighbour that wants more than before, the instance itself for the same reason, or the
+# The likely cause: a neighbour that demands more than before, the instance itself for the same reason, or the
 # host, where no instance in particular changed.
 AnomalyCause = Literal["neighbour", "itself", "host"]
 
@@ -119,7 +119,7 @@ class Anomaly:
     @computed_field(description="the alarm in words")  # type: ignore[prop-decorator]
     @property
     def text(self) -> str:
-        """It in words: what was measured, what was predicted, and who is likely behind it."""
+        """It in words: what was measured, what was predicted, and the likely cause."""
         return (
             f"CPU delivered to {self.instance} on {self.host} was {100 * self.observed:.0f} % of its demand in "
             f"{self.windows} windows since {self.since:%Y-%m-%d %H:%M} UTC; {100 * self.expected:.0f} % was predicted, "

@@ -102,7 +102,7 @@ class NamedSize:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A host and who shares it: the question of `predict`. Workloads not among `workloads` are looked up by name."""
+    """A host and its instances: the question of `predict`. Workloads not among `workloads` are looked up by name."""
 
     host: Host
     instances: tuple[Instance, ...]

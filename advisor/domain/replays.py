@@ -68,7 +68,7 @@ class Repeat:
 class Replayed:
     """What one policy made of a trace.
 
-    Over time, one value per entry of `Replay.times_s`: `hosts_used` with anybody on them, `below` instances under
+    Over time, one value per entry of `Replay.times_s`: `hosts_used` with instances on them, `below` instances under
     their limit, `worst_over_time` the lowest expected T/B (1.0 where no instance is there). Summed up over all
     instance-moments: `violations` of `instance_moments` were below the limit (`violation_share` of them), `worst` and
     `mean` expected T/B, `ratios` their distribution. `moves` are moves of residents, `refused` the instances that no

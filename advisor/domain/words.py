@@ -34,7 +34,7 @@ def duration_in_words(duration: Band) -> str:
 
 # Contended CPU time in words.
 
-FELT = 0.001  # of the time: who is short for less is not short, as far as anybody can tell
+FELT = 0.001  # of the time: less than that counts as none
 
 
 def time_part(part: float) -> str:

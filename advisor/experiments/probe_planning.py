@@ -105,7 +105,7 @@ def sentence(plan: ProbePlan) -> str:
         return f"Nothing is worth measuring: full knowledge would change no top choice in {share} of the draws."
     if plan.ended == "budget":
         return "No pair that is worth measuring fits the budget; give it more time, fewer rounds or shorter runs."
-    return f"Nothing is worth measuring: no pair surely gains {probe_plan.LEAST_GAIN:g} of anybody's speed."
+    return f"Nothing is worth measuring: no pair surely gains {probe_plan.LEAST_GAIN:g} of an instance's speed."
 
 
 _ENDS = {

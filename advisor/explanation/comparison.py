@@ -304,7 +304,7 @@ def _changes(arrays: CandidateArrays, at: int, largest: ResourceLoss) -> list[_R
 
 
 def _evaluated(arrays: CandidateArrays, changes: Sequence[_Removal]) -> list[tuple[_Removal, float, float]]:
-    """Every removal with the score that its host reaches at least, and the expected T/B of its worst-off."""
+    """Every removal with the score that its host reaches at least, and the expected T/B of its most affected."""
     results = []
     for resources in (True, False):
         group = [change for change in changes if (change.slot is None) == resources]

@@ -21,7 +21,7 @@ from models.evaluation.matched_outcomes import (
     matched_difference,
 )
 
-LEAST_WINDOWS = 12  # an hour: who was measured for less says nothing
+LEAST_WINDOWS = 12  # an hour: one that was measured for less says nothing
 MOST_SHOWN = 50  # placements, the newest
 MOST_COMPARED = 2_000  # arrivals, the newest: a second
 LIKE = (

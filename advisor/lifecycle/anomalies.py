@@ -36,7 +36,7 @@ LEAST_RISE = 0.05  # CPUs
 STANDS_OUT = 2.0  # standard deviations between windows above what was expected
 OFF = 0.05  # of the logarithm of a share: by less nothing is corrected
 MOST_FACTOR = 16.0
-LEAST_MORE = 0.02  # of the CPU time that it wants: who takes less of it is not named
+LEAST_MORE = 0.02  # of its demand: a neighbour that takes less of it is not named
 CHANGED = 0.1  # of a demand or a width: by less what answers count with stays
 NEWEST_OFF = 12  # windows, an hour: the worst of them says how wide intervals must be
 
@@ -63,7 +63,7 @@ def after_window(
 ) -> AlarmUpdate:
     """Take in one more window of a host: the `forecast` that was stored before it, and the rows `checked` against it.
 
-    Who is behind an alarm is looked for when it is raised.
+    The cause of an alarm is looked for when it is raised.
     """
     was: Mapping[str, Any] = state or _nothing(forecast)
     factor, rows = forecast.get("factor", 1.0), _active(checked, "forecast")
@@ -259,8 +259,9 @@ def _cause(
     wants: Mapping[str, float],
     waited_more: Mapping[str, float] | None,
 ) -> dict[str, Any]:
-    """The likely cause: who ran for most of the time that the victim waits more, where that is measured; else, of those
-    that share CPUs with it, who wants most beyond what was expected; the host where no instance does, or most do."""
+    """The likely cause: the one that ran for most of the time that the victim waits more, where that is measured; else,
+    of those that share CPUs with it, the one with most demand beyond what was expected; the host where no instance
+    does, or most do."""
     own = next(instance for instance in scene.instances if instance.id == victim)
     near = [instance for instance in scene.instances if instance.id in wants and share_cpus(instance, own)]
     rises = {instance.id: _rise(before.get(instance.id), wants[instance.id]) for instance in near}
@@ -283,8 +284,8 @@ def _cause(
 
 
 def _ran_most(waited_more: Mapping[str, float], near: Collection[str]) -> str | None:
-    """Who ran for more than half of the time that the victim waits more; None = no instance, as where CPUs became slow,
-    or only one instance can be the cause."""
+    """The one that ran for more than half of the time that the victim waits more; None = no instance, as where CPUs
+    became slow, or only one instance can be the cause."""
     if len(near) < 2 or not waited_more:
         return None
     most = max(waited_more, key=lambda name: (waited_more[name], name))

@@ -107,7 +107,7 @@ def _moves(placement: PlacementWorth, snapshot: ClusterSnapshot) -> list[tuple[W
 
 
 def _names(scene: _Scene) -> _Names:
-    """Who is where; the same scene is predicted once."""
+    """Which instance is where; the same scene is predicted once."""
     return scene[0].id, *(instance.id for instance in scene[1])
 
 
@@ -138,15 +138,15 @@ def _there(move: _Moved, why: WhyHost, rows: Floats) -> AlternativeNow:
 
 
 WATCHED_S = 7 * 86_400.0  # for so long it is looked at how one fares
-ASKED_S = 86_400.0  # before it came: who asked longer ago meant another placement
-BACK_S = 3600.0  # who is away for less has not left: an inventory may lack a host for a while
+ASKED_S = 86_400.0  # before it came: a question longer ago meant another placement
+BACK_S = 3600.0  # one that is away for less has not left: an inventory may lack a host for a while
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedOnArrival:
     """What is known when an instance comes. Instances that it is compared with have the same `like`.
 
-    `band` is what was predicted for it where it is now, `residents` are those who were there before, each with its
+    `band` is what was predicted for it where it is now, `residents` are those that were there before, each with its
     prediction; () = none was made. `advised` is the first host of the answer, `shown` are all of them, `most_free` is
     where Nova's weighers would have put it.
     """
@@ -255,7 +255,7 @@ def _edges(band: Band) -> tuple[float, ...]:
 
 
 def _like(instance: Instance, snapshot: ClusterSnapshot, at: int) -> str:
-    """Size, class, and the kind of host, as one text: who differs in any of them is not compared."""
+    """Size, class, and the kind of host, as one text: those that differ in any of them are not compared."""
     host, labels = snapshot.hosts[at], instance.labels
     flavor = labels.get("flavor_name") or labels.get("flavor") or ""
     kind = instance.workload or labels.get("class") or stem_of(instance) or flavor
@@ -266,7 +266,7 @@ def _like(instance: Instance, snapshot: ClusterSnapshot, at: int) -> str:
 # How a cloud grew lately, by what was seen of it: instances that came and went, and how the demand of those that
 # stayed changed from one week to another.
 
-LEAST_DAYS = 7.0  # of looking at who comes and goes
+LEAST_DAYS = 7.0  # of looking at which instances come and go
 LEAST_PAIRS = 10  # instances that stayed
 _NINETY = 1.645  # standard deviations of a normal distribution to each side of 90 % of it
 _RESAMPLES = 400

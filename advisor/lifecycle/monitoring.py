@@ -55,7 +55,7 @@ from profiler.observed import Colocation
 
 # Answers with throughput intervals as wide as observed outcomes show that they must be; the order of hosts stays.
 
-# By host, at least 1; who is not there keeps the model's own intervals, which no outcome has calibrated.
+# By host, at least 1; a host that is not there keeps the model's own intervals, which no outcome has calibrated.
 Factors = Mapping[str, float]
 
 

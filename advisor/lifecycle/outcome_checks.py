@@ -189,13 +189,13 @@ def _scene_of(colocation: Colocation, inventory: Inventory) -> Scene | None:
 def _scene_at(
     answer: Recommendation, candidate: Candidate, host: Host | None, instances: Mapping[str, Instance]
 ) -> Scene | None:
-    """The scene that a candidate meant, as far as the inventory still knows who was there."""
+    """The scene that a candidate meant, as far as the inventory still knows which were there."""
     neighbours = [instances.get(effect.instance) for effect in candidate.neighbours]
     if host is None or None in neighbours:
         return None
     new_vm, profiles = answer.request.instance, ()  # type: tuple[Instance, tuple[WorkloadProfile, ...]]
     if answer.request.profile is not None and answer.request.profile.known:
-        # No id holds a blank, so this name hides no workload that anybody put by name.
+        # No id holds a blank, so this name hides no workload of that name.
         profile = replace(answer.request.profile, name=f"asked {new_vm.id}", platform="")
         new_vm, profiles = replace(new_vm, workload=profile.name), (profile,)
     new_vm = replace(new_vm, settings=settings_there(new_vm, candidate))

@@ -159,7 +159,7 @@ class ModelRegistry:
     def _switch(
         self, expected: str | None, version: str | None, cause: str, verdict: Mapping[str, Any] | None = None
     ) -> None:
-        """Change who answers, in one transaction, if that is still `expected`."""
+        """Change which answers, in one transaction, if that is still `expected`."""
         with self.write() as connection:
             counters.bump(connection, "models")  # first: it makes other writers wait
             active = _version(models.active(connection))

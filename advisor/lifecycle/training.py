@@ -124,7 +124,7 @@ def adopt(artifact: Path, model_dir: Path, now: datetime) -> ModelCard:
 
 
 def _copy(artifact: Path, home: Path) -> None:
-    """Whole or not at all: a folder under its final name is complete, and on the disk before anybody activates it."""
+    """Whole or not at all: a folder under its final name is complete, and on the disk before it can be activated."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".incoming-", dir=home.parent) as folder:
         shutil.copytree(artifact, Path(folder) / home.name)

@@ -31,9 +31,9 @@ from profiler.demand import RESOURCES, Demand, Resource
 HOSTS_AT_ONCE = 20  # of which a window is watched
 SETTLED_S = 180.0  # after a window all samples of it should be stored
 GIVEN_UP_S = 3600.0  # after a window whose samples never came
-LEAST_DEMAND = 0.01  # CPUs: of who wants less, the share says how one burst met another
+LEAST_DEMAND = 0.01  # CPUs: of smaller demands, the share says how one burst met another
 HELD_BY_ITS_CAP = 0.01  # of the time wanted: beyond, the cap and not others decided what it got
-_COMPLETE = 0.8  # of the samples of who has most: who has fewer came or went in the window
+_COMPLETE = 0.8  # of the most samples: an instance with fewer came or went in the window
 _FEWEST = 3  # samples of a window
 _BANDS = ("instance", "expected", "lower", "upper", "outside")  # of a row that was predicted before
 
@@ -122,7 +122,8 @@ def scene_at(snapshot: ClusterSnapshot, at: int) -> Scene:
 
 
 def unadjusted(snapshot: ClusterSnapshot, scene: Scene, inventory: Mapping[str, Instance]) -> Scene:
-    """The scene with the demand that would be expected if nothing had contradicted, by who is in the inventory."""
+    """The scene with the demand that would be expected if nothing had contradicted, by the instances in the
+    inventory."""
     names = snapshot.names
     instances = (inventory.get(instance.id, instance) for instance in scene.instances)
     return replace(scene, instances=tuple(completed(instance, names.classes, names.profiled) for instance in instances))
@@ -182,7 +183,7 @@ def held_against(
 
 
 def shared_window(watch: Watch, scene: Scene, window: MeasuredWindow) -> SharedWindow:
-    """What training reads: who ran in a window, each with the demand that it had then."""
+    """What training reads: which instances ran in a window, each with the demand that it had then."""
     active = tuple(
         with_demand(instance, window.demanded[instance.id])
         for instance in scene.instances

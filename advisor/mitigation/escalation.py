@@ -72,9 +72,9 @@ def escalate(
 
     Steps come in order of cost, each at the mildest strength that satisfies, and end at the first that satisfies all
     limits. Where no strength does, a step is kept if it helps the victim by more than MIN_GAIN and harms no other
-    instance below a limit; it is kept at the strength that is best for the worst-off, and the next steps build on it.
-    Steps that prove needless are dropped in the end. No step violates a limit that holds, loosens a setting or changes
-    an existing pin. There are at most ten predict calls.
+    instance below a limit; it is kept at the strength that is best for the most affected, and the next steps build on
+    it. Steps that prove needless are dropped in the end. No step violates a limit that holds, loosens a setting or
+    changes an existing pin. There are at most ten predict calls.
 
     An instance without a throughput limit, or whose limit is violated without the new VM already, keeps at least
     UNPROTECTED_SHARE of the T/B that it has beside the new VM without mitigation. Only a sufficient weight may take

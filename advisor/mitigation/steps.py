@@ -313,7 +313,7 @@ def _pinning_choices(violation: LimitViolation, at: int) -> list[Pinning]:
 
 
 def _remaining_cpus(violation: LimitViolation, taken: Pinning) -> tuple[int, ...]:
-    """CPUs of who is not pinned other than the taken ones and the driver domain's own; () = none."""
+    """CPUs of instances without pins other than the taken ones and the driver domain's own; () = none."""
     if not taken.union:
         return ()
     left = set(violation.shared.host.shared_cpus) - taken.union

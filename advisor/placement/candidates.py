@@ -51,9 +51,9 @@ OF_CPUS = ("share", "worst", "short", "overloaded", "crowded")  # of a CpuPressu
 class RankedHost:
     """A ranked host: its position in the snapshot, the chosen option, and the mitigation steps if it needed any.
 
-    `expected` and `half_width` are as in Scores. `lowest` is the lowest expected T/B of anybody there, `speed` that of
-    the new VM's answers, 1 / expected latency ratio, nan where it is not sensitive to latency. `reserved` is what was
-    taken off the score because others will want the place.
+    `expected` and `half_width` are as in Scores. `lowest` is the lowest expected T/B of any instance there, `speed`
+    that of the new VM's answers, 1 / expected latency ratio, nan where it is not sensitive to latency. `reserved` is
+    what was taken off the score because others will want the place.
     """
 
     host: int

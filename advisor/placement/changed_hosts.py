@@ -256,7 +256,7 @@ class _Beside:
 def _of_one_host(
     snapshot: ClusterSnapshot, request: PlacementRequest, host: Host, residents: Sequence[Instance]
 ) -> ClusterSnapshot:
-    """A snapshot of one host alone, with the same knowledge of workloads; who is only coming stays so."""
+    """A snapshot of one host alone, with the same knowledge of workloads; one that is only coming stays so."""
     placed = [one for one in residents if one.id in snapshot.names.placed or one.id == request.instance.id]
     coming = [one for one in residents if one not in placed]
     used = {one.workload for one in residents}

@@ -1,4 +1,5 @@
-"""Which of many hosts are worth predicting in full, and which of equal ones to prefer: by room, and by who comes."""
+"""Which of many hosts are worth predicting in full, and which of equal ones to prefer: by room, and by which instances
+come."""
 
 from __future__ import annotations
 
@@ -115,7 +116,7 @@ def _left(used: Floats, room: Floats) -> Floats:
     return np.where(known, 1 - np.divide(used, room, out=np.zeros_like(used), where=known), 1.0)
 
 
-# Where few places are left: what each is worth to those who usually come to this cloud, and so is kept for them.
+# Where few places are left: what each is worth to those that usually come to this cloud, and so is kept for them.
 
 MOST_CLASSES = 12  # of arrivals: the most frequent ones stand for all
 KNOWN_PART = 0.5  # of all instances, whose workload must have been measured
@@ -138,16 +139,16 @@ def kept_for_others(scores: Floats, places: Floats, number: Floats, taken: float
     `scores` (G, K) is how well each of K classes of arrivals would do there, `places` (G,) how many such hosts there
     are, `number` (K,) how many of each class are there, and `parts` (G,) as above.
 
-    Those who come are taken to be like those who are there. How many come is not known: of the hosts that have a place
-    the part taken**2 is expected to be needed, for a cloud that is nearly full more often becomes full. Where a host
-    has more places than one, the new VM takes only a part of what it has.
+    Those that come are taken to be like those that are there. How many come is not known: of the hosts that have a
+    place the part taken**2 is expected to be needed, for a cloud that is nearly full more often becomes full. Where a
+    host has more places than one, the new VM takes only a part of what it has.
     """
     expected = taken**2 * places.sum() * number / number.sum()
     return np.asarray(TRUST * prices(scores, places, expected) * parts)
 
 
 def looks_ahead(question: PlacementQuestion, hosts: Ints) -> bool:
-    """Whether places on these hosts, (H,), are few, and it is known how those who come slow each other.
+    """Whether places on these hosts, (H,), are few, and it is known how those that come slow each other.
 
     Never for an instance that runs already: where it leaves, it frees a place.
     """
@@ -288,7 +289,7 @@ def _lowest(candidate: Candidate) -> float:
     return min(effect.throughput_ratio.expected for effect in (candidate.new_vm, *candidate.neighbours))
 
 
-SURELY_FINE = 0.995  # who gets about so much of its demand, on a host where all are treated alike, keeps a limit
+SURELY_FINE = 0.995  # with so much of its demand delivered, on a host where all are treated alike, a limit holds
 HIGHEST_LIMIT = 0.97  # up to this one
 MOST_KINDS = 16  # of hosts, each of which is searched by itself
 

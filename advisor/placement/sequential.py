@@ -36,7 +36,7 @@ class Turn:
         self._placed: Recommendation | None = (
             None  # not in the snapshot yet: after the last one no instance needs it there
         )
-        self._apart: defaultdict[str, list[str]] = defaultdict(list)  # from each instance: who was asked about earlier
+        self._apart: defaultdict[str, list[str]] = defaultdict(list)  # from each instance: those asked about earlier
         self._beside: defaultdict[str, list[str]] = defaultdict(list)
 
     @property

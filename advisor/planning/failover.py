@@ -118,12 +118,12 @@ def _with_own(hosts: Mapping[str, Host], staying: Sequence[Instance]) -> tuple[l
     return pinned, sorted(too_small)
 
 
-# Places new VMs beside the residents without moving anybody: fast, because any host will do.
+# Places new VMs beside the residents without any move: fast, because any host will do.
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedBeside:
-    """The cloud with those who found a host, and by id why the others did not.
+    """The cloud with those that found a host, and by id why the others did not.
 
     `in_time` is False where an instance was refused because the time ended.
     """

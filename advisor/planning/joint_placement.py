@@ -328,7 +328,7 @@ class _BurstSearch:
         return sorted(order, key=lambda at: self.requests[at].instance.id not in named)
 
     def _planned(self, objective: Objective) -> Mapping[str, str]:
-        """The hosts of a plan that admits all, by instance; who finds none is left out."""
+        """The hosts of a plan that admits all, by instance; one that finds none is left out."""
         new_vms = {
             request.instance.id: with_own_profile(with_class(self.snapshot, request)) for request in self.requests
         }

@@ -178,7 +178,7 @@ class MigrationOrder:
 
 @dataclass(slots=True)
 class _MigrationScheduler:
-    """The cloud during the migration: who is where `now`, by host position and id, and the changes `left`.
+    """The cloud during the migration: where each is `now`, by host position and id, and the changes `left`.
 
     `known_obstacles` caches the obstacle of each remaining change in the current state.
     """
@@ -249,7 +249,7 @@ class _MigrationScheduler:
             waiting |= late
 
     def _within(self, limits: MigrationLimits, changes: Sequence[InstanceChange]) -> list[InstanceChange]:
-        """As many of these as may run together; who changes settings or size has its hosts for itself."""
+        """As many of these as may run together; one that changes settings or size has its hosts for itself."""
         chosen: list[InstanceChange] = []
         counts: Counter[object] = Counter()
         reserved: set[int] = set()
@@ -275,7 +275,7 @@ class _MigrationScheduler:
         """Of each host on which some of these, carried out without the others, break a limit: the last of the fewest.
 
         Each is known to break none by itself. An instance counts on both hosts until it has arrived, so that a host may
-        hold any part of who comes beside any part of who leaves; on the way back it holds the same sets.
+        hold any part of one that comes beside any part of one that leaves; on the way back it holds the same sets.
         """
         by_host: dict[int, list[InstanceChange]] = {}
         for change in chosen:

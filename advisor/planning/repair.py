@@ -169,7 +169,7 @@ class Rest:
     def of(
         cls, snapshot: ClusterSnapshot, seen: Sequence[MoveSeen], now: datetime, rest_h: float, rests: bool = True
     ) -> Rest:
-        """Who rests where an instance rests `rest_h` hours after a move, twice as long after each one more within
+        """Which rest, where an instance rests `rest_h` hours after a move, twice as long after each one more within
         MOST_S; a host HOST_REST_S likewise, and never longer than `rest_h`. Windows are those of the label
         `move_window`. Unless it `rests`, only they count."""
         rest_s, now_s = 3600 * rest_h, now.timestamp()
@@ -207,7 +207,7 @@ class Rest:
         return frozenset(on_hosts | self.instances.keys() | self.closed.keys())
 
     def note(self) -> tuple[str, ...]:
-        """Who rests, as a sentence."""
+        """Which instances rest, as a sentence."""
         sentences = []
         for resting, noun, did in (
             (self.instances, "instance", "moved"),

@@ -31,7 +31,7 @@ TARGET_USE, SHRINK_BELOW = 0.8, 0.5
 # the same wait (square-root staffing; Halfin and Whitt, Operations Research 29, 1981): with 0.7, at busy times about
 # 37 % of what arrives waits, 1 vCPU is at most 50 % busy, 4 are 71 % and from 10 on TARGET_USE decides.
 BURST_MARGIN = 0.7
-# Who is measured by its latency waits less: with 1.4, at busy times about a tenth of what arrives waits.
+# One that is measured by its latency waits less: with 1.4, at busy times about a tenth of what arrives waits.
 LATENCY_MARGIN = 1.4
 CAP_SHARES = (0.9, 0.75, 0.6, 0.5)  # caps relative to demand, tried in this order where a neighbour is below a limit
 REPORTED_CHANGE = 0.005  # T/B: smaller changes are not reported
@@ -357,7 +357,7 @@ def _sized(instance: Instance, vcpus: int) -> Instance:
 
 
 def _gain(before: Mapping[str, Band], after: Mapping[str, Band]) -> Band:
-    """The gain of the worst-off on the host (T/B), between the extremes that the intervals allow."""
+    """The gain of the most affected on the host (T/B), between the extremes that the intervals allow."""
     was = min(before.values(), key=lambda band: band.expected)
     will = min(after.values(), key=lambda band: band.expected)
     return Band(will.expected - was.expected, will.lower - was.upper, will.upper - was.lower)

@@ -104,7 +104,7 @@ def action_of(former: Instance | None, then: Instance) -> PlanAction:
 
 @dataclass(slots=True)
 class _Residents:
-    """Who is on which host at the moment of a step; commands depend on it."""
+    """Which instance is on which host at the moment of a step; commands depend on it."""
 
     snapshot: ClusterSnapshot
     there: dict[str, dict[str, Instance]]

@@ -92,7 +92,7 @@ class SettingsChange:
 
     @property
     def every_cpu(self) -> frozenset[int]:
-        """The pCPUs of who is not pinned: all of the host's, without isolated ones."""
+        """The pCPUs of instances without pins: all of the host's, without isolated ones."""
         return frozenset(self.host.shared_cpus or self.host.cpus)
 
     def pinned(self, pinning: Pinning | None) -> bool:

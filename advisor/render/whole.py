@@ -326,7 +326,8 @@ def _networks(
 ) -> Iterator[tuple[SettingsChange, tuple[Instance, ...]]]:
     """Changes with the instances that they find shaped on the uplink: first who leaves it, the new VM last.
 
-    The tree must stay while anybody has a class in it, now or at the end, so who leaves also sees those yet to come.
+    The tree must stay while any instance has a class in it, now or at the end, so one that leaves also sees those to
+    come.
     """
     then = {change.instance.id: change.desired.network or change.current.network for change in (*staying, entering)}
     done: set[str] = set()

@@ -341,7 +341,7 @@ def _strongest(losses: Sequence[AttributedLoss]) -> list[str]:
 
 
 def _felt(pairs: Sequence[AttributedLoss]) -> list[AttributedLoss]:
-    """The pairs among those who lose a point by one neighbour, or who take one."""
+    """The pairs among those that lose a point by one neighbour, or that take one."""
     felt = [pair for pair in pairs if abs(pair.taken) >= FELT]
     involved = {name for pair in felt for name in (pair.victim, pair.neighbour)}
     return [pair for pair in pairs if {pair.victim, pair.neighbour} <= involved]
@@ -388,10 +388,10 @@ def _waiting(effect: Effect | None) -> tuple[float | None, ...]:
 
 
 def instances(inventory: Inventory, hosts: Sequence[plan_view.HostRows], plan: Plan) -> Section:
-    """Every instance with its predictions, the worst-off first; one that moves stands once, on its new host.
+    """Every instance with its predictions, the most affected first; one that moves stands once, on its new host.
 
-    On the page are those who are or may come below a limit, who are slowed, and the instances that the plan changes by
-    a point.
+    On the page are those that are or may come below a limit, that are slowed, and the instances that the plan changes
+    by a point.
     """
     left = {row.instance: host.name for host in hosts for row in host.rows if row.goes}
     arrived = {row.instance for host in hosts for row in host.rows if row.comes}

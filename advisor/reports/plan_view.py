@@ -88,7 +88,7 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True)
 class HostRows:
-    """A host with every instance on it before or after, the worst-off first."""
+    """A host with every instance on it before or after, the most affected first."""
 
     name: str
     rows: tuple[InstanceRow, ...]

@@ -39,7 +39,7 @@ def own_profile(request: PlacementRequest) -> WorkloadProfile | None:
     """The new VM's own profile under the name that it has once the new VM is placed, None = it has none."""
     if request.profile is None or not request.profile.known:
         return None
-    # No id holds a blank, so this name hides no workload that anybody put by name.
+    # No id holds a blank, so this name hides no workload of that name.
     return replace(request.profile, name=f"pending {request.instance.id}", platform="")
 
 
@@ -122,7 +122,7 @@ def used_share(snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints
     return shares
 
 
-# What the next place on each host is worth to those who are yet to come; arrays only.
+# What the next place on each host is worth to those that are yet to come; arrays only.
 
 SOFT = 0.02  # of a score: differences this small are not known, so that a place has no sharp price
 ROUNDS, SETTLED = 60, 1e-4  # the most rounds of the iteration, and how little prices move when it ends

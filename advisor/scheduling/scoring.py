@@ -16,8 +16,8 @@ from models.arrays import Bools, Floats, Ints
 from models.prediction import InterferencePrediction
 
 KEPT = 0.9  # a ratio counts as kept at this T/B where an instance names no limit of its own
-# Of all losses beside the worst one: the worst-off decides, but dozens who lose a little each are harm, too. The same
-# part for every host, or a host with few residents would seem a place where they may be harmed.
+# Of all losses beside the worst one: the most affected decides, but dozens that lose a little each are harm, too. The
+# same part for every host, or a host with few residents would seem a place where they may be harmed.
 OTHERS_COUNT = 0.3
 SHORT_COUNTS = 0.5  # of what is lost: the time in which an instance is short; the rest is the part of the speed lost
 # A score is a lower bound that holds two times in three: 0.25 of the half width of a 90 % interval is 0.41 standard

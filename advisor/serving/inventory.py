@@ -215,7 +215,7 @@ class InventoryService:
             counters.hold(connection, "inventory")
             stored, generation = sync.stored_around(connection, reading)
             difference = sync.compare(reading, stored)
-            if instances.drop_pending(connection, reading.gone):  # of who was deleted before anybody saw it on a host
+            if instances.drop_pending(connection, reading.gone):  # of one that was deleted before it was seen on a host
                 counters.bump(connection, "pending")
             if difference.is_nothing:
                 sync.note_heard(connection, difference, now=now, fresh=self._fresh, again=again)

@@ -380,7 +380,7 @@ class ArrivalWatch(BackgroundPass):
             stays.begin(connection, [stay for stay in new if not stays.reopen(connection, stay, since_s)])
 
     def _begun(self, view: CloudView, came: Sequence[str], hosts_known: Collection[str], now: datetime) -> list[Stay]:
-        """What is to be kept of those who came. Of who was there before anybody looked, or came with its host, only
+        """What is to be kept of those that came. Of those there before the service looked, or came with its host, only
         that it is there."""
         snapshot, now_s = view.snapshot, now.timestamp()
         new_vms = [snapshot.names.placed[name] for name in came]

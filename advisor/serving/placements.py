@@ -186,7 +186,7 @@ class PlacementService:
         """Count instances where their scheduler has put them, for `reserve_s` seconds; whether others place, too.
 
         Nothing is predicted for them, and only the audit log keeps it. Instances on a host that is not known are left
-        out. Others are those who had an answer held in the last seconds.
+        out. Others are callers that had an answer held in the last seconds.
         """
         now = self._clock()
         reserve = timedelta(seconds=self._settings.reserve_s)

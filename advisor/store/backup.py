@@ -108,7 +108,7 @@ def finish(connection: sa.Connection, former_values: Mapping[str, int]) -> None:
 
 
 def is_used(connection: sa.Connection) -> bool:
-    """Whether anybody ever wrote: a counter moved, or a token, a sample or an answer is there."""
+    """Whether there ever was a write: a counter moved, or a token, a sample or an answer is there."""
     return any(
         connection.execute(sa.select(table).limit(1)).first() is not None
         for name, table in tables_of(connection).items()

@@ -43,7 +43,7 @@ def alone_with(connection: sa.Connection, name: What) -> None:
 
 
 def shared_with(connection: sa.Connection, name: What) -> None:
-    """Hold this together with others who share it; whoever wants it alone waits."""
+    """Hold this together with others that share it; one that wants it alone waits."""
     _lock(connection, sa.func.pg_advisory_xact_lock_shared(_KEYS[name]))
 
 
@@ -139,7 +139,7 @@ class Database:
 
     @contextmanager
     def _in_line(self, wait_s: float) -> Iterator[None]:
-        """Writers of this process one after the other: SQLite lets those who wait sleep and try again, not in turn."""
+        """Writers of this process one after the other: SQLite lets those that wait sleep and try again, not in turn."""
         if not self.is_sqlite:
             yield
             return

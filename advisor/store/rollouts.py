@@ -139,7 +139,7 @@ def take_lease(connection: sa.Connection, holder: str, now_s: float, lasts_s: fl
     """Take or extend the one lease; who else holds it, empty = it is the caller's."""
     engine.alone_with(connection, "controls")
     row = connection.execute(sa.select(controls).where(controls.c.name == "lease")).one_or_none()
-    # Held for longer than anybody holds it: by a clock that was ahead.
+    # Held for longer than any process holds it: by a clock that was ahead.
     held = row is not None and row.holder and now_s < row.until_s <= now_s + 2 * lasts_s
     if row is not None and held and row.holder != holder:
         return str(row.holder)

@@ -19,7 +19,7 @@ from advisor.store.rollups import BUCKET_S
 from advisor.store.schema import ID, VALUE, chunks, metadata, selected, upsert
 
 MOST_ENDED = 20_000  # rows of instances that have left; a cloud of short jobs forgets sooner
-BEFORE = 0.0  # `since_s` of who was there before anybody looked
+BEFORE = 0.0  # `since_s` of instances there before the service looked
 
 stays = sa.Table(
     "stays",
@@ -30,7 +30,7 @@ stays = sa.Table(
     sa.Column("ended_s", sa.Double),  # NULL = it is there
     sa.Column("looked_s", sa.Double, nullable=False),  # end of the last window that was looked at
     sa.Column("recommendation", ID),  # what was answered about it before it came, NULL = no question was asked
-    sa.Column("predicted", VALUE),  # NULL = it was there before anybody looked, or that was long ago
+    sa.Column("predicted", VALUE),  # NULL = it was there before the service looked, or that was long ago
     sa.Column("fared", VALUE),
     sa.Index("ix_stays_since_s", "since_s"),
 )
@@ -85,7 +85,7 @@ def change(connection: sa.Connection) -> dict[str, str]:
 
 
 def hosts_known(connection: sa.Connection) -> set[str]:
-    """Hosts on which anybody was seen."""
+    """Hosts on which an instance was seen."""
     return set(connection.scalars(sa.select(stays.c.host).distinct()))
 
 
@@ -108,7 +108,7 @@ def reopen(connection: sa.Connection, stay: Stay, since_s: float) -> bool:
 
 
 def hosts_to_look_at(connection: sa.Connection, since_s: float, ends_s: float, most: int) -> list[str]:
-    """Hosts with anybody `to_look_at`, those that wait longest first."""
+    """Hosts with instances `to_look_at`, those that wait longest first."""
     waited = sa.func.min(stays.c.looked_s)
     query = sa.select(stays.c.host).where(*_due(since_s, ends_s)).group_by(stays.c.host)
     return list(connection.scalars(query.order_by(waited, stays.c.host).limit(most)))
@@ -153,7 +153,7 @@ def moves(connection: sa.Connection, since_s: float) -> tuple[MoveSeen, ...]:
 
 
 def came_and_went(connection: sa.Connection, now_s: float, longest_s: float) -> tuple[int, int, float]:
-    """How many instances came, and how many went, in how many seconds up to now: since anybody looked, at most the
+    """How many instances came, and how many went, in how many seconds up to now: since the service looked, at most the
     longest. One that moves neither comes nor goes."""
     looked = connection.scalar(sa.select(sa.func.min(stays.c.since_s)).where(stays.c.since_s > BEFORE))
     if looked is None:

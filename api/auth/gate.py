@@ -260,7 +260,7 @@ class AuthMiddleware:
             await self.app(scope, receive, send)
 
     async def _caller(self, request: Request, *, is_open: bool) -> Caller | None:
-        """Who asks; None = anybody, on an open path, where nothing is waited for."""
+        """The caller; None = any, on an open path, where nothing is waited for."""
         try:
             if not (is_open or self.access.tokens.fresh):
                 await self._refresh(request.scope["path"])

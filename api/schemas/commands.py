@@ -104,7 +104,7 @@ class TokenOut(AnswerBody):
     name: str = Field(description="person or program that it is for")
     scope: str = Field(description="act, read, write or admin")
     host: str | None = Field(description="the host whose agent it is for; null = it is for no agent")
-    state: Literal["valid", "expired", "revoked"] = Field(description="whether it still lets anybody ask")
+    state: Literal["valid", "expired", "revoked"] = Field(description="whether it is still taken")
     created_at: Time = Field(description="when it was made")
     expires_at: Time | None = Field(description="when it ends; null = never")
     revoked_at: Time | None = Field(description="when it was revoked; null = it was not")

@@ -128,7 +128,7 @@ OneAnnounced = Annotated[AnnouncedInstance, WrapValidator(_or_malformed)]
 
 
 class AnnouncementBody(Schema):
-    """What this host is, and who is on it: all of them, for who is not named is not there.
+    """What this host is, and its instances: all of them, as one that is not named is not there.
 
     A malformed instance is left out and named in the answer's notes, and so is a malformed field of the host.
     """

@@ -376,7 +376,7 @@ def _room(name: str, after: float, left: float | None, when: str) -> Room:
     )
 
 
-# Hosts → a strip of columns: height is demand for CPUs at busy times, colour the worst-off instance; no HTML.
+# Hosts → a strip of columns: height is demand for CPUs at busy times, colour the most affected instance; no HTML.
 
 HEIGHT = 48.0  # of a column, in its own units; a host whose CPUs are all asked for fills it
 _LEVELS = ("good", "fair", "bad")

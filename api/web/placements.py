@@ -95,7 +95,7 @@ class Card:
 
     @property
     def longest_short(self) -> str:
-        """The largest part of the time for which anybody there is short of CPU; empty = not predicted."""
+        """The largest contended time of any instance there; empty = not predicted."""
         effects = (self.candidate.new_vm, *self.candidate.neighbours)
         parts = [effect.cpu.short for effect in effects if effect.cpu]
         return time_part(max(parts)) if parts else ""

@@ -114,7 +114,7 @@ class ProfileTable:
         return self.subjects.get(instance.workload or "", 0) or self.subjects.get(INSTANCE + instance.id, 0)
 
     def profiled(self, rows: Ints) -> Bools:
-        """Whether anybody measured these rows, in their shape: neither the unknown workload nor a mean."""
+        """Whether these rows were measured, in their shape: neither the unknown workload nor a mean."""
         return (rows > 0) & ~np.isin(rows, list(self.means)) if self.means else rows > 0
 
     def column(self, key: str) -> Floats:
@@ -229,7 +229,7 @@ class SceneBatch:
 
     @property
     def pinned(self) -> Bools:
-        """Who may run elsewhere than who is not pinned, (S, N)."""
+        """Which may run elsewhere than instances without pins, (S, N)."""
         return self.once("pinned", lambda: np.asarray((self.affinity != self.shared[:, None, :]).any(axis=2)))
 
     @property
@@ -240,7 +240,7 @@ class SceneBatch:
 
     @property
     def driver_pinned(self) -> Bools:
-        """Where the driver domain may run elsewhere than who is not pinned, (S,)."""
+        """Where the driver domain may run elsewhere than instances without pins, (S,)."""
         return np.asarray((self.driver_cpus != self.shared).any(axis=1))
 
     @property
@@ -322,7 +322,7 @@ def stack(batches: Sequence[SceneBatch]) -> SceneBatch:
 
 
 def shared_on(host: Host, width: int) -> Bools:
-    """Where runs who is not pinned, in a batch of `width` pCPUs; (P,)."""
+    """Where instances without pins run, in a batch of `width` pCPUs; (P,)."""
     shared = np.zeros(width, dtype=bool)
     shared[: host.pcpus] = True
     isolated = host.places({*host.isolated_cpus, *host.dedicated_cpus})

@@ -33,8 +33,8 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class SharedWindow:
-    """One window of a host: who ran there, each with the demand of that window, and the share that those got of which
-    it is known."""
+    """One window of a host: which instances ran there, each with the demand of that window, and the share that those
+    got of which it is known."""
 
     host: Host
     instances: tuple[Instance, ...]
@@ -43,7 +43,7 @@ class SharedWindow:
 
     @property
     def company(self) -> str:
-        """Who was there with which settings, as a text."""
+        """Which instances were there with which settings, as a text."""
         return json.dumps([[one.id, one.vcpus, str(one.settings)] for one in self.instances])
 
     @property

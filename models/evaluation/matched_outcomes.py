@@ -1,6 +1,6 @@
 """Comparisons on equal terms: paired errors of two models, and outcomes of matched instances.
 
-Who is in the group was not drawn by lot, so a difference is what it is: that between those who are compared.
+The group was not drawn by lot, so a difference is what it is: that between those that are compared.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class MatchedDifference:
 
 
 def matched_difference(units: Sequence[FaredUnit], *, seed: int = 0) -> MatchedDifference:
-    """How those who followed fared, less the mean of all who are like each of them and did not.
+    """How those that followed fared, less the mean of all that are like each of them and did not.
 
     The interval is by a bootstrap that weighs hosts and days of arrival anew, each with exponential weights (Owen and
     Eckles 2012, who find it rather too wide than too narrow), since those on one host or of one day fare alike; with

@@ -18,7 +18,11 @@ from pydantic import Field
 from models.figures import Figure, Known
 
 TARGETS = ("throughput", "latency", "jitter")
-ROLES = ("active", "shadow", "baseline")  # who answered, who was tried beside it, and the prior as the yardstick
+ROLES = (
+    "active",
+    "shadow",
+    "baseline",
+)  # the one that answered, one tried beside it, and the analytic model as the yardstick
 COVERAGE = 0.9  # what every interval of this project claims
 WINDOW = 200  # rows per group; a coverage of 90 % is then known to about +-4 %
 LOWEST, HIGHEST = 1e-3, 1e3  # 0 has no logarithm; as in training

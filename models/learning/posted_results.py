@@ -47,9 +47,9 @@ PROBE = 0.28
 
 @dataclass(frozen=True, slots=True)
 class Spreads:
-    """Standard deviations, log scale: of the model's error with a pair, with a victim beside anybody and with a
-    neighbour beside anybody, and of one result (`noise`); `reach` is the distance of log T/B expected over which errors
-    are hardly alike, and `elsewhere` (0-1) how alike they are on different platforms."""
+    """Standard deviations, log scale: of the model's error with a pair, with a victim beside any instance, with a
+    neighbour beside any instance, and of one result (`noise`); `reach` is the distance of log T/B expected over which
+    errors are hardly alike, and `elsewhere` (0-1) how alike they are on different platforms."""
 
     pair: float
     victim: float
@@ -60,7 +60,7 @@ class Spreads:
 
     @property
     def total(self) -> float:
-        """The variance of the model's error with anybody."""
+        """The variance of the model's error with any instance."""
         return self.pair**2 + self.victim**2 + self.neighbour**2
 
 
@@ -155,7 +155,7 @@ class PostedResults:
 
     def moved(self, scenes: SceneBatch, band: BandArrays) -> BandArrays:
         """The throughput of every instance in these scenes, (S, N), moved by what was posted; the same object where
-        nothing is known of anybody there. What is above 1 and above what was expected before is cut off."""
+        nothing is known of any instance there. What is above 1 and above what was expected before is cut off."""
         known = _known(scenes, self.numbers)
         at = np.flatnonzero(known.any(axis=1) & (scenes.present.sum(axis=1) > 1))
         if not len(at):

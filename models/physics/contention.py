@@ -21,12 +21,12 @@ from models.prediction import CpuPressure, DevicePressure
 from profiler.demand import Resource
 from profiler.observed import DEFAULT_WEIGHT
 
-# Bounds of the moments in probability: demand below its mean rarely hurts anybody, its last 5 % do most. The last two
+# Bounds of the moments in probability: demand below its mean rarely hurts, its last 5 % do most. The last two
 # make up the worst twentieth of the time. How many are enough was measured (decision 70).
 MOMENT_BOUNDS: tuple[float, ...] = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.99, 1.0)
 HOST_CAP = "host_cap_percent"  # of a platform: what its instances may use together, 100 = one CPU
 SERVED = 0.995  # of its work that an open loop is served as it arrives; with less it is overloaded at busy times
-ALWAYS_BUSY = 0.97  # of its vCPUs: who uses as much alone always wants them
+ALWAYS_BUSY = 0.97  # of its vCPUs: an instance that uses as much alone always demands them
 SURE = 1.645  # standard deviations of a 90 % interval
 
 
@@ -126,7 +126,7 @@ def _in_slots(there: Bools, values: Floats, empty: float = 0.0) -> Floats:
 
 
 def doubted(scenes: SceneBatch) -> bool:
-    """Whether anybody's mean demand is in doubt."""
+    """Whether any mean demand is in doubt."""
     of_devices = (scenes.device_demand[:, :, :, DEVICE_DEMAND.index("doubt")] > 0).any(axis=2)
     of_cpus = guessed(scenes) | mean_only(scenes) | (_known(scenes, "doubt", np.zeros(scenes.load.shape)) > 0)
     return bool((scenes.present & (of_cpus | of_devices)).any())

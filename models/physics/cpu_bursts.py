@@ -120,7 +120,7 @@ def fair_level(cpus: float, asked: Floats, weight: Floats) -> float:
             high = middle
         else:
             low = middle
-    left, together = cpus, 0.0  # and exactly, once it is known who is satisfied
+    left, together = cpus, 0.0  # and exactly, once it is known which are satisfied
     for at in range(len(asked)):
         if asked[at] <= low * weight[at]:
             left -= asked[at]

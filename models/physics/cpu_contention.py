@@ -50,13 +50,13 @@ def share_cpus(
 ) -> float:
     """Fill in what N consumers run and want, in CPUs, for how long each is short, and its fair part; (N,).
 
-    Consumers want `demand` CPUs alone (a hog all of its `vcpus`), and may use all `cpus`. `weight` decides who gets
+    Consumers want `demand` CPUs alone (a hog all of its `vcpus`), and may use all `cpus`. `weight` decides which gets
     more where demand is never met, and `brief` where bursts meet. By `astray` a wait is longer while some CPU idles
     or has only a hog, for work does not find it at once. `fair` is the weighted max-min share of the means, in CPUs, as
     if there were no bursts. Returns the part of the time in which more vCPUs want a CPU than there are CPUs.
 
-    `loop` and `brief` are changed: who is never served in the end, though closed loops yield, becomes a hog, and hogs
-    heed weights in full, others the more the nearer they are to that.
+    `loop` and `brief` are changed: one that is never served in the end, though closed loops yield, becomes a hog, and
+    hogs heed weights in full, others the more the nearer they are to that.
     """
     count = len(vcpus)
     cpus = max(cpus, LEAST_CPUS)
@@ -123,7 +123,7 @@ def ordered(values: Floats) -> Ints:
 
 def sets_of(cpus: float, allowed: Bools, sizes: Floats) -> tuple[Floats, Bools]:
     """The sets of CPUs of a host that an instance may not leave, from the smallest to the whole host: how many CPUs
-    each has, (K,), and who may not leave it, (K, N).
+    each has, (K,), and which may not leave it, (K, N).
 
     Each of N consumers may use some of P CPUs, `allowed` (N, P), which are `sizes` (N,).
     """
@@ -170,7 +170,7 @@ def share_host(
 ) -> float:
     """`share_cpus` where each consumer may use some of the CPUs only; `room` and `inside` as `sets_of` gives them.
 
-    Sets of CPUs are shared from the smallest to the whole host, each among those who may not leave it. Whoever never
+    Sets of CPUs are shared from the smallest to the whole host, each among those that may not leave it. One that never
     has its demand met in a set asks of larger ones for what it gets there. The scarcest set decides what each one
     has. That is max-min where sets are nested, and an approximation where they overlap otherwise.
     """

@@ -79,10 +79,10 @@ def kept_for_unshaped(has_class: Bools, link: Floats) -> Floats:
 def sure(want: Floats, rate: Floats, has_class: Bools, is_first: Bools, link: Floats) -> Floats:
     """The guaranteed rate of each slot on the uplink (S,), Mbit/s; (S, N).
 
-    Who has a class is sure of its `rate`, the others of an even part of what is kept for them, and no instance of more
-    than it wants. HTB gives every class its rate even beyond that of its parent (tc-htb(8), sch_htb.c), so that the
-    line itself decides where more is promised than it carries: who is served first has it all, and of what is left the
-    promises to the others are cut in proportion, as their quanta are.
+    One that has a class is sure of its `rate`, the others of an even part of what is kept for them, and no instance of
+    more than it wants. HTB gives every class its rate even beyond that of its parent (tc-htb(8), sch_htb.c), so that
+    the line itself decides where more is promised than it carries: the one served first has it all, and of what is left
+    the promises to the others are cut in proportion, as their quanta are.
     """
     promised = np.where(has_class, np.minimum(want, rate), 0.0)
     if has_class.any():
@@ -94,7 +94,7 @@ def sure(want: Floats, rate: Floats, has_class: Bools, is_first: Bools, link: Fl
 
 
 def shares(want: Floats, rate: Floats, has_class: Bools, is_first: Bools, link: Floats) -> Floats:
-    """Mbit/s that each gets of the line (S,): what it is sure of, and of what is left who is served first before the
+    """Mbit/s that each gets of the line (S,): what it is sure of, and of what is left the one served first before the
     others, max-min among either (tc-htb(8)); (S, N)."""
     got = sure(want, rate, has_class, is_first, link)
     for turn in (is_first, ~is_first) if is_first.any() else (np.ones_like(has_class),):
@@ -190,8 +190,8 @@ def demands(scenes: SceneBatch) -> Demands:
     by_bytes, by_requests = (
         np.divide(part, disk, out=np.ones_like(load), where=disk > 0) for part in (moved, requests)
     )
-    # Who is never blocked when alone does not step back for the driver domain: two 1 KB servers and Dom0 hold a third
-    # of the CPU each (NEIGHBOR section 4.1.2, finding N5).
+    # One that is never blocked when alone does not step back for the driver domain: two 1 KB servers and Dom0 hold a
+    # third of the CPU each (NEIGHBOR section 4.1.2, finding N5).
     cpu_percent, waiting, block = column("cpu"), first_known(column("waiting"), nothing), column("block")
     keen = 1 - block / np.maximum(cpu_percent + waiting + block, 1e-9)
     cpu, driver = np.where(present, np.minimum(cpu * load, scenes.vcpus), 0.0), np.where(present, driver * load, 0.0)
@@ -349,8 +349,8 @@ def driver_price(scenes: SceneBatch, want: Demands) -> Floats:
     driver = np.minimum(driver_size, MOST_COUNTED_CPUS)[:, None]
     # A driver-domain CPU takes part in the events of all guests, a guest's CPU only in its own: it counts half.
     further = np.maximum(driver - 1, 0) + np.maximum(guest - 1, 0) / 2
-    # Who sends no pages makes no instance's events fewer: a guest's CPU counts up to what the driver domain does for
-    # it.
+    # One that sends no pages makes no instance's events fewer: a guest's CPU counts up to what the driver domain does
+    # for it.
     feeding = _spread(scenes, replace(want, cpu=np.minimum(want.cpu, want.driver)))
     spread = (scenes.driver_cpus * feeding).sum(axis=1) / np.maximum(driver_size, 1)
     crowded = np.clip(spread - 1, 0.0, 1.0)[:, None]

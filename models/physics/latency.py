@@ -22,7 +22,8 @@ from models.physics.cpu_speed import (
 )
 from models.physics.demands import Demands, burst_ms, disk_limit, driver_apart, first_known, link, profile_column, trait
 
-# Who waits for each of its writes to be on the disk waits for the scheduler's clock as well, beside busy neighbours.
+# One that waits for each of its writes to be on the disk waits for the scheduler's clock as well, beside busy
+# neighbours.
 #
 # Reads and writes that are not synced come back at once on Linux: their wake-ups preempt a busy program of another
 # control group. A flush is finished by a kernel thread on the CPU of the writer, and the writer then ran at the next
@@ -77,7 +78,7 @@ def _occupied(demand: Floats, allowed: Bools, own: Bools, order: Ints) -> Floats
 
     Each is busy on as many CPUs as its demand, by chance on one more, and evenly on those that it may use (sum of
     independent variables). Where they want more than all CPUs but one together, work that waits fills them, and no CPU
-    is busier than who may run there can make it.
+    is busier than those that may run there can make it.
     """
     writers = np.arange(len(order))
     places = own.sum(axis=1)
@@ -125,8 +126,8 @@ class _Place:
 def latency_and_jitter(scenes: SceneBatch, want: Demands, throughput: Floats, share: Floats) -> tuple[Floats, Floats]:
     """Mean latency and its standard deviation over their values alone without settings; two (S, N), never below 1.
 
-    Who saturates a resource has a fixed number of requests on their way: latency is 1 / `throughput` (Little's law;
-    in the lab's runs the product of both ratios is 1.00 in the median). All others are an open network of queues:
+    One that saturates a resource has a fixed number of requests on their way: latency is 1 / `throughput` (Little's
+    law; in the lab's runs the product of both ratios is 1.00 in the median). All others are an open network of queues:
     residence is demand over what is left of the server, resource by resource (Lazowska et al., Quantitative System
     Performance, 1984, chapter 6), plus stalls of caps, turns of neighbours and full queues in milliseconds.
     """
@@ -225,10 +226,10 @@ def _at_driver(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments
 def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments:
     """Unshaped traffic shares one queue, a class has one of its own; each is served at the rate that is left for it.
 
-    Of other queues only the frame that is on its way is waited for, half of it on average: HTB serves whoever is within
-    its rate first, of prio 0 before all others (tc-htb(8)). Where a queue is slower than the line, packets of one
-    sender meet each other, too, as in M/D/1: what that adds to their meeting on the line, which is a part of `alone`.
-    Its spread is left out: who sends by a clock has none, and a profile does not tell.
+    Of other queues only the frame that is on its way is waited for, half of it on average: HTB serves any that is
+    within its rate first, of prio 0 before all others (tc-htb(8)). Where a queue is slower than the line, packets of
+    one sender meet each other, too, as in M/D/1: what that adds to their meeting on the line, which is a part of
+    `alone`. Its spread is left out: one that sends by a clock has none, and a profile does not say.
     """
     nothing, most = np.zeros_like(want.net), link(scenes)[:, None]
     if alone:
@@ -249,7 +250,7 @@ def _at_nic(scenes: SceneBatch, want: Demands, *, alone: bool) -> TimeMoments:
 def _class_rate(scenes: SceneBatch, want: Demands) -> Floats:
     """Mbit/s that a class of its own can send: its rate, or what the others leave, up to its ceiling (tc-htb(8)).
 
-    The others take what they ask for, and no more than their own classes let through; of who is served first they
+    The others take what they ask for, and no more than their own classes let through; of those served first they
     leave all but what they are sure of. Of its rate a class is sure as far as the line carries what every instance is.
     """
     most, sent = np.broadcast_to(link(scenes)[:, None], want.net.shape), np.minimum(want.net, scenes.net_ceil)
@@ -289,7 +290,7 @@ def _full_queues(scenes: SceneBatch, want: Demands) -> TimeMoments:
     most = link(scenes)[:, None]
     rate = np.clip(rate, 1e-3 * np.minimum(most, 1e6), most)
     sent = np.where(shaped, want.net, sent)
-    alone = want.net > most * (1 - 1e-9)  # who fills the link alone has met that queue already
+    alone = want.net > most * (1 - 1e-9)  # one that fills the link alone has met that queue already
     full = (want.net > 0) & (sent > rate * (1 + 1e-9)) & ~alone
     return behind_backlog(np.where(full, BACKLOG_MBIT, 0.0), np.where(full, rate, 1.0)).times(np.array(1000.0))
 

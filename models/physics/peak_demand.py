@@ -93,7 +93,7 @@ def shares(sums: Floats, room: Floats) -> Floats:
     (S, R) as above; (S,).
 
     In each part of the day the sum of demands is lognormal over moments, and the number of vCPUs that want a CPU
-    normal within one. Weights, caps and pins are not looked at, nor who it is that waits: this is for telling hosts
+    normal within one. Weights, caps and pins are not looked at, nor which it is that waits: this is for telling hosts
     apart that differ clearly.
     """
     share = np.ones(len(sums))

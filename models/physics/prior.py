@@ -55,16 +55,16 @@ from profiler.demand import Resource
 
 WAKING = 1.0  # half a width on the log scale where no CPU of an instance is ever idle
 SLOWED, FREE = 0.3, 0.9  # T/B at which waking up counts nothing (it always runs or waits), and wholly
-# The same of those who share a NIC (without a class of their own) or a disk that is asked for more than it has: these
+# The same of those that share a NIC (without a class of their own) or a disk that is asked for more than it has: these
 # serve packets and requests by round trips and queues, not by bytes. Small ones lose, large ones gain.
 QUEUED_DOWN, QUEUED_UP = 1.6, 0.8
 FROM, UP_TO = 0.6, 1.0  # of the rate asked for, between which this begins to count
-FLUSHING = 1.0  # the same of those who wait for the scheduler's clock with each flush, and hardly get on otherwise
-# Downwards, of those who share full CPUs, TWO of them: tasks are whole, and a scheduler with a queue for each CPU
+FLUSHING = 1.0  # the same of those that wait for the scheduler's clock with each flush, and hardly get on otherwise
+# Downwards, of those that share full CPUs, TWO of them: tasks are whole, and a scheduler with a queue for each CPU
 # leaves more of them on one than on the other. More CPUs even out; how much of it is left there was not measured.
 # Upwards it counts nothing: what one has more, others have less, and plans take all of a host at the same end.
 UNEVEN, TWO = 0.35, 2.0
-RATIONED = 0.35  # in both directions, of those who share a cap, of which the kernel hands out 5 ms at a time
+RATIONED = 0.35  # in both directions, of those that share a cap, of which the kernel hands out 5 ms at a time
 SELDOM = 0.001  # a chance that is none
 STEADY = 0.05  # of a vCPU: the least deviation of what others keep busy
 
@@ -216,7 +216,8 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     driver = want.driver * price * slowed
     apart = driver_apart(scenes)
     threads = np.where(apart[:, None], 0.0, want.driver * price)  # of the instance itself
-    # Its own limits are for good: who may send a tenth works a tenth. Waiting for others it may poll, and be as busy.
+    # Its own limits are for good: one that may send a tenth works a tenth. Waiting for others it may poll, and be as
+    # busy.
     limited = _own_limits(scenes, want)
     cpu = (
         (want.cpu + threads)
@@ -238,7 +239,7 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     yields = np.where(lasting, 1.0, 1 - want.keen)
     got = _by_driver(shared, driver, yields)
     late = np.flatnonzero(apart & ((got < driver * (1 - 1e-9)) & waits & (yields > 0)).any(axis=1))
-    if len(late):  # both ask less of the CPUs then: who waits for its own asks less of the driver domain as well
+    if len(late):  # both ask less of the CPUs then: one that waits for its own asks less of the driver domain as well
         yields = np.where(waits, yields, 0.0)
         held_up = (cpu * (1 - yields * (1 - _share(got, driver))))[late]
         behind = driver * (1 - yields * (1 - own))
@@ -261,8 +262,8 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
 def _by_driver(shared: CpuContention, driver: Floats, yields: Floats) -> Floats:
     """The CPUs of the driver domain that work for each, (S, N).
 
-    Who waits for it leaves it its CPUs, but for what it keeps asking for: by `yields`, 0-1 (N5: two servers that never
-    block and Dom0 hold a third of one CPU each).
+    One that waits for it leaves it its CPUs, but for what it keeps asking for: by `yields`, 0-1 (N5: two servers that
+    never block and Dom0 hold a third of one CPU each).
     """
     sure, beside = (fill(part, driver, np.ones_like(driver)) for part in (shared.driver, shared.driver_run))
     return np.asarray(sure + yields * np.maximum(beside - sure, 0.0))
@@ -320,7 +321,7 @@ def _nic(scenes: SceneBatch, want: Floats) -> Floats:
 
 
 def _disk(want: Demands, asked: Floats) -> Floats:
-    """Share the disk by bytes and by requests, max-min fairly each; who is short of one asks for less of both."""
+    """Share the disk by bytes and by requests, max-min fairly each; one that is short of one asks for less of both."""
     if (want.disk_requests == 0).all():
         return _shared(asked)
     both = (want.disk_bytes, want.disk_requests)

@@ -2,7 +2,7 @@
 
 After CPI2 (Zhang et al., EuroSys 2013), which correlates a victim's cycles per instruction with the CPU use of each
 suspect. Here the victim's symptom is the share of the CPU time that it wanted and did not get. What changes with its
-own use, or with anybody else who shares its CPUs, is taken out first (partial correlation), since load moves
+own use, or with any other that shares its CPUs, is taken out first (partial correlation), since load moves
 together. All pairs of a host are tested at once: the rate of false discoveries is held (Benjamini and Hochberg 1995).
 """
 
@@ -19,9 +19,9 @@ from models.arrays import Floats
 FALSE_DISCOVERIES = 0.05  # of the pairs that are named, at most so many are wrong, on average
 FEWEST = 36  # windows beyond what is taken out: three hours of them
 FEWEST_TOGETHER = 12  # windows in which a suspect was there too: an hour
-LEAST_DEMAND = 1.0  # % of one CPU: the share of who wants less says how one burst met another
+LEAST_DEMAND = 1.0  # % of one CPU: the share of a smaller one says how one burst met another
 _ALWAYS_READY = 0.8  # of the time of its vCPUs, in half of its windows
-_RIDGE = 1e-9  # so that two who always run together are no error
+_RIDGE = 1e-9  # so that two that always run together are no error
 _DISTINCT = 1e-3  # of the variance of a suspect's use that no other one explains
 LEAST_LOSS = 0.01  # of the CPU time that the victim wants: less does not matter, however sure
 
@@ -50,7 +50,7 @@ class UsedAndWaited:
 
 
 def antagonists(measured: Mapping[str, UsedAndWaited], together: Callable[[str, str], bool]) -> tuple[Antagonist, ...]:
-    """Every pair of a host whose windows show it, the largest loss first; `together` says who share a CPU."""
+    """Every pair of a host whose windows show it, the largest loss first; `together` says which share a CPU."""
     with threadpool_limits(1, "blas"):  # the matrices are small
         tested = [one for name in measured for one in _of_victim(name, measured, together)]
     found = [one for one in _discovered(tested) if one.loss >= LEAST_LOSS]
@@ -60,19 +60,21 @@ def antagonists(measured: Mapping[str, UsedAndWaited], together: Callable[[str, 
 def _of_victim(
     victim: str, measured: Mapping[str, UsedAndWaited], together: Callable[[str, str], bool]
 ) -> list[Antagonist]:
-    """All who share a CPU with it and run at all, tested."""
+    """All that share a CPU with it and run at all, tested."""
     mine = measured[victim]
     demand = mine.cpu + mine.waiting
     known = demand >= LEAST_DEMAND  # NaN is not
     if not known.any():
         return []
-    # who is always ready wants the same all the time, and what it ran is what it did not wait
+    # one that is always ready demands the same all the time, and what it ran is what it did not wait
     own = [mine.cpu[known]] if np.median(demand[known]) < _ALWAYS_READY * 100 * mine.vcpus else []
     there = [name for name in measured if np.count_nonzero(~np.isnan(measured[name].cpu[known])) >= FEWEST_TOGETHER]
     suspects = [name for name in there if name != victim and together(victim, name)]
     if not suspects or np.count_nonzero(known) < FEWEST:
         return []
-    use = np.nan_to_num(np.stack([measured[name].cpu[known] for name in suspects]))  # who was not there did not run
+    use = np.nan_to_num(
+        np.stack([measured[name].cpu[known] for name in suspects])
+    )  # one that was not there did not run
     lost = mine.waiting[known] / demand[known]
     moving = use.std(axis=1) > 1e-9
     use, suspects = use[moving], [name for name, moves in zip(suspects, moving, strict=True) if moves]

@@ -81,7 +81,7 @@ def find_phases(values: Floats, floors: Floats) -> Phases:
 
 def as_levels(values: Floats, floors: Floats) -> LevelSeries:
     """Values (T, M) as log levels with their noise; outliers are cut to CUT deviations from the running median."""
-    from scipy.special import chdtri  # a fifth of a second, which only who looks for phases waits for
+    from scipy.special import chdtri  # a fifth of a second, which only a search for phases waits for
 
     logs = np.log1p(values / floors)
     sigma, correlation, effective = _noise(logs)

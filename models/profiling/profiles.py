@@ -28,7 +28,7 @@ from profiler.metrics import BY_NAME, split_key
 Method = Literal["saturated", "relative", "busiest", "idle", "unknown"]
 Sure = Literal["high", "fair", "low"]
 
-SATURATED = 0.95  # of a limit: what the formulas resolve, and what a scheduler takes away from who is always ready
+SATURATED = 0.95  # of a limit: what the formulas resolve, and what a scheduler takes away from one that is always ready
 ALIKE = 1.6  # two phases are the same work where no demand grew this much more than another
 MOST_GROWTH = 10.0  # a profile is not scaled up by more: a tenth of the load says little about the whole
 # Below these an instance does nothing: values in each metric's unit under which differences mean nothing. Starting
@@ -86,7 +86,8 @@ def use(level: DemandLevel, limits: InstanceLimits) -> dict[str, float]:
     used: dict[str, float] = {}
     cpu = level.metrics.get("cpu")
     if cpu is not None and limits.cpu_percent:
-        # Who is runnable and not running wants more, except under a cap, which shows as waiting only on some hosts.
+        # One that is runnable and not running demands more, except under a cap, which shows as waiting only on some
+        # hosts.
         demanded = cpu if limits.is_cap else cpu + level.metrics.get("waiting", 0.0)
         used["cpu"] = min(demanded / limits.cpu_percent, 1.0)
     for name, key, limit in (("net", "net_mbit", limits.net_mbit), ("disk", "disk_mb_s", limits.disk_mb_s)):

@@ -134,7 +134,7 @@ _ENOUGH = 0.5  # share of a window without which its percentiles say nothing abo
 
 @dataclass(frozen=True, slots=True)
 class RunQueueStatus:
-    """`waited_for` are seconds since the agent started, by victim and who ran meanwhile.
+    """`waited_for` are seconds since the agent started, by victim and what ran meanwhile.
 
     `problem` says why nothing is counted now; "" = it is.
     """

@@ -141,7 +141,7 @@ def _probe(options: argparse.Namespace) -> int:
 def _unsendable(options: argparse.Namespace) -> str:
     """Why the result could not be sent, found out before measuring; empty where it can, or need not, be sent."""
     if not PROBES[options.name].needs_peer and options.peer_id and not options.inside:
-        return "--peer goes with --inside: it names who ran beside that instance"
+        return "--peer goes with --inside: it names what ran beside that instance"
     if options.push is None:
         named = [name for name in ("host", "inside", "peer_id", "token_file") if getattr(options, name, "")]
         return f"--{named[0].removesuffix('_id').replace('_', '-')} goes with --push" if named else ""

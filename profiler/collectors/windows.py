@@ -145,7 +145,7 @@ def percentile(ordered: list[float], share: float) -> float:
 
 # Turns waits for a CPU by control group into those of instances: percentiles, and for which they waited.
 
-# In place of an instance's id, which has no brackets: who ran meanwhile, where that is no instance.
+# In place of an instance's id, which has no brackets: what ran meanwhile, where that is no instance.
 HOST = "(host)"  # the host's own work, and groups that are no instance
 CAP = "(cap)"  # none: the instance's own quota throttled it
 UNKNOWN = "(unknown)"  # more groups than the BPF program remembers
@@ -160,7 +160,7 @@ _BEYOND = 1.0  # waits that must lie beyond a percentile; with fewer it would on
 
 @dataclass(frozen=True, slots=True)
 class InstanceWaits:
-    """One window. `percentiles` by instance and metric, in us; `waited_for` seconds by (victim, who ran meanwhile)."""
+    """One window. `percentiles` by instance and metric, in us; `waited_for` seconds by (victim, what ran meanwhile)."""
 
     seconds: float
     percentiles: Mapping[str, Mapping[str, float]]

@@ -385,7 +385,7 @@ def parse_tasks(text: str, where: str = "") -> frozenset[int]:
 _SUB_BUCKETS = 8
 _SHORTEST_LOG2 = 10
 _BUCKETS = 209
-NOT_KNOWN = 0  # in place of a group: who ran is not known
+NOT_KNOWN = 0  # in place of a group: what ran is not known
 
 
 @dataclass(frozen=True, slots=True)

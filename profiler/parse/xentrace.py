@@ -59,7 +59,7 @@ class TraceBatch:
 
 
 class TraceStream:
-    """Cuts one stream into records; remembers an unfinished window and who runs on each pCPU."""
+    """Cuts one stream into records; remembers an unfinished window and what runs on each pCPU."""
 
     def __init__(self) -> None:
         self._rest = b""

@@ -1,1 +1,1 @@
-"""Who goes where in a whole cloud: the search over hosts that the full model predicted, with its bound; no I/O."""
+"""Where each instance of a cloud goes: the search over hosts that the full model predicted, with its bound; no I/O."""

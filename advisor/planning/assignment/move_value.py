@@ -176,10 +176,10 @@ def linked_hosts(state: SearchState, move: KindMove) -> list[int]:
 def gain_between(before: Sequence[Pattern], after: Sequence[Pattern]) -> Band:
     """The gain of some hosts with the same instances between two states, with its 90 % interval.
 
-    It is by how much the harm falls that a ranking counts (`scoring.harm`): what the worst-off loses of its speed alone
-    and of its time, and a part of what all others lose. The worst-off is one of those that are affected. Where fewer
-    instances are below a limit afterwards, it may also be the largest gain of an instance brought back within its
-    limit; the surer of both is taken.
+    It is by how much the harm falls that a ranking counts (`scoring.harm`): what the most affected loses of its speed
+    alone and of its time, and a part of what all others lose. The most affected is one of those that are affected.
+    Where fewer instances are below a limit afterwards, it may also be the largest gain of an instance brought back
+    within its limit; the surer of both is taken.
 
     What is not known of a host and its instances is the same before and after, so the uncertainty is not that of two
     independent states. For one host after another, every instance that is there before or after is taken at the same

@@ -265,7 +265,7 @@ class PackingProblem:
         return any(members[group] > most[group] for group in groups)
 
     def has_counted(self, host: int, all_kinds: Iterable[int], came: Iterable[int]) -> bool:
-        """Whether a host has what all these need of the counted things that those who came need."""
+        """Whether a host has what all these need of the counted things that those that came need."""
         names = {name for kind in came for name in self.counted_needs.get(kind, ())}
         if not names:
             return True

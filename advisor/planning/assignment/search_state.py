@@ -1,4 +1,4 @@
-"""The state of a search: who is where, what each host costs, and sets of patterns that were found good."""
+"""The state of a search: where each instance is, what each host costs, and sets of patterns that were found good."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ class Pattern:
 
     @property
     def worst(self) -> float:
-        """Expected T/B of the worst-off; 1 on an empty host."""
+        """Expected T/B of the most affected; 1 on an empty host."""
         return min(self.ratios, default=1.0)
 
 

@@ -201,7 +201,7 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-# Translates a search state back to instances: who goes where, the resulting cloud, and reasons for refusals.
+# Translates a search state back to instances: where each goes, the resulting cloud, and reasons for refusals.
 
 HostByInstance = dict[str, str | None]
 
