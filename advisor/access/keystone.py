@@ -15,7 +15,6 @@ from typing import Any
 
 from advisor.domain import TOKEN_SCOPES, Caller, TokenScope
 from advisor.errors import IdentityUnavailable, InvalidInput
-from advisor.inventories.calls import read_settings
 
 CACHE_S = 60.0  # the longest that an answer is used: a token revoked in Keystone ends here within it
 REFUSED_S = 10.0  # the longest that a refusal is used
@@ -142,6 +141,8 @@ class Keystone:
 
 def _open(url: str) -> Any:
     """A keystoneauth session; it renews the token of our credential by itself."""
+    from advisor.inventories.calls import read_settings  # requests takes its time to import
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # openstacksdk warns of what it will no longer do itself
         try:

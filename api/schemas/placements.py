@@ -31,11 +31,13 @@ from advisor.domain import (
     found_in,
 )
 from advisor.errors import InvalidInput
-from advisor.service import InventoryService, PlanService
 from api.schemas.base import Id, Labels, Metrics, Positive, Schema, as_input, examples
 from api.schemas.declared import Asked, AskedInstance, QuestionBody, all_asked, asks
 from api.schemas.inventory import HostItem, WorkloadItem, each_to_domain
 from profiler.host_kinds import HostKind
+
+if TYPE_CHECKING:
+    from advisor.service import InventoryService, PlanService  # a question on a file does without the service
 
 MOST_SEARCHED_S = 60  # seconds for a joint search: it uses a CPU, and no request lasts longer
 MOST_AT_ONCE = 200  # instances of one batch: each of them is ranked on the cloud with those before it
