@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 
@@ -51,7 +51,7 @@ class Declared:
         return f"{self.text}{kinds}{'; ' if words else ''}{words}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what its type says is found once, and asked for in every question
 class DeclaredField:
     """A field of a question: `kind` is its type without None, `optional` says whether it may be None."""
 
@@ -61,17 +61,17 @@ class DeclaredField:
     default: Any
     declared: Declared
 
-    @property
+    @cached_property
     def choices(self) -> tuple[str, ...]:
         """The values of a Literal; () for every other type."""
         return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
-    @property
+    @cached_property
     def lists(self) -> bool:
         """Whether it is a tuple."""
         return get_origin(self.kind) is tuple
 
-    @property
+    @cached_property
     def parts(self) -> Mapping[str, DeclaredField]:
         """The fields of a question within the question; {} where it is none."""
         return fields_of(self.kind) if is_dataclass(self.kind) and isinstance(self.kind, type) else {}

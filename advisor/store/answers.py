@@ -41,6 +41,7 @@ sa.Index("ix_recommendations_real", recommendations.c.id, sqlite_where=_REAL, po
 OBSERVED_AS = "p-"  # before its id: the source under which what came of an answer is among the observed rows
 _BODY = ("candidates", "rejected", "notes", "present")
 PACKED = "packed"  # these together as JSON, deflated, in base64: a sixth of the bytes
+STANDS_IN = "stands_in"  # in these the word that stands where the instance's name belongs
 _INSERT = sa.insert(recommendations)  # made once: values that are given with a statement make a new one each time
 
 
@@ -53,17 +54,34 @@ class RecordedOutcome:
     recorded_at: datetime
 
 
-def body_of(recommendation: Recommendation) -> dict[str, Any]:
-    """What is long of an answer, and stored in fewer bytes."""
-    return {name: getattr(recommendation, name) for name in _BODY}
+@dataclass(frozen=True, slots=True)
+class PackedBody:
+    """What is long of an answer, in fewer bytes, as one row or many have it: where the instance's name belongs the text
+    may say `stands_in`, a word that stands nowhere else; empty = it says the name."""
+
+    text: str
+    stands_in: str = ""
+
+    @classmethod
+    def of(cls, recommendation: Recommendation, stands_in: str = "") -> PackedBody:
+        """Of an answer."""
+        body = codec.text({name: getattr(recommendation, name) for name in _BODY})
+        packed = base64.b64encode(zlib.compress(body.encode(), 1)).decode()
+        return cls(packed, stands_in if stands_in and stands_in in body else "")
+
+    def said_of(self, instance: str) -> bytes:
+        """The JSON of it, about the instance of this name, which needs no quoting there."""
+        body = unpacked(base64.b64decode(self.text), MOST_UNPACKED)
+        return body.replace(self.stands_in.encode(), instance.encode()) if self.stands_in else body
 
 
-def add(connection: sa.Connection, recommendation: Recommendation, body: bytes | None = None) -> None:
-    """Insert an answer; IntegrityError when its id is taken. `body` is the text of its `body_of`, if it is at hand."""
-    text = codec.text(body_of(recommendation)).encode() if body is None else body
+def add(connection: sa.Connection, recommendation: Recommendation, body: PackedBody | None = None) -> None:
+    """Insert an answer; IntegrityError when its id is taken. `body` is what is long of it, if it is at hand."""
+    body = PackedBody.of(recommendation) if body is None else body
     head = {
         field.name: getattr(recommendation, field.name) for field in fields(recommendation) if field.name not in _BODY
     }
+    stands_in = {STANDS_IN: body.stands_in} if body.stands_in else {}
     row = {
         "id": recommendation.id,
         "created_at": recommendation.created_at,
@@ -71,7 +89,7 @@ def add(connection: sa.Connection, recommendation: Recommendation, body: bytes |
         "host": recommendation.candidates[0].host if recommendation.candidates else None,
         "model_version": recommendation.model_version,
         "dry_run": recommendation.request.dry_run,
-        "answer": head | {PACKED: base64.b64encode(zlib.compress(text, 1)).decode()},
+        "answer": head | stands_in | {PACKED: body.text},
     }
     connection.execute(_INSERT, row)
 
@@ -134,8 +152,10 @@ def _outcome(row: sa.RowMapping) -> RecordedOutcome | None:
 def _unpacked(answer: Mapping[str, Any]) -> Recommendation:
     """From either form: answers of before lie there in plain text."""
     packed = answer.get(PACKED)
-    body = {} if packed is None else json.loads(unpacked(base64.b64decode(packed), MOST_UNPACKED))
-    return codec.decode(Recommendation, {**answer, **body})
+    if packed is None:
+        return codec.decode(Recommendation, answer)
+    body = PackedBody(packed, answer.get(STANDS_IN, "")).said_of(answer["request"]["instance"]["id"])
+    return codec.decode(Recommendation, {**answer, **json.loads(body)})
 
 
 plans = sa.Table(

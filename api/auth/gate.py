@@ -11,7 +11,7 @@ import math
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import IPv6Network, ip_address
 from typing import Literal, TypeVar
 from urllib.parse import urlsplit
@@ -113,8 +113,9 @@ class Guarded:
 # Where the service listens: how addresses are read, and that a service without a token listens on loopback only.
 
 
+@lru_cache(1024)
 def is_loopback(name: str) -> bool:
-    """Whether a host name or address always means this machine."""
+    """Whether a host name or address always means this machine; asked of every request."""
     name = name.strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):  # RFC 6761, section 6.3
         return True

@@ -258,6 +258,22 @@ class LaneState(Protocol):
     def waiting(self) -> int: ...
 
 
+class _WatchedLane:
+    """A lane and its gauges, which are written where it is busier or idler than at the last look."""
+
+    def __init__(self, lane: LaneState, busy: Gauge, waiting: Gauge) -> None:
+        self.lane = lane
+        self._gauges = busy, waiting
+        self._seen = (-1, -1)
+
+    def look(self) -> None:
+        now = self.lane.running, self.lane.waiting
+        if now != self._seen:
+            self._seen = now
+            for gauge, number in zip(self._gauges, now, strict=True):
+                gauge.set(number)
+
+
 class Telemetry:
     """One per application, so that two in one process do not mix; workers that `share` a folder add up.
 
@@ -270,7 +286,7 @@ class Telemetry:
         self._state = StateCollector(cloud, outcomes, changes)
         self._remembering = threading.Lock()
         self._remembered = (0, 0)
-        self._lanes: tuple[LaneState, ...] = ()
+        self._lanes: tuple[_WatchedLane, ...] = ()
         # Metrics in files are read from there; in a registry they would be reported twice.
         self._registry = registry = CollectorRegistry() if self._folder is None else None
         if registry is not None:
@@ -326,9 +342,11 @@ class Telemetry:
 
     def watch(self, lanes: Iterable[LaneState]) -> None:
         """Tell how busy these are from now on."""
-        self._lanes = tuple(lanes)
-        for lane in self._lanes:
-            self.threads.labels(lane.name).set(lane.threads)
+        self._lanes = tuple(
+            _WatchedLane(lane, self.busy.labels(lane.name), self.waiting.labels(lane.name)) for lane in lanes
+        )
+        for watched in self._lanes:
+            self.threads.labels(watched.lane.name).set(watched.lane.threads)
         self._look()
 
     @contextmanager
@@ -422,9 +440,8 @@ class Telemetry:
 
     def _look(self) -> None:
         """Note how busy the lanes are: whoever is scraped next may be another worker, which cannot look here."""
-        for lane in self._lanes:
-            self.busy.labels(lane.name).set(lane.running)
-            self.waiting.labels(lane.name).set(lane.waiting)
+        for watched in self._lanes:
+            watched.look()
 
     def _count_remembered(self) -> None:
         """Add what is new since the last time; another model remembers, and counts, from 0 on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -49,7 +50,9 @@ class Asking:
         anew = replace(ask(self.snapshot, question), id=found.head.id)
         assert found.recommendation == anew
         assert from_json(found.as_json()) == codec.answer_values(anew)
-        assert NEW_VM.encode() not in found.as_json() + found.stored
+        stored = found.stored.said_of(question.instance.id)
+        assert NEW_VM.encode() not in found.as_json() + stored
+        assert json.loads(stored)["candidates"] == codec.encode(anew.candidates)
         return found.source == "hit"
 
 
