@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, cast
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from starlette.middleware import Middleware
@@ -26,7 +26,7 @@ from api.http.envelope import Deadlines, Envelope, RateLimit
 from api.http.lanes import EventStream, InLanes, Lanes, Listeners, in_lane
 from api.opinion import Patience, WithPatience, patient
 from api.routes import changes, events, inventory, observations, questions, registry, state
-from api.routes.common import only_known_parameters, require_json
+from api.routes.common import Checked, only_known_parameters, require_json
 from api.routing import Route, protocols
 from api.schemas.placements import PlanAnswer
 from api.telemetry import Telemetry
@@ -403,7 +403,6 @@ def _add(router: APIRouter, route: Route) -> None:
         summary=title.rstrip("."),
         description=text.strip(),
         operation_id=route.operation_id,
-        dependencies=[Depends(check) for check, is_needed in checks.items() if is_needed],
         response_model_exclude_unset=True,  # what was not asked for is absent, not empty
         include_in_schema=route.tag != "pages",
         openapi_extra=openapi.security(route.needs) | ({"requestBody": route.body} if route.body else {}),
@@ -411,5 +410,6 @@ def _add(router: APIRouter, route: Route) -> None:
         **options,
     )
     added = cast(APIRoute, router.routes[-1])
+    added.app = Checked(added.app, *(check for check, is_needed in checks.items() if is_needed))
     if route.needs != "open":
         added.app = Guarded(added.app, route.needs)

@@ -63,8 +63,11 @@ def put(connection: sa.Connection, items: Sequence[Instance]) -> None:
     upsert(connection, instances, [codec.columns(instance) for instance in items])
 
 
+_ONE = sa.select(instances).where(instances.c.id == sa.bindparam("instance_id"))  # made once: every question asks
+
+
 def get(connection: sa.Connection, instance_id: str) -> Instance | None:
-    row = connection.execute(sa.select(instances).where(instances.c.id == instance_id)).mappings().one_or_none()
+    row = connection.execute(_ONE, {"instance_id": instance_id}).mappings().one_or_none()
     return None if row is None else _read(row)
 
 

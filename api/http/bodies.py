@@ -112,8 +112,12 @@ class JsonRoute(APIRoute):
     literal: Collection[str] = frozenset()
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As Starlette does, without paths that are another route's own."""
-        return (Match.NONE, {}) if scope["path"] in self.literal else super().matches(scope)
+        """As Starlette does, without paths that are another route's own; without its pattern where there is only one
+        path, for every request asks dozens of routes."""
+        path = scope["path"]
+        if path in self.literal or (path != self.path and "{" not in self.path):
+            return Match.NONE, {}
+        return super().matches(scope)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's own handler, given a JsonRequest."""

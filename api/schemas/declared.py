@@ -37,6 +37,10 @@ class QuestionBody(Schema):
     declared: ClassVar[Mapping[str, DeclaredField]]  # those that the body has
     bodies: ClassVar[Mapping[str, Any]]  # types of fields that REST writes otherwise than the domain, without None
 
+    def __deepcopy__(self, memo: object) -> Self:  # noqa: ARG002 - the protocol's signature
+        """Itself: pydantic copies the body that is the default of a field for each question, and no body changes."""
+        return self
+
     def to_domain(self) -> Any:
         """The domain's question."""
         return self.question(**self.converted())
