@@ -22,6 +22,10 @@ class Once:
     def __init__(self) -> None:
         self._known: dict[str, Any] = {}
 
+    def knows(self, name: str) -> bool:
+        """Whether the work was done."""
+        return name in self._known
+
     def __call__(self, name: str, work: Callable[[], T]) -> T:
         if name not in self._known:
             self._known[name] = work()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ from advisor.domain import (
 )
 from advisor.prediction.active import cpu_time
 from advisor.scheduling.scoring import Scores
-from models.arrays import Floats
+from models.arrays import Floats, Once
 from models.data.scene import SETTING_FIELDS, SceneBatch, setting_values, stack
 from models.physics.cpu_speed import clock_speed, sibling_speed
 from models.physics.demands import capacity, guessed
@@ -60,12 +60,16 @@ class CandidateArrays:
     reserved: tuple[float, ...] = ()
     short_before: Floats | None = None
     home: str | None = None
+    once: Once = field(default_factory=Once, init=False, repr=False, compare=False)
 
-    def involved(self, at: int) -> dict[int, Instance]:
+    def involved(self, at: int) -> Mapping[int, Instance]:
         """The instances of scene `at` by slot: the new VM, then residents by id.
 
         Of equals the first is named, so that the text does not depend on the new VM's name.
         """
+        return self.once(f"involved {at}", lambda: self._involved(at))
+
+    def _involved(self, at: int) -> Mapping[int, Instance]:
         residents = sorted(zip(self.slots[at], self.residents[at], strict=True), key=lambda pair: pair[1].id)
         return {self.scenes.slots - 1: self.new_vm, **dict(residents)}
 
@@ -81,8 +85,11 @@ class CandidateArrays:
         """Expected T/B over that without the new VM."""
         return self.ratio(at, slot) / float(self.before[at, slot])
 
-    def known(self, at: int) -> dict[int, dict[str, float]]:
+    def known(self, at: int) -> Mapping[int, Mapping[str, float]]:
         """Known cap, weight, network class and disk limit of every instance, without those that mitigation sets."""
+        return self.once(f"known {at}", lambda: self._known(at))
+
+    def _known(self, at: int) -> Mapping[int, Mapping[str, float]]:
         return {
             slot: {name: float(value) for name, value in setting_values(instance).items()}
             for slot, instance in self.involved(at).items()
@@ -90,6 +97,9 @@ class CandidateArrays:
 
     def changed(self, at: int) -> frozenset[int]:
         """The slots whose settings mitigation changes."""
+        return self.once(f"changed {at}", lambda: self._changed(at))
+
+    def _changed(self, at: int) -> frozenset[int]:
         return frozenset(
             slot
             for slot, values in self.known(at).items()
@@ -350,7 +360,8 @@ def _nothing_lost(arrays: CandidateArrays, at: int) -> str:
     if len(involved) == 1:
         return "No contention is expected: it would be alone on this host."
     unprofiled = [slot for slot in involved if arrays.scenes.profile[at, slot] == 0]
-    unknown = [involved[slot].id for slot in unprofiled if guessed(arrays.scenes)[at, slot]]
+    unsaid = guessed(arrays.scenes)[at]
+    unknown = [involved[slot].id for slot in unprofiled if unsaid[slot]]
     slow = min(involved, key=lambda slot: round(arrays.ratio(at, slot), 9))
     if slow == last or arrays.ratio(at, slow) >= 1 - MIN_LOSS:
         if _late(arrays, at):

@@ -256,7 +256,7 @@ def _rank_promising(
     shown and not in the first quarter. Of a learned model then those whose estimate, corrected as it corrected those
     that were predicted, comes near to what is shown, and pinnings at last (decision 194).
     """
-    promise = by_promise(question, hosts)
+    promise = by_promise(question, hosts, remembered)
     by_rank = promise.order[~promise.needed[promise.order]]
     shown = max(question.request.limit, 2)
     least = max(2 * question.request.limit, MAX_TIES)

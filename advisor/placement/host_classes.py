@@ -263,11 +263,15 @@ def _predicted(
     is_known_without, before = remembered.before.find(keys_without, block)
     is_known_with, after = remembered.after.find(keys_with, (len(NAMES), *block))
     new_without, new_with = first_of_each(keys_without, is_known_without), first_of_each(keys_with, is_known_with)
-    scenes = [base_with(question, hosts[new_without.first])[1]] if len(new_without.first) else []
     options: tuple[PinningOption, ...] = ()
     if len(new_with.first):
         base, absent = base_with(question, hosts[new_with.first])
         options = options_on(question, hosts[new_with.first], base)
+    scenes = []
+    if np.array_equal(new_without.first, new_with.first):
+        scenes = [absent] if len(new_with.first) else []
+    elif len(new_without.first):
+        scenes = [base_with(question, hosts[new_without.first])[1]]
     # No instance is predicted to be faster than alone, so that a pinning may be known to gain too little.
     may_wait = correction_of(question.predictor) is not None and question.request.objective != "pack"
     now = max(sum(not option.pins for option in options), 1) if may_wait else len(options)
@@ -428,8 +432,8 @@ def options_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> tu
 
     Where it is pinned already it may stay so, and where no instance's settings may change it does.
     """
-    request, there = question.request, _hosts(question, hosts)
-    choices = pinning.options(base, request.instance, there)
+    request = question.request
+    choices = _choices_on(question, hosts, base)
     here = question.snapshot.names.placed.get(request.instance.id)
     held = None if here is None else here.settings.pinning
     if here is None or held is None or not any(held.cpus) or len(held.cpus) > request.instance.vcpus:
@@ -437,8 +441,20 @@ def options_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> tu
     rows = np.flatnonzero(hosts == question.snapshot.index(here.host or ""))
     if not len(rows) or not any(option.name == FREE for option in choices):
         return choices
-    (kept,) = pinning.options(base, replace(request.instance, settings=here.settings), there)
+    (kept,) = pinning.options(base, replace(request.instance, settings=here.settings), _hosts(question, hosts))
     return pinning.with_kept(choices, kept, rows, only=not request.mitigate)
+
+
+def _choices_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> tuple[PinningOption, ...]:
+    """As `pinning.options`, of hosts that were asked about before in this question without working them out again."""
+    known: list[tuple[dict[int, int], tuple[PinningOption, ...]]] = question.once("options", list)
+    positions = hosts.tolist()
+    for rows, choices in known:
+        if all(position in rows for position in positions):
+            return pinning.taken(choices, np.array([rows[position] for position in positions], dtype=np.int64))
+    choices = pinning.options(base, question.request.instance, _hosts(question, hosts))
+    known.append(({position: row for row, position in enumerate(positions)}, choices))
+    return choices
 
 
 def base_with(question: PlacementQuestion, hosts: Ints) -> tuple[SceneBatch, SceneBatch]:

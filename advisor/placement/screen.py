@@ -17,6 +17,7 @@ from advisor.placement.host_classes import (
     base_with,
     best_options,
     host_classes,
+    keys,
     predict_classes,
 )
 from advisor.prediction.active import PredictionCache, QuestionContext
@@ -40,6 +41,10 @@ from models.prediction import correction_of
 # What would be left on hosts in their busy moments; it decides between hosts that are equal in what was asked for.
 
 
+_NEW_VM = "new_vm"  # of a question: what its new VM adds to the sums of hosts
+_HEADROOM = "headroom"  # of a question: of the hosts that were estimated, with their positions in their order
+
+
 @dataclass(frozen=True, slots=True)
 class HostHeadroom:
     """Headroom of H hosts with the new VM, as in Headroom; (H,) arrays, `before` (3, H) of CPU, memory and NIC."""
@@ -61,9 +66,24 @@ class HostHeadroom:
         before = self.before[:, at].tolist()
         return Headroom(cpu, memory, nic, bool(self.one_node[at]), *before)
 
+    def take(self, rows: Ints) -> HostHeadroom:
+        """That of some of the H hosts."""
+        return HostHeadroom(
+            self.cpu[rows], self.memory[rows], self.nic[rows], self.one_node[rows], self.before[:, rows]
+        )
+
 
 def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
-    """The headroom of hosts at these positions, (H,), at least one."""
+    """The headroom of hosts at these positions, (H,), at least one; looked up where it was found for all."""
+    if question.once.knows(_HEADROOM):
+        every, headroom = question.once(_HEADROOM, lambda: (hosts, _headroom(question, hosts)))
+        rows = np.searchsorted(every, hosts)
+        if rows.max() < len(every) and (every[rows] == hosts).all():
+            return headroom.take(rows)
+    return _headroom(question, hosts)
+
+
+def _headroom(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
     snapshot, new_vm = question.snapshot, question.request.instance
     memory, needs_mb = snapshot.used_memory_mb[hosts], new_vm.ordinary_memory_mb
     for host, slot in snapshot.where(new_vm.id):  # it is asked about where it runs already
@@ -101,7 +121,17 @@ def sums_with(question: PlacementQuestion, hosts: Ints) -> Floats:
 
 def new_vm_sums(question: PlacementQuestion, hosts: Ints) -> Floats:
     """What the new VM adds to the sums of hosts, by its demand on the first one; (1, 4, 16)."""
-    return question.once("new_vm", lambda: _of_new_vm(question, hosts[:1]))
+    return question.once(_NEW_VM, lambda: _of_new_vm(question, hosts[:1]))
+
+
+def _new_vm_known(question: PlacementQuestion, host: Ints, remembered: PredictionCache) -> Floats:
+    """The same, computed where it was not found for another question: it depends on less than a prediction does."""
+    (key,) = keys(question, host, ())[1]
+    known = remembered.sums.find(key)
+    if known is None:
+        known = _of_new_vm(question, host)
+        remembered.sums.keep(key, known)
+    return known
 
 
 def _of_new_vm(question: PlacementQuestion, host: Ints) -> Floats:
@@ -334,10 +364,12 @@ class Promise:
         return np.asarray(by_score[expected[by_score] + margin >= least_shown])
 
 
-def by_promise(question: PlacementQuestion, hosts: Ints) -> Promise:
+def by_promise(question: PlacementQuestion, hosts: Ints, remembered: PredictionCache) -> Promise:
     """The hosts at these positions (H,) in the order of an answer, with estimates for scores."""
+    question.once(_NEW_VM, lambda: _new_vm_known(question, hosts[:1], remembered))
     score, after = _estimated(question, hosts)
-    headroom = headroom_of(question, hosts)
+    headroom = _headroom(question, hosts)
+    question.once(_HEADROOM, lambda: (hosts, headroom))
     lowest = scoring.grouped(after, scoring.NOTICED)
     fits = headroom.one_node.astype(np.float64)
     order = scoring.order(scoring.grouped(score, scoring.EQUAL), hosts, lowest, fits, headroom.least)

@@ -67,6 +67,7 @@ class LRUCache(Generic[K, V]):
 
 MOST_BYTES = 32 * 2**20  # with the new VM; 10,000 hosts with eight residents, no two alike, take 15 MB
 KEY_BYTES = 200  # what a key of 48 bytes takes as an object, with its place in the table and the turn of its last use
+MOST_SUMS = 1000  # arrays of 64 numbers
 MOST_PARTS = 20_000  # parts of candidates as `_parts` counts them, of less than 1 KB each
 
 
@@ -84,6 +85,7 @@ class PredictionCache:
         self.after = _Blocks(self._lock, most_bytes)  # one for each host and question
         self.before = _Blocks(self._lock, most_bytes // 4)  # one for each host
         self.shown = _Blocks(self._lock, most_bytes // 4)  # some for each question
+        self.sums: LRUCache[bytes, Floats] = LRUCache(MOST_SUMS)  # what new VMs add to the demand of hosts
         self.candidates: LRUCache[bytes, tuple[Candidate, ...]] = LRUCache(MOST_PARTS, _parts)
 
     def counts(self) -> tuple[int, int]:
@@ -374,14 +376,16 @@ def basis(known: Basis, scene: int, slot: int) -> EffectBasis:
 
 
 def band(bands: BandArrays, scene: int, slot: int) -> Band:
-    """One element of the three arrays of a band."""
-    return Band(*(part.item(scene, slot) for part in (bands.expected, bands.lower, bands.upper)))
+    """One element of the three arrays of a band; written out, for an answer has hundreds."""
+    return Band(bands.expected.item(scene, slot), bands.lower.item(scene, slot), bands.upper.item(scene, slot))
 
 
 def cpu_time(pressure: CpuPressure, scene: int, slot: int, short_before: float | None = None) -> CpuTime:
     """What one instance gets of the CPU time that it wants."""
-    share, worst, short = (part.item(scene, slot) for part in (pressure.share, pressure.worst, pressure.short))
-    return CpuTime(share, worst, short, short_before, bool(pressure.overloaded[scene, slot]))
+    share, worst, short = (
+        pressure.share.item(scene, slot), pressure.worst.item(scene, slot), pressure.short.item(scene, slot),
+    )  # fmt: skip
+    return CpuTime(share, worst, short, short_before, pressure.overloaded.item(scene, slot))
 
 
 def _short(before: InterferencePrediction | None, scene: int, slot: int) -> float | None:

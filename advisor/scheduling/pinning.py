@@ -220,6 +220,12 @@ def _as_asked(host: Host, pinning: Pinning, shared: Bools) -> Bools:
     return fixed
 
 
+def taken(choices: Sequence[PinningOption], rows: Ints) -> tuple[PinningOption, ...]:
+    """The options of some of the scenes: what they are in a scene does not depend on the others."""
+    some = (replace(one, affinity=one.affinity[rows], usable=one.usable[rows]) for one in choices)
+    return tuple(one for one in some if one.usable.any() or not one.pins)
+
+
 def with_kept(
     choices: Sequence[PinningOption], held: PinningOption, rows: Ints, *, only: bool
 ) -> tuple[PinningOption, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
@@ -218,9 +219,10 @@ def grouped(values: Floats, width: float) -> Floats:
     """
     by_value = np.argsort(-values, kind="stable")
     falling, leaders = values[by_value], np.full(len(values), np.nan)
-    start, known = 0, int(np.isfinite(values).sum())
-    while start < known:
-        end = int(np.searchsorted(-falling[:known], width - falling[start], side="right"))
+    rising = (-falling[: int(np.isfinite(values).sum())]).tolist()  # few groups: bisecting a list costs less
+    start = 0
+    while start < len(rising):
+        end = bisect_right(rising, width + rising[start], start)
         leaders[by_value[start:end]] = falling[start]
         start = end
     return leaders

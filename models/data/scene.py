@@ -121,7 +121,7 @@ class ProfileTable:
         """Values of one metric for every row, nan where unknown or where no profile has it. Shape (rows,)."""
         if key in self.columns:
             return self.values[:, self.columns.index(key)]
-        return np.full(len(self.values), np.nan)
+        return self.once("unknown", lambda: np.full(len(self.values), np.nan))
 
 
 def is_mean(profile: WorkloadProfile) -> bool:
@@ -252,7 +252,10 @@ class SceneBatch:
 
     def platform_number(self, column: str) -> Floats:
         """A further number of each scene's platform, nan where unknown; (S,). What was probed on a host itself or is
-        known of it stands in place of its platform's."""
+        known of it stands in place of its platform's. Not to be written to."""
+        return self.once(f"platform {column}", lambda: self._platform_number(column))
+
+    def _platform_number(self, column: str) -> Floats:
         known = {name: numbers[column] for name, numbers in self.table.platforms.items() if column in numbers}
         values = np.full(len(self), np.nan)
         if known:
