@@ -37,7 +37,7 @@ class QuestionBody(Schema):
     declared: ClassVar[Mapping[str, DeclaredField]]  # those that the body has
     bodies: ClassVar[Mapping[str, Any]]  # types of fields that REST writes otherwise than the domain, without None
 
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:  # noqa: ARG002 - the protocol's signature
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """Itself: pydantic copies the body that is the default of a field for each question, and no body changes."""
         return self
 
