@@ -31,8 +31,8 @@ Held = Callable[[str], HowItHeld]  # of a model's version
 class EncodedRecommendation:
     """A recommendation, and its body as text: `body` as the contract's JSON, `stored` as the store has it.
 
-    In `head` candidates, rejections and notes may say NEW_VM where the new VM's name belongs, and so may `stored`: it
-    is packed once for all to whom this is said. `body` does not.
+    In `head` candidates, rejections and notes may say NEW_VM where the new VM's name belongs, and so may `stored`,
+    which is packed once for all questions that have this answer; in `body` the name stands.
     """
 
     head: Recommendation
