@@ -50,6 +50,7 @@ from advisor.store.retention import Retention
 from advisor.store.rollouts import SignedText
 from advisor.store.sample_store import STORED
 from advisor.store.transactions import LaterWrites, Transactions
+from advisor.telemetry.layouts import SentWindow, WindowRow
 from advisor.telemetry.monitoring_history import MonitoringHistory, keeps_metrics
 from advisor.telemetry.remote_samples import RemoteSamples
 
@@ -78,6 +79,7 @@ __all__ = [
     "Progress",
     "Reading",
     "Reported",
+    "SentWindow",
     "SignedText",
     "SourceOptions",
     "Standing",
@@ -85,6 +87,7 @@ __all__ = [
     "TelemetryService",
     "TurnedOut",
     "WatchedSource",
+    "WindowRow",
     "acting",
     "actor",
     "backup_database",

@@ -27,9 +27,10 @@ from advisor.store.packs import Values
 from advisor.store.rollups import BUCKET_S, WaitSums
 from advisor.store.sample_store import STORED, HostWindow, Metrics, Series
 from advisor.store.schema import chunks
+from advisor.telemetry.layouts import Template
 from advisor.telemetry.series_store import GAUGES, Scraped, SeriesStore, quoted, reason_of
 from models.profiling.windows import Readings, SeriesKey, hosts_of
-from profiler.agent.store_connection import HEADERS, OTHER, P95, WAITED, Template, gauge_name, is_refusal, write_request
+from profiler.agent.store_connection import HEADERS, OTHER, P95, WAITED, gauge_name, is_refusal, write_request
 from profiler.metrics import ATTRIBUTED, PREFIX, SCOPES, WAITED_FOR
 from profiler.observed import MetricSample
 

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from advisor.domain import MOST_ANNOUNCED, UUID, Announced, Announcement, Malformed, ProbeReport
 from advisor.errors import own_words
-from advisor.telemetry.layouts import SentWindow, WindowRow
+from advisor.service import SentWindow, WindowRow
 from api.schemas.base import (
     WHOLE,
     Amount,

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 from profiler.agent.http_client import PATH, HttpAnswer, HttpClient
 from profiler.agent.spool import samples_in
@@ -30,8 +29,7 @@ WAITED = f"{PREFIX}waited_for_ratio"  # with the label `other`: the instance tha
 P95 = "_p95"
 _SERIES_KEPT = 1 << 17  # of which the labels are kept as bytes, about 250 each
 _LITERAL = 1 << 16  # bytes of one literal, whose length is written in two
-_TODAY_MS = 1 << 40  # as many bytes as any time from 2004 to 2109
-_SAMPLE = struct.Struct("<BdB")  # field 1, a double; field 2, a varint
+SAMPLE = struct.Struct("<BdB")  # field 1, a double; field 2, a varint
 
 
 def gauge_name(metric: str, scope: str, *, owned: bool) -> tuple[str, dict[str, str], float]:
@@ -54,51 +52,11 @@ def write_request(samples: Iterable[MetricSample]) -> bytes:
     """The body of a remote write: every sample as a series with one value, times in whole ms (rounded down)."""
     parts = []
     for sample in samples:
-        labels, factor = _labels(sample.host, sample.instance, sample.scope, sample.metric)
-        value = _SAMPLE.pack(0x09, sample.value * factor, 0x10) + _varint(int(sample.time_s * 1000))
-        series = labels + b"\x12" + _varint(len(value)) + value
-        parts.append(b"\x0a" + _varint(len(series)) + series)
-    return _literals(b"".join(parts))
-
-
-class Template:
-    """A body of the same series each time, of which only values and one time change."""
-
-    def __init__(self, data: bytes, places: Sequence[int], factors: Sequence[float], time_bytes: int) -> None:
-        import numpy as np  # the agent writes without it
-
-        self._data = np.frombuffer(data, np.uint8)
-        self._values = np.array(places)[:, None] + np.arange(8)
-        self._times = np.array(places)[:, None] + 9 + np.arange(time_bytes)
-        self._factors = np.array(factors)
-
-    @classmethod
-    def of(cls, series: Iterable[tuple[str, str, str, str]]) -> Template:
-        """Of host, instance (empty = the host's own), scope and metric of each."""
-        parts, places, factors, at = [], [], [], 0
-        time = _varint(_TODAY_MS)
-        for host, instance, scope, metric in series:
-            labels, factor = _labels(host, instance or None, scope, metric)
-            value = _SAMPLE.pack(0x09, 0.0, 0x10) + time
-            body = labels + b"\x12" + _varint(len(value)) + value
-            part = b"\x0a" + _varint(len(body)) + body
-            parts.append(part)
-            factors.append(factor)
-            at += len(part)
-            places.append(at - len(time) - 9)
-        return cls(b"".join(parts), places, factors, len(time))
-
-    def body(self, values: Any, time_s: float) -> bytes:
-        """As `write_request` of these values, an array in the order of the series."""
-        import numpy as np
-
-        written = np.frombuffer(_varint(int(time_s * 1000)), np.uint8)
-        if len(written) != self._times.shape[1]:
-            raise ValueError(f"time {time_s} is not of this age")
-        data = self._data.copy()
-        data[self._values] = (values * self._factors).astype("<f8").view(np.uint8).reshape(-1, 8)
-        data[self._times] = written
-        return _literals(data.tobytes())
+        labels, factor = labels_of(sample.host, sample.instance, sample.scope, sample.metric)
+        value = SAMPLE.pack(0x09, sample.value * factor, 0x10) + varint(int(sample.time_s * 1000))
+        series = labels + b"\x12" + varint(len(value)) + value
+        parts.append(b"\x0a" + varint(len(series)) + series)
+    return literals(b"".join(parts))
 
 
 def is_refusal(status: int, said: str) -> bool:
@@ -107,21 +65,23 @@ def is_refusal(status: int, said: str) -> bool:
 
 
 @lru_cache(maxsize=_SERIES_KEPT)
-def _labels(host: str, instance: str | None, scope: str, metric: str) -> tuple[bytes, float]:
+def labels_of(host: str, instance: str | None, scope: str, metric: str) -> tuple[bytes, float]:
+    """The labels of a series as fields of the message, and the factor to its gauge's unit."""
     name, others, factor = gauge_name(metric, scope, owned=instance is not None)
     labels = {"__name__": name, "host": host, "scope": scope, **others}
     if instance is not None:
         labels["instance"] = instance
     fields = (_text(b"\x0a", key) + _text(b"\x12", labels[key]) for key in sorted(labels))
-    return b"".join(b"\x0a" + _varint(len(field)) + field for field in fields), factor
+    return b"".join(b"\x0a" + varint(len(field)) + field for field in fields), factor
 
 
 def _text(tag: bytes, text: str) -> bytes:
     data = text.encode()
-    return tag + _varint(len(data)) + data
+    return tag + varint(len(data)) + data
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """A number as protobuf writes it."""
     written = bytearray()
     while number > 0x7F:
         written.append(number & 0x7F | 0x80)
@@ -130,8 +90,9 @@ def _varint(number: int) -> bytes:
     return bytes(written)
 
 
-def _literals(data: bytes) -> bytes:
-    blocks = [_varint(len(data))]
+def literals(data: bytes) -> bytes:
+    """A block of snappy that holds these bytes as they are."""
+    blocks = [varint(len(data))]
     for begin in range(0, len(data), _LITERAL):
         block = data[begin : begin + _LITERAL]
         blocks += [b"\xf4" + struct.pack("<H", len(block) - 1), block]  # 61 << 2: a literal, its length in two bytes

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from advisor.telemetry.layouts import Template
 from profiler.agent.http_client import HttpAnswer, HttpClient, parse_url
-from profiler.agent.store_connection import StoreConnection, Template, write_request
+from profiler.agent.store_connection import StoreConnection, write_request
 from profiler.observed import MetricSample
 
 
