@@ -7,6 +7,8 @@ PROMTOOL := var/tools/usr/bin/promtool
 # Distributions beside the service's own; of the integrations those that add to the service by entry points.
 PARTS := packaging/client packaging/profiler packaging/lab packaging/research \
   $(patsubst %/pyproject.toml,%,$(shell grep -l 'entry-points."cotenant' integrations/*/pyproject.toml))
+# A user without a home that may be written to gets the same without a cache.
+UV_CACHE = $(shell mkdir -p "$${UV_CACHE_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}/uv}" 2>/dev/null || echo --no-cache)
 KRONOS_PYTHON := python3.12
 UNPACKED := prometheus victoria-metrics prometheus-node-exporter prometheus-libvirt-exporter
 CREATE_CLUSTER := /etc/postgresql-common/createcluster.conf
@@ -62,10 +64,10 @@ $(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml models/physics
 	test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
 	@# uv takes seconds where pip takes a minute, and reads no pip.conf: who needs one gets the same by pip
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
+	$(BIN)/uv pip install $(UV_CACHE) --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
 	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@rm -rf *.egg-info  # what an older build left there, and programs that start here would read
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(PARTS:%=-e %) -e .
+	$(BIN)/uv pip install $(UV_CACHE) --quiet --python $(BIN)/python --no-deps --no-build-isolation $(PARTS:%=-e %) -e .
 	@$(BIN)/python -c 'import lightgbm' 2>/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq libgomp1 >/dev/null \
 	  || { echo "LightGBM needs the system's OpenMP library: apt-get install libgomp1" >&2; exit 1; }; }
