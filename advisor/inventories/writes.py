@@ -72,6 +72,7 @@ def put_instance(connection: Connection, instance: Instance, only_if: Only[Insta
 
 
 def delete_instance(connection: Connection, instance_id: str, only_if: Only[Instance] = anyway) -> None:
+    """Take an instance out of the inventory; NotFound where there is none, and what `only_if` raises."""
     counters.note_changes(connection, counters.bump(connection, "inventory"), "instance", [instance_id])
     only_if(instances.get(connection, instance_id))
     if not instances.delete(connection, instance_id):

@@ -106,6 +106,7 @@ def load_all(connection: sa.Connection) -> tuple[tuple[Token, str], ...]:
 
 
 def get(connection: sa.Connection, token_id: str) -> Token | None:
+    """The token of this id, revoked or not; None = there is none."""
     row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).one_or_none()
     return None if row is None else _read(row)
 

@@ -71,6 +71,7 @@ def put(connection: sa.Connection, items: Sequence[Host], seen_at: datetime, *, 
 
 
 def get(connection: sa.Connection, host_id: str) -> Host | None:
+    """The host of this id; None = there is none."""
     row = connection.execute(sa.select(hosts).where(hosts.c.id == host_id)).mappings().one_or_none()
     return None if row is None else _read(row)
 
@@ -131,6 +132,7 @@ def list_page(
 
 
 def load_all(connection: sa.Connection) -> tuple[Host, ...]:
+    """Every host, by id."""
     return tuple(map(_read, every(connection, sa.select(hosts).order_by(hosts.c.id))))
 
 

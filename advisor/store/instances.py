@@ -67,6 +67,7 @@ _ONE = sa.select(instances).where(instances.c.id == sa.bindparam("instance_id"))
 
 
 def get(connection: sa.Connection, instance_id: str) -> Instance | None:
+    """The instance of this id; None = there is none."""
     row = connection.execute(_ONE, {"instance_id": instance_id}).mappings().one_or_none()
     return None if row is None else _read(row)
 
@@ -172,6 +173,7 @@ def flavors(connection: sa.Connection, part: str, limit: int) -> tuple[NamedSize
 
 
 def load_all(connection: sa.Connection) -> tuple[Instance, ...]:
+    """Every instance, by id."""
     return tuple(map(_read, every(connection, sa.select(instances).order_by(instances.c.id))))
 
 
@@ -345,6 +347,7 @@ def list_workloads(
 
 
 def load_workloads(connection: sa.Connection) -> tuple[WorkloadProfile, ...]:
+    """Every profile of a workload, by name and platform."""
     query = sa.select(workloads).order_by(workloads.c.name, workloads.c.platform)
     return tuple(_workload(row) for row in connection.execute(query).mappings())
 

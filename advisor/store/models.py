@@ -66,6 +66,7 @@ def set_verdict(connection: sa.Connection, version: str, verdict: Mapping[str, A
 
 
 def get(connection: sa.Connection, version: str) -> ModelCard | None:
+    """The card of this version; None = there is none."""
     row = connection.execute(_CARDS.where(models.c.version == version)).mappings().one_or_none()
     return None if row is None else _read(row)
 
@@ -145,6 +146,7 @@ def forget_colocations(connection: sa.Connection, run: str) -> int:
 
 
 def get_colocations(connection: sa.Connection, run: str, platform: str, repeat: str) -> Colocation | None:
+    """What was posted of one repeat of a run on a platform; None = nothing."""
     here = sa.and_(colocations.c.run == run, colocations.c.platform == platform, colocations.c.repeat == repeat)
     observed = connection.scalar(sa.select(colocations.c.observed).where(here))
     return None if observed is None else codec.decode(Colocation, observed)

@@ -264,6 +264,7 @@ Scenes = tuple[Ints, Floats, Ints, Floats]
 
 
 def as_scenes(cells: Sequence[PostedCell], beside: Floats) -> Scenes:
+    """Of N cells the victim and place (N,), what is beside them (N, neighbours), and the expected ratio (N,)."""
     victim, place = (np.array([getattr(one, name) for one in cells], dtype=np.int64) for name in ("victim", "place"))
     return victim, beside, place, np.array([one.expected for one in cells])
 

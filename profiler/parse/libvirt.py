@@ -364,6 +364,7 @@ def _has_passed_device(root: ET.Element) -> bool:
 
 
 def xml_root(text: str, where: str, tag: str = "domain") -> ET.Element:
+    """The root of a domain's XML, which is to have this tag; ParseError with `where`. No entity is ever expanded."""
     if len(text) > _LARGEST_XML:
         raise ParseError("domain XML", where, 1, f"longer than {_LARGEST_XML >> 20} MB")
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
@@ -379,6 +380,7 @@ def xml_root(text: str, where: str, tag: str = "domain") -> ET.Element:
 
 
 def xml_count(text: str | None, where: str) -> int:
+    """A whole number from 0 on; ParseError with `where` for anything else, also for None."""
     return count(text or "", "domain XML", where)
 
 
