@@ -7,6 +7,9 @@ PROMTOOL := var/tools/usr/bin/promtool
 # Distributions beside the service's own; of the integrations those that add to the service by entry points.
 PARTS := packaging/client packaging/profiler packaging/lab packaging/research \
   $(patsubst %/pyproject.toml,%,$(shell grep -l 'entry-points."cotenant' integrations/*/pyproject.toml))
+# An installation that broke off, on a full disk or by Ctrl-C, leaves libraries that look installed and are not whole.
+BROKE_OFF := $(VENV)/.broke-off
+AGAIN = $(if $(wildcard $(BROKE_OFF)),--reinstall)
 # A user without a home that may be written to gets the same without a cache.
 UV_CACHE = $(shell mkdir -p "$${UV_CACHE_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}/uv}" 2>/dev/null || echo --no-cache)
 KRONOS_PYTHON := python3.12
@@ -62,15 +65,17 @@ $(VENV)/.ready: requirements.lock packaging/uv.txt pyproject.toml models/physics
 	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip' 2>/dev/null \
 	  || { echo "Python's ensurepip is missing: apt-get install python3-venv" >&2; exit 1; }
 	test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
+	@touch $(BROKE_OFF)
+	$(BIN)/python -m pip install $(if $(AGAIN),--force-reinstall) --quiet --disable-pip-version-check --require-hashes -r packaging/uv.txt
 	@# uv takes seconds where pip takes a minute, and reads no pip.conf: who needs one gets the same by pip
-	$(BIN)/uv pip install $(UV_CACHE) --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
-	  || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/uv pip install $(UV_CACHE) $(AGAIN) --quiet --python $(BIN)/python --require-hashes -r requirements.lock \
+	  || $(BIN)/python -m pip install $(if $(AGAIN),--force-reinstall) --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@rm -rf *.egg-info  # what an older build left there, and programs that start here would read
 	$(BIN)/uv pip install $(UV_CACHE) --quiet --python $(BIN)/python --no-deps --no-build-isolation $(PARTS:%=-e %) -e .
 	@$(BIN)/python -c 'import lightgbm' 2>/dev/null || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq libgomp1 >/dev/null \
 	  || { echo "LightGBM needs the system's OpenMP library: apt-get install libgomp1" >&2; exit 1; }; }
+	@rm -f $(BROKE_OFF)
 	touch $@
 
 run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, print the answer to an example question

@@ -41,6 +41,18 @@ def test_an_environment_without_pip_is_made_anew(tmp_path: Path) -> None:
     assert f"-m venv --clear {tmp_path}/venv" in asked.read_text(encoding="utf-8").splitlines()
 
 
+@pytest.mark.parametrize("broke_off", [False, True])
+def test_after_an_installation_that_broke_off_all_is_installed_anew(tmp_path: Path, *, broke_off: bool) -> None:
+    (tmp_path / "venv").mkdir()
+    if broke_off:
+        (tmp_path / "venv" / ".broke-off").touch()
+    argv = ["make", "--dry-run", "-C", str(ROOT), "setup", f"VENV={tmp_path}/venv"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+    installs = [line for line in done.stdout.splitlines() if "requirements.lock" in line]
+    assert len(installs) == 2
+    assert [("reinstall" in line) for line in installs] == [broke_off, broke_off]
+
+
 def test_an_old_python_is_refused_with_its_version_before_anything_is_made(tmp_path: Path) -> None:
     done = _make(tmp_path, '[ "$1" = -V ] && echo Python 3.9.18; exit 1')
     assert done.returncode != 0
