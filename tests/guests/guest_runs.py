@@ -18,9 +18,10 @@ from lab.schedule import PlacedMember
 from lab.workloads import Workload, WorkloadResult
 from profiler.collectors import Collected, collect
 from profiler.observed import IsolationSettings
-from tests.lab.qemu_accounts import value_of
+from tests.lab.qemu_accounts import cpu_seconds, qemu_threads, value_of
 
 ENDS_WITHIN_S = 60.0
+BUSY_S = 0.3  # of CPU: more than to start a program
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,13 @@ class Window:
 
     def of(self, instance: str | None, metric: str, scope: str = "instance") -> float:
         return value_of(self.collected, instance, metric, scope)
+
+
+def busy(guests: QemuInstances) -> None:
+    """Wait until the first guest computes: how long a program takes to begin depends on the machine."""
+    threads = qemu_threads(guests.machines[0].process.pid, vcpus=True)
+    before = sum(map(cpu_seconds, threads))
+    assert wait_until(lambda: sum(map(cpu_seconds, threads)) > before + BUSY_S, ENDS_WITHIN_S), "it does not get busy"
 
 
 def over(guests: QemuInstances, seconds: float) -> Window:

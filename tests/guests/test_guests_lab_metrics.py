@@ -10,7 +10,7 @@ import pytest
 from lab.qdiscs import lab_qdiscs
 from lab.workloads import CpuWorkload, DiskWorkload, WebWorkload
 from lab.workloads.bulk import BulkWorkload
-from tests.guests.guest_runs import Lab, finish, over, place, start, tap_bytes, work
+from tests.guests.guest_runs import Lab, busy, finish, over, place, start, tap_bytes, work
 from tests.lab.qemu_accounts import allowed_cpus, cpu_seconds, qemu_threads
 
 # the time of three tries, with guests booted anew for each
@@ -87,9 +87,9 @@ def test_a_cap_holds_for_the_whole_guest(lab: Lab) -> None:
     with lab.host((place("cpu.1", (1,), cap=30.0), CpuWorkload())) as guests:
         process = Path(f"/proc/{guests.machines[0].process.pid}")
         (one,) = guests.running
-        program = start(one, 5)
+        program = start(one, 60)
         program.release()
-        time.sleep(1)
+        busy(guests)
         began, used = time.monotonic(), cpu_seconds(process)
         window = over(guests, 3)
         percent = 100 * (cpu_seconds(process) - used) / (time.monotonic() - began)
@@ -103,8 +103,9 @@ def test_cpu_is_what_the_kernel_accounts_to_the_vcpu_threads(lab: Lab) -> None:
     with lab.host((place("cpu.1", (1,)), CpuWorkload())) as guests:
         (one,) = guests.running
         (thread,) = qemu_threads(guests.machines[0].process.pid, vcpus=True)
-        program = start(one, 4)
+        program = start(one, 60)
         program.release()
+        busy(guests)
         backend = guests.backend()
         outer = cpu_seconds(thread)
         first = backend.read_counters()
@@ -124,9 +125,9 @@ def test_an_idle_guest_is_blocked_and_a_loaded_one_has_all_eight_metrics(lab: La
         time.sleep(0.5)
         idle = over(guests, 1.5)
         (one,) = guests.running
-        program = start(one, 4)
+        program = start(one, 60)
         program.release()
-        time.sleep(0.5)
+        busy(guests)
         loaded = over(guests, 2)
         program.stop(patience_s=0)
     assert idle.of("web.1", "block") > 60

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 
 from lab.errors import LabError
 from lab.guests.image import BootImage
-from lab.processes import call
+from lab.processes import call, wait_until
 from tests.libvirt.daemon import Daemon
 from tests.libvirt.image import image
 
@@ -27,6 +27,7 @@ _DISK_MB = 64
 _BOOT_S = 90.0
 _PROBE_S = 10.0  # a guest under KVM that works is up in two
 _CACHES = ("none", "writeback")  # of the guests' drives in turn: the backend counts these two by different ways
+_LOADED_BYTES = 20_000  # a dozen answers of 1 KB
 _QEMU = "/usr/bin/qemu-system-x86_64"
 
 
@@ -93,12 +94,15 @@ class Lab:
 
     @contextlib.contextmanager
     def load(self, guest: Guest, path: str = "1k", connections: int = 4, seconds: float = 60.0) -> Iterator[None]:
-        """Keep asking for a path through the guest's tap while the block runs."""
+        """Keep asking for a path through the guest's tap while the block runs, which begins when answers come."""
         argv = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:.0f}s", f"http://{guest.address}/{path}"]
+        quiet = self.tap_bytes(guest)
         process = subprocess.Popen(
             [*self.daemon.inside, *argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
         )
         try:
+            if not wait_until(lambda: self.tap_bytes(guest) > quiet + _LOADED_BYTES, seconds / 2):
+                raise LabError(f"guest {guest.name} is asked and does not answer: {self.console(guest)[-400:]}")
             yield
         finally:
             process.kill()

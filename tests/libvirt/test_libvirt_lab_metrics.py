@@ -17,6 +17,7 @@ from tests.libvirt.measuring import Window, driver_threads, during, on_one_cpu, 
 pytestmark = [pytest.mark.libvirt, pytest.mark.measured, pytest.mark.timeout(900)]
 
 LAST_CPU = 1
+BUSY_S = 0.3  # of CPU: more than to answer
 WRITTEN_MB = 16
 
 
@@ -40,8 +41,12 @@ def web(lab: Lab) -> Guest:
 
 
 def _spin(lab: Lab, seconds: int, *guests: Guest) -> None:
+    """Make guests busy for so many seconds, and see that they are."""
     for guest in guests:
+        threads = vcpu_threads(lab, guest)
+        before = sum(map(cpu_seconds, threads))
         lab.ask(guest, f"cgi-bin/spin?{seconds}")
+        assert wait_until(lambda: sum(map(cpu_seconds, threads)) > before + BUSY_S, seconds), "it does not get busy"  # noqa: B023
 
 
 def _until_idle(backend: LibvirtBackend, lab: Lab) -> None:

@@ -88,6 +88,10 @@ class Lab:
         argv = ["curl", "-sSf", "--max-time", str(timeout_s), *_AGAIN, f"http://{guest.address}{path}"]
         return subprocess.run(self._machine.client(argv), capture_output=True, text=True, check=True).stdout
 
+    def _packets(self, guest: Guest) -> int:
+        path = f"/sys/class/net/{guest.vif}/statistics/rx_packets"
+        return int(self.dom0.run(["cat", path]).checked().text)
+
     def times(self, guest: Guest) -> GuestTimes:
         """What the guest itself says about its time; its server's answer is empty now and then."""
         for _ in range(_ATTEMPTS):
@@ -122,16 +126,18 @@ class Lab:
 
         More would fill Dom0's one CPU in emulation, and its tools would run into their time limits.
         """
-        clients = []
+        clients, before = [], {guest: self._packets(guest) for guest, _ in requests}
         for guest, path in requests:
             argv = ["ab", "-q", "-t", str(seconds), "-n", "100000000", "-c", "1", f"http://{guest.address}{path}"]
             clients.append(
                 subprocess.Popen(self._machine.client(argv), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             )
         try:
-            time.sleep(2)
+            served = wait_until(lambda: all(self._packets(guest) > before[guest] + 20 for guest, _ in requests), 120)
             if ended := [client for client in clients if client.poll() is not None]:
                 raise Dom0Error(f"a client gave up: {ended[0].communicate()[1].decode()[-500:]}")
+            if not served:
+                raise Dom0Error("guests are asked and do not answer")
             yield
         finally:
             for client in clients:
