@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -72,7 +73,7 @@ class Database:
 
     def __init__(self, url: str, *, busy_s: float = BUSY_S) -> None:
         self.url = _checked(url)
-        self._turn, self._busy_s = threading.Lock(), busy_s
+        self._turn, self._busy_s = _Line(), busy_s
         self._away: tuple[type[Exception], ...] = (exc.DBAPIError, exc.TimeoutError)
         if self.is_sqlite:
             _check_folder(self.url, make=url == DATABASE)
@@ -135,16 +136,16 @@ class Database:
 
     @contextmanager
     def _in_line(self, wait_s: float) -> Iterator[None]:
-        """Writers of this process one after the other: SQLite lets those that wait sleep and try again, not in turn."""
+        """Writers of this process in turn: SQLite lets those that wait sleep and has whichever tries first."""
         if not self.is_sqlite:
             yield
             return
-        if not self._turn.acquire(timeout=wait_s):
+        if not self._turn.enter(wait_s):
             raise StorageLocked(f"database {self.name} is locked by another writer; try again")
         try:
             yield
         finally:
-            self._turn.release()
+            self._turn.leave()
 
     def _find_file(self, *_: object) -> None:
         """Before SQLite opens it: a new file is its owner's alone, and so are those that SQLite puts beside it."""
@@ -206,6 +207,40 @@ _GARBLED = ("Could not decode to UTF-8", "malformed database schema")  # these h
 # SHMSIZE and SHMMAP are SQLite failing to grow its WAL index. PostgreSQL: appendix A of its manual, error codes.
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_SHMMAP", "53100"}
 _BUSY = {"55P03", "40P01", "40001"}  # waited too long for a lock, deadlock, serialization
+
+
+class _Line:
+    """One at a time, in the order in which they came. A plain lock has whoever asks first when it is free: two writers
+    that go on at once would keep a third one waiting for as long as they are at it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # over what is below
+        self._taken = False
+        self._waiting: deque[threading.Event] = deque()
+
+    def enter(self, wait_s: float) -> bool:
+        """Wait for the turn; False = it did not come within this time."""
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return True
+            mine = threading.Event()
+            self._waiting.append(mine)
+        if mine.wait(wait_s):
+            return True
+        with self._lock:
+            if mine.is_set():  # in this very moment
+                return True
+            self._waiting.remove(mine)
+            return False
+
+    def leave(self) -> None:
+        """Give the turn to the next."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._taken = False
 
 
 def _sqlite_options(busy_s: float) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from profiler.agent.loop import Log, StartError
 from profiler.collectors.samples import SampleRow
 from profiler.collectors.windows import MetricWindow
 from profiler.files import TEMPORARY, write_whole
-from profiler.metrics import BY_NAME, SCOPES, Scope
+from profiler.metrics import ADDITIONAL_UNITS, BY_NAME, SCOPES, Scope
 from profiler.observed import check_id
 
 # Counts of what a spool lost, kept across restarts.
@@ -63,7 +63,19 @@ _VERSION = 1
 _GZIP = 31  # window bits that make zlib write and read gzip, so that zcat shows a batch
 _LEVEL = 1
 _LARGEST = 1 << 26  # unpacked; a window of a thousand instances is under 2 MB
-_DIGITS = 7  # significant ones: far below what any counter resolves, and half the size
+_DIGITS, _OF_TAILS = 3, 2  # significant ones, see decision 242: more is noise that fills stores
+_TAILS = ("_p95", "_p50_us", "_p99_us", "_p999_us")  # the ends of names of quantiles, which only drawings show
+_DECIMALS = {
+    "%": 2,
+    "1/s": 1,
+    "pages/s": 1,
+    "Mbit/s": 2,
+    "MB/s": 2,
+    "ms": 2,
+    "us": 0,
+    "MB": 0,
+    "B": 0,
+}  # by unit, at most
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\Z")
 
@@ -130,15 +142,20 @@ def batch_of(window: MetricWindow) -> SampleBatch:
     rows: dict[tuple[str | None, Scope], dict[str, float]] = {}
     for (instance, scope, metric), statistic in window.series.items():
         values = rows.setdefault((instance, scope), {})
-        values[metric] = _short(statistic.mean)
+        values[metric] = short(statistic.mean, metric)
         if metric in BY_NAME:
-            values[f"{metric}_p95"] = _short(statistic.p95)
+            values[f"{metric}_p95"] = short(statistic.p95, f"{metric}_p95")
     time = datetime.fromtimestamp(window.end_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return SampleBatch(window.host, time, tuple(SampleRow(*key, values) for key, values in rows.items()))
 
 
-def _short(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
+def short(value: float, metric: str) -> float:
+    """With the digits that are sent: three or two significant ones, none below what matters in the metric's unit."""
+    digits = _OF_TAILS if metric.endswith(_TAILS) else _DIGITS
+    base = metric.removesuffix("_p95")
+    unit = BY_NAME[base].unit if base in BY_NAME else ADDITIONAL_UNITS.get(base, "")
+    rounded = float(f"{value:.{digits}g}")
+    return round(rounded, _DECIMALS[unit]) if unit in _DECIMALS else rounded
 
 
 def encode(batch: SampleBatch) -> bytes:

@@ -1,13 +1,13 @@
 """What a push of one host costs the service, and how many bytes a sample takes on disk, by the store of samples.
 
-    python -m research.benchmarks.sample_stores [--kind KIND] [--pushes N] [--days D] [--json]
+    python -m research.benchmarks.sample_stores [--kind KIND] [--pushes N] [--days D] [--rounds N] [--one-by-one]
 
 Senders are simulated, service and stores are real. A push is one window of 60 s of a host of 30 VMs: 16 metrics of each
 and five of the host, values as agents round them. A third of the VMs idle; CPU use, waiting and rates follow an
 autoregressive process with noise, five of the sixteen metrics are nearly always 0. Pushes go one after the other over
 HTTP to a service of one worker, of hosts in turn; CPU time is that of the service's process, and of the store's beside
 it, without the first pushes. For the bytes, a time-series database gets `--days` of the same windows of two hosts
-without the service, and is flushed and merged; a database gets the pushes, and its table and index are counted.
+without the service, and is flushed and merged; a database gets as much, and its table and index are counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -33,8 +33,12 @@ from rich.table import Table
 from advisor.domain import Host, Instance, Inventory
 from advisor.service import Advisor
 from advisor.settings import Settings
+from advisor.store import samples
 from advisor.store.engine import Database
 from advisor.telemetry.remote_samples import RemoteSamples
+from profiler.agent.spool import SampleBatch, short
+from profiler.collectors.samples import SampleRow
+from profiler.metrics import Scope
 from profiler.observed import MetricSample
 from research.benchmarks.measuring import circumstances, cpu_s, processes_of
 from tests.servers.postgres import postgres
@@ -71,14 +75,15 @@ class Cost:
 
 
 class Sender:
-    """Windows of one host, each after the one before."""
+    """Windows of one host, each after the one before; values are `rounded` as an agent sends them, or whole."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, rounded: bool = True) -> None:
+        self._rounded = rounded
         self._host, self._noise = f"h{number}", random.Random(number)
         self._state: dict[tuple[int, str], float] = {}
 
     def window(self, time_s: float) -> list[MetricSample]:
-        """One sample of each metric, six digits as from an agent."""
+        """One sample of each metric."""
         sent = []
         for vm in range(VMS):
             scale = 0.05 if vm % 3 == 0 else 1.0
@@ -98,7 +103,8 @@ class Sender:
         return math.exp(now)
 
     def _sample(self, instance: str | None, scope: str, metric: str, value: float, time_s: float) -> MetricSample:
-        return MetricSample(self._host, instance, scope, metric, float(f"{value:.6g}"), time_s)  # type: ignore[arg-type]
+        sent = short(value, metric) if self._rounded else value
+        return MetricSample(self._host, instance, scope, metric, sent, time_s)  # type: ignore[arg-type]
 
 
 def cloud() -> Inventory:
@@ -107,7 +113,7 @@ def cloud() -> Inventory:
     return Inventory(hosts, tuple(Instance(f"{name}-i{vm}", vcpus=2, host=name) for name in names for vm in range(VMS)))
 
 
-def pushed(settings: Settings, pushes: int, store: Sequence[int]) -> tuple[int, float, float]:
+def pushed(settings: Settings, pushes: int, store: Sequence[int], *, one_by_one: bool) -> tuple[int, float, float]:
     """Samples of the pushes that count, CPU seconds of the service and of these processes of a store."""
     with Advisor(settings) as advisor:
         advisor.inventory.put(cloud(), mode="replace", generation=None)
@@ -124,7 +130,9 @@ def pushed(settings: Settings, pushes: int, store: Sequence[int]) -> tuple[int, 
             if number == WARM:
                 before = _cpu([pid]), _cpu(store)
             window = senders[number % HOSTS].window(begin_s + number // HOSTS * WINDOW_S)
-            connection.request("POST", "/v1/samples", _body(window), {"Content-Type": "application/json"})
+            connection.request(
+                "POST", "/v1/samples", _body(window, one_by_one=one_by_one), {"Content-Type": "application/json"}
+            )
             with connection.getresponse() as answer:
                 document = json.loads(answer.read())
             if answer.status != 200 or document["accepted"] != len(window):
@@ -140,16 +148,18 @@ def _cpu(pids: Sequence[int]) -> float:
     return sum(cpu_s(one) for pid in pids for one in processes_of(pid))
 
 
-def _body(window: Sequence[MetricSample]) -> bytes:
-    when = datetime.fromtimestamp(window[0].time_s, UTC).isoformat(timespec="milliseconds")
-    rows = [
-        {"host": one.host, "instance": one.instance, "scope": one.scope, "metric": one.metric, "value": one.value}
-        for one in window
-    ]
-    return json.dumps({"samples": [{**row, "time": when} for row in rows]}, separators=(",", ":")).encode()
+def _body(window: Sequence[MetricSample], *, one_by_one: bool) -> bytes:
+    """As an agent sends it, or as agents did before there were windows."""
+    when = datetime.fromtimestamp(window[0].time_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    rows: dict[tuple[str | None, Scope], dict[str, float]] = {}
+    for sample in window:
+        rows.setdefault((sample.instance, sample.scope), {})[sample.metric] = sample.value
+    batch = SampleBatch(window[0].host, when, tuple(SampleRow(*key, values) for key, values in rows.items()))
+    body = {"samples": list(batch.samples())} if one_by_one else {"windows": [batch.window()]}
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
-def measure(kind: str, pushes: int, days: float) -> Cost:
+def measure(kind: str, pushes: int, days: float, *, one_by_one: bool) -> Cost:
     """Both figures of one kind of store, on new ones."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-samples-")))
@@ -164,18 +174,20 @@ def measure(kind: str, pushes: int, days: float) -> Cost:
             assert tsdb.running.process is not None
             samples_url, pids = tsdb.url, [tsdb.running.process.pid]
         sent, service_s, store_s = pushed(
-            Settings(database=database, state_dir=folder, samples_url=samples_url), pushes, pids
+            Settings(database=database, state_dir=folder, samples_url=samples_url), pushes, pids, one_by_one=one_by_one
         )
         if kind == "victoria-metrics":
             other = stack.enter_context(victoria_metrics())
-            on_disk = _fill(RemoteSamples(Settings(samples_url=other.url)), days)
+            store = RemoteSamples(Settings(samples_url=other.url))
+            on_disk = _fill(lambda batch: not store.send(batch), days)
             size = other.bytes_on_disk()
         else:
+            _fill_table(database, days)
             size, on_disk = _table(database)
         return Cost(kind, pushes, sent, 1000 * service_s / pushes, 1000 * store_s / pushes, size / on_disk, on_disk)
 
 
-def _fill(store: RemoteSamples, days: float) -> int:
+def _fill(take: Callable[[Sequence[MetricSample]], bool], days: float) -> int:
     """Windows of two hosts up to now; returns how many samples."""
     senders, windows, number = [Sender(one) for one in range(2)], int(days * 86_400 / WINDOW_S), 0
     begin_s = time.time() - windows * WINDOW_S
@@ -184,28 +196,39 @@ def _fill(store: RemoteSamples, days: float) -> int:
             one for later in range(10) for sender in senders for one in sender.window(begin_s + (at + later) * WINDOW_S)
         ]
         number += len(batch)
-        if store.send(batch):
+        if not take(batch):
             raise RuntimeError("the store refuses samples")
     return number
 
 
+def _fill_table(url: str, days: float) -> None:
+    database = Database(url)
+
+    def take(batch: Sequence[MetricSample]) -> bool:
+        with database.write(synced=False) as connection:
+            return samples.add(connection, batch) > 0
+
+    _fill(take, days)
+    database.close()
+
+
 def _table(url: str) -> tuple[int, int]:
-    """Bytes of the table of samples with its index, and its rows."""
+    """Bytes of the table of packs with its index, and the samples in them."""
     database = Database(url)
     with database.read() as connection:
-        rows = connection.scalar(sa.text("SELECT count(*) FROM samples")) or 0
-        size = "SELECT sum(pgsize) FROM dbstat WHERE name = 'samples'"
+        rows = connection.scalar(sa.text("SELECT sum(number) FROM sample_packs")) or 0
+        size = "SELECT sum(pgsize) FROM dbstat WHERE name = 'sample_packs'"
         if not database.is_sqlite:
-            size = "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('samples')"
+            size = "SELECT sum(pg_total_relation_size(relid)) FROM pg_partition_tree('sample_packs')"
         of_table = int(connection.scalar(sa.text(size)) or 0)
     database.close()
     return of_table, rows
 
 
-def costs(kinds: Sequence[str], pushes: int, days: float) -> Iterator[Cost]:
+def costs(kinds: Sequence[str], pushes: int, days: float, *, one_by_one: bool) -> Iterator[Cost]:
     for kind in kinds:
         try:
-            yield measure(kind, pushes, days)
+            yield measure(kind, pushes, days, one_by_one=one_by_one)
         except NotInstalled as error:
             print(f"{kind} is left out: {error}", file=sys.stderr)
 
@@ -215,9 +238,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", choices=KINDS, action="append")
     parser.add_argument("--pushes", type=int, default=300)
     parser.add_argument("--days", type=float, default=3.0)
+    parser.add_argument("--rounds", type=int, default=1, help="each kind so often, one after the other")
+    parser.add_argument("--one-by-one", action="store_true", help="samples as agents sent them before")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    found = list(costs(options.kind or KINDS, options.pushes, options.days))
+    kinds = [kind for _ in range(options.rounds) for kind in options.kind or KINDS]
+    found = list(costs(kinds, options.pushes, options.days, one_by_one=options.one_by_one))
     if options.json:
         print(json.dumps({**circumstances(), "costs": [asdict(cost) for cost in found]}))
         return 0

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from advisor.domain import Host
 from advisor.errors import NotFound, StorageLocked
 from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import transactions
+from advisor.store.engine import Database
 from api.app import ROUTES, create_app
 from tests.api.api_client import Client
 from tests.servers.locking import locked
@@ -109,3 +115,57 @@ def test_what_waits_is_bounded(advisor: Advisor, settings: Settings, monkeypatch
 def test_an_unknown_answer_is_not_found_while_the_database_is_locked(advisor: Advisor, settings: Settings) -> None:
     with locked(settings), pytest.raises(NotFound):
         advisor.placements.get("nope")
+
+
+def test_writers_of_a_process_take_turns_and_no_dry_run_or_reader_is_turned_away(
+    client: Client, advisor: Advisor
+) -> None:
+    """Two that write without a pause, beside 40 dry runs and as many reads; turns are counted."""
+    ended, turns = threading.Event(), [0, 0]
+    begun = threading.Barrier(3)
+
+    def write(number: int) -> None:
+        begun.wait(60)
+        while not ended.is_set():
+            advisor.inventory.put_host(Host(f"w{number}", "kvm", 4, 1024 + turns[number]))
+            turns[number] += 1
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    for writer in writers:
+        writer.start()
+    begun.wait(60)
+    statuses: Counter[int] = Counter()
+    for at in range(40):
+        dry = {"instance": {**NEW, "id": f"new{at}"}, "dry_run": True}
+        statuses[client.ask("POST", "/v1/placements", json=dry).status_code] += 1
+        statuses[client.get("/v1/hosts").status_code] += 1
+    ended.set()
+    for writer in writers:
+        writer.join(60)
+    assert statuses == {200: 80}
+    assert min(turns) > 0
+
+
+def test_who_waits_for_the_turn_to_write_comes_next(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path}/c.sqlite3", busy_s=60)
+    order: list[int] = []
+    waiting = database._turn._waiting
+
+    def write(number: int) -> None:
+        with database.write():
+            order.append(number)
+            while len(waiting) < 3 and len(order) < 30:  # the others have come
+                time.sleep(0.001)
+
+    def writes(number: int) -> None:
+        for _ in range(10):
+            write(number)
+
+    writers = [threading.Thread(target=writes, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+    database.close()
+    assert sorted(order) == sorted([*range(4)] * 10)
+    assert all(len(set(order[at : at + 4])) == 4 for at in range(24))  # no one twice before each other one

@@ -131,9 +131,9 @@ def test_samples_are_stored_exactly_once_though_every_batch_is_sent_twice(
         eight = {metric.name for metric in EIGHT}
         assert len(values) == len(expected) + sum(key[2] in eight for key in expected)
         for key, statistic in expected.items():
-            assert values[key] == pytest.approx(statistic.mean, rel=1e-6)
+            assert values[key] == pytest.approx(statistic.mean, rel=0.005, abs=0.5)
             if key[2] in eight:
-                assert values[(*key[:2], f"{key[2]}_p95")] == pytest.approx(statistic.p95, rel=1e-6)
+                assert values[(*key[:2], f"{key[2]}_p95")] == pytest.approx(statistic.p95, rel=0.05, abs=0.5)
 
 
 def test_samples_of_an_instance_that_the_server_does_not_know_are_counted_and_the_others_stored(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.agent.loop import Log
-from profiler.agent.spool import SampleBatch, Spool, SpoolError, decode, encode
+from profiler.agent.spool import SampleBatch, Spool, SpoolError, decode, encode, short
 from profiler.collectors.samples import SampleRow
 
 BIG = 10**9
@@ -332,3 +332,23 @@ def test_a_lack_of_open_files_breaks_no_batch(spool: Spool, monkeypatch: pytest.
         spool.read(spool.oldest(0)[0])
     assert waiting(spool) == [1]
     assert spool.status().broken == 0
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "sent"),
+    [
+        ("cpu", 61.5432, 61.5),
+        ("cpu", 0.012345, 0.01),
+        ("cpu", 1234.5, 1230.0),
+        ("cpu_p95", 61.5432, 62.0),
+        ("run_queue_p99_us", 1234.5, 1200.0),
+        ("execution", 0.44, 0.4),
+        ("available_mb", 90_123.4, 90_100.0),
+        ("net_mbit", 0.0049, 0.0),
+        ("net_mbit", 2.3456, 2.35),
+        ("sessions.open", 0.00012345, 0.000123),
+        ("cpi", 1.23456, 1.23),
+    ],
+)
+def test_values_are_sent_with_the_digits_that_matter(metric: str, value: float, sent: float) -> None:
+    assert short(value, metric) == sent
