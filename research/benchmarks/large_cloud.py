@@ -6,7 +6,8 @@ The inventory is simulated (`research.benchmarks.unlike_hosts`: hosts of 64 CPUs
 all else is the product. First all is written to an empty database, and synced again twice: without news, and with 1 %
 of VMs gone elsewhere. Then a process of its own reads it, as a replica that starts: building the snapshot, questions
 cold (no prediction is remembered) and warm (after 1 % of hosts had news), of a VM without limit, with a least
-throughput, with a latency limit and with a most contended time, the same by the learned model of `--model`, and pages.
+throughput, with a latency limit and with a most contended time, the same by the learned model of `--model`, pages, and
+a front that merges the short answers of ten such cells, by stand-ins.
 Times are in milliseconds, wall and CPU of the service's process.
 """
 
@@ -29,15 +30,18 @@ from typing import Any
 
 import numpy as np
 
-from advisor.domain import Host, Instance, Inventory, PlacementRequest
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, RecommendationSummary, codec
 from advisor.inventories.reading import Part, Reading
 from advisor.service import Advisor
+from advisor.serving.cells import CellService
 from advisor.settings import Settings
 from research.benchmarks.measuring import apart, circumstances
 from research.benchmarks.unlike_hosts import made_inventory, new_vm, random_demand
+from tests.servers.local_http import QuietHandler, on_loopback
 
 SOURCE = "simulated"
 NEWS = 0.01
+CELLS = 10
 COLD, WARM = 2, 3  # questions of each kind
 LIMITS: Mapping[str, Mapping[str, Any]] = {
     "no limit": {},
@@ -129,6 +133,7 @@ def answered(settings: Settings, model: Path | None, limits: Sequence[str]) -> d
             version = advisor.models.register(model).version
             advisor.models.activate(version, force=True)
             _asked(advisor, spent, random, "learned", limits)
+        _merged(advisor, spent, new_vm(random, "in-cells"))
         _first_page(advisor, settings, spent)
     return document | {"times": spent.medians(), "resident_after_mb": resident_mb(), "peak_mb": peak_mb()}
 
@@ -169,6 +174,31 @@ def _news(advisor: Advisor, random: np.random.Generator, inventory: Inventory, h
         replace(one, demand={"cpu": random_demand(random, one.demand["cpu"].mean, one.vcpus)}) for one in first.values()
     )
     advisor.inventory.put(Inventory((), changed, ()), mode="merge", generation=None)
+
+
+def _merged(advisor: Advisor, spent: Spent, instance: Instance) -> None:
+    """What a front needs beside the cells themselves: CELLS stand-ins give the short answer of this cloud at once."""
+    whole = advisor.placements.place(PlacementRequest(instance, dry_run=True)).recommendation
+    said = codec.answer_text(RecommendationSummary.of(whole))
+
+    class Handler(QuietHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.request_body()
+            self.reply(200, said)
+
+    with ExitStack() as opened:
+        servers = [opened.enter_context(on_loopback(Handler)) for _ in range(CELLS)]
+        named = ",".join(f"c{at}=http://127.0.0.1:{server.server_port}" for at, server in enumerate(servers))
+        front = CellService(Settings(cells=named, cells_wait_s=60.0))
+        opened.callback(front.close)
+        for _ in range(WARM):
+            answer = spent.of(
+                f"{CELLS} answers of {len(said)} bytes merged", lambda: front.place({}, limit=5, hold=False)
+            )
+            if len(answer.candidates) != 5 or {cell.state for cell in answer.cells} != {"answered"}:
+                raise RuntimeError(f"cells: {answer.cells}")
 
 
 def _first_page(advisor: Advisor, settings: Settings, spent: Spent) -> None:

@@ -16,6 +16,7 @@ from advisor.domain import Host, Instance, Inventory, WorkloadProfile
 from advisor.snapshot import ClusterSnapshot, layout
 from advisor.snapshot.layout import HostArrays
 from models.physics.prior import PriorPredictor
+from profiler.demand import Demand
 from tests.advisor.core.core_clouds import NOW, WORKLOADS, cloud, host, same, vm
 from tests.examples import examples
 
@@ -170,6 +171,19 @@ def test_only_hosts_that_something_happened_to_are_laid_out_again(monkeypatch: p
 
 
 # fingerprints
+
+
+def test_news_of_demand_copy_what_depends_on_it_and_nothing_else() -> None:
+    residents = [vm(f"v{at}", None, "a", vcpus=2, demand={"cpu": Demand(0.5)}) for at in range(3)]
+    before = cloud([host("a"), host("b")], residents)
+    louder = replace(residents[0], demand={"cpu": Demand(1.5)})
+    after = before.changed(seen={}, pending=(), taken_at=NOW, instances={"v0": louder})
+    assert after.scenes.cpu_demand is not before.scenes.cpu_demand
+    for name in ("affinity", "cap", "weight", "vcpus", "driver_cpus"):
+        assert getattr(after.scenes, name) is getattr(before.scenes, name)
+    longer = before.changed(seen={}, pending=(), taken_at=NOW, hosts={"b": replace(host("b"), memory_mb=1.0)})
+    assert longer.room_memory_mb.tolist()[1] == 1.0
+    assert before.room_memory_mb.tolist()[1] != 1.0
 
 
 def alike(one: list[Instance], other: list[Instance], **hosts: Host) -> bool:
