@@ -21,10 +21,9 @@ from api.routes.common import (
     TelemetryDep,
     check_batch,
 )
+from api.schemas.announcements import AnnouncementAnswer, AnnouncementBody
 from api.schemas.base import PageOut
 from api.schemas.observations import (
-    AnnouncementAnswer,
-    AnnouncementBody,
     ColocationBody,
     Dropped,
     ProbeOut,

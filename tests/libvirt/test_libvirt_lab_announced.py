@@ -13,7 +13,7 @@ import pytest
 from advisor.domain import Announced
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.schemas.observations import AnnouncementBody
+from api.schemas.announcements import AnnouncementBody
 from profiler.agent.announcement import Announcer
 from profiler.agent.loop import Log
 from profiler.backends.host_description import describe_host
