@@ -58,7 +58,7 @@ def cloud_of_64() -> Iterator[str]:
 def recorded_day() -> Iterator[str]:
     """The address of the demonstration when its day has come to the evening."""
     port = free_port()
-    argv = [COTENANT, "demo", "--replay", "--listen", f"127.0.0.1:{port}"]
+    argv = [str(COTENANT), "demo", "--replay", "--listen", f"127.0.0.1:{port}"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as demo:
         assert demo.stdout is not None
         try:
@@ -101,7 +101,7 @@ def day(browser: Browser, out: Path) -> None:
             page.screenshot(path=out / "host.png", full_page=True, clip=clip)  # type: ignore[arg-type]
 
 
-def report(browser: Browser, out: Path, height: int, argv: list[str | Path]) -> None:
+def report(browser: Browser, out: Path, height: int, argv: list[str]) -> None:
     """The first screens of a report that a program writes to the file whose name its last option takes."""
     with tempfile.TemporaryDirectory() as folder, opened(browser, 1100, height) as page:
         made = Path(folder) / "report.html"
@@ -113,12 +113,12 @@ def report(browser: Browser, out: Path, height: int, argv: list[str | Path]) -> 
 
 
 def plan(browser: Browser, out: Path) -> None:
-    argv = [COTENANT, "plan", "examples/cloud.yaml", "--add", "examples/new-vms.yaml"]
+    argv = [str(COTENANT), "plan", "examples/cloud.yaml", "--add", "examples/new-vms.yaml"]
     report(browser, out / "plan.png", 2140, argv)
 
 
 def lab(browser: Browser, out: Path) -> None:
-    argv = [COTENANT.with_name("cotenant-lab"), "show", "datasets/lab-colocations"]
+    argv = [str(COTENANT.with_name("cotenant-lab")), "show", "datasets/lab-colocations"]
     report(browser, out / "lab.png", 1600, argv)
 
 

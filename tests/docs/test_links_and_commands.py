@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from docs.site.commands import Command, commands
+from tests.docs.shown_commands import NOT_RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "research" / "results"
@@ -79,6 +80,11 @@ def test_every_command_that_is_shown_exists_with_its_options(page: str, line: st
     options, rest = command_of(shlex.split(line))
     used = {word.partition("=")[0] for word in rest if word.startswith("--") and word != "--"}
     assert used - options == set(), f"{page}: {line}"
+
+
+@pytest.mark.parametrize("start", NOT_RUN)
+def test_a_command_that_no_test_of_wheels_runs_is_still_shown(start: str) -> None:
+    assert any(line.startswith(start) for _, line in shown())
 
 
 # Options of other programs that prose names, and the pages that are about past runs or programs of the repository.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from tests.docs.shown_commands import is_run
+from tests.docs.test_links_and_commands import shown
 from tests.models.synthetic import World
 from tests.packaging.programs import load
 from tests.packaging.test_completions import INTO, completed
@@ -35,6 +38,8 @@ NOT_THERE = (
     "psycopg", "pyarrow", "river", "sklearn",
 )  # fmt: skip
 OF_THE_SERVER = ("numpy", "pydantic", "sqlalchemy", "fastapi", "typer", "advisor", "models", "api")
+# Exit codes of commands that may find something: a plan leaves an instance out, a host or a cloud lacks something.
+FOUND = {"cotenant plan": {0, 3}, "cotenant doctor": {0, 1}, "cotenant-profiler check": {0, 1}}
 Ask = Callable[..., dict[str, Any]]
 Wheels = dict[str, Path]  # by distribution
 installed = pytest.mark.skipif(os.environ.get("COTENANT_TEST_WHEELS") != "1", reason="make test-wheels")
@@ -239,6 +244,23 @@ def test_the_demo_answers_without_the_repository(server: Path, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert "shop-151 should go to kvm" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def ended(programs: Path, line: str, cwd: Path) -> str:
+    """What is wrong with how a command of a document ended; empty = nothing."""
+    program, *words = shlex.split(line)
+    done = run(programs / program, *words, cwd=cwd)
+    good = done.returncode in FOUND.get(" ".join([program, *words[:1]]), {0}) and "Traceback" not in done.stderr
+    return "" if good else f"{line} ended with {done.returncode}: {done.stderr[-300:]}"
+
+
+@installed
+def test_the_commands_that_documents_show_run_from_the_wheels(everything: Path, tmp_path: Path) -> None:
+    for name in ("examples", "datasets", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    lines = dict.fromkeys(line.strip() for _, line in shown() if is_run(line))
+    lines = dict.fromkeys(["cotenant db upgrade", *lines])
+    assert [wrong for line in lines if (wrong := ended(everything, line, tmp_path))] == []
 
 
 @installed
