@@ -348,13 +348,14 @@ def create_app(advisor: Advisor, settings: Settings, demonstration: str = "") ->
 @cache
 def _routes() -> tuple[BaseRoute, ...]:
     """The list as FastAPI's routes, shared by all applications: it holds nothing of one, and takes 0.13 s to make."""
-    return _made(ROUTES)
+    return _made(ROUTES, described=False)
 
 
-def _made(listed: Sequence[Route]) -> tuple[BaseRoute, ...]:
+def _made(listed: Sequence[Route], *, described: bool) -> tuple[BaseRoute, ...]:
+    """Routes to answer, or `described` ones for the document: a model that only describes takes time at each start."""
     router = APIRouter(route_class=JsonRoute)
     for route in listed:
-        _add(router, route)
+        _add(router, route, described=described)
     literal = frozenset(route.path for route in listed if "{" not in route.path)
     for added in router.routes:
         if isinstance(added, JsonRoute) and "{" in added.path:
@@ -364,23 +365,23 @@ def _made(listed: Sequence[Route]) -> tuple[BaseRoute, ...]:
 
 @cache
 def _description() -> dict[str, Any]:
-    return openapi.complete(_routes(), **ABOUT)
+    return openapi.complete(_made(ROUTES, described=True), **ABOUT)
 
 
 def description_with(packages: Collection[str] = ()) -> dict[str, Any]:
     """The OpenAPI document of a service beside which only these packages are installed, by names of their modules."""
     routes = [route for route in ROUTES if route.is_own or route.endpoint.__module__.partition(".")[0] in packages]
-    return openapi.complete(_made(routes), **ABOUT)
+    return openapi.complete(_made(routes, described=True), **ABOUT)
 
 
-def _add(router: APIRouter, route: Route) -> None:
+def _add(router: APIRouter, route: Route, *, described: bool) -> None:
     title, _, text = (route.endpoint.__doc__ or "").partition("\n")
     takes_json = route.method in {"PUT", "POST"} and "body" in route.endpoint.__annotations__
     options: dict[str, Any] = {"response_class": route.answers, "response_model": None} if route.answers else {}
     if route.status == 204:
         options["response_model"] = None
     if route.model is not None:
-        options["response_model"] = route.model
+        options["response_model"] = route.model if described else None
     is_ours = route.tag == "pages" or route.path.startswith("/v1/")  # other schedulers may add parameters of their own
     endpoint = route.endpoint if route.lane == "none" else in_lane(route.endpoint, route.lane)
     checks = {require_json: takes_json, only_known_parameters(route.reads): is_ours}
@@ -406,7 +407,7 @@ def _add(router: APIRouter, route: Route) -> None:
         response_model_exclude_unset=True,  # what was not asked for is absent, not empty
         include_in_schema=route.tag != "pages",
         openapi_extra=openapi.security(route.needs) | ({"requestBody": route.body} if route.body else {}),
-        responses=documented,
+        responses=documented if described else None,
         **options,
     )
     added = cast(APIRoute, router.routes[-1])

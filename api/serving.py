@@ -27,6 +27,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api import telemetry
 from api.app import create_app
+from api.cli.lazy import nothing_collected
 from api.html import Demonstration
 from api.http.connections import GuardedHTTP, most_connections
 from api.telemetry import counting
@@ -92,13 +93,13 @@ def serve(
     GuardedHTTP.most = most_connections(settings.max_connections)
     sys.setswitchinterval(SWITCH_S)
     clock = {} if shown is None else {"clock": shown.clock}
-    with listener, Advisor(settings, **clock) as advisor:
+    with listener, nothing_collected(), Advisor(settings, **clock) as advisor:
         advisor.cloud.ready()  # a database of another version fails here, not at the first request
         advisor.warm_up()
         app = create_app(advisor, settings, "" if shown is None else shown.words)
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # with a megabyte of cycles that no object needs: to find them takes a tenth of the start
         gc.set_threshold(*COLLECT)
+        gc.enable()
         server = Server(app, settings, listens)
         # uvicorn stops gracefully, then raises the signal again: that must not kill us before the database closes. A
         # signal that comes before uvicorn handles signals must reach it, too, or the service would not stop.

@@ -112,6 +112,7 @@ class PlacementBody(QuestionBody):
 
     if TYPE_CHECKING:
         instance: NewInstance
+        limit: int = 5
         dry_run: bool = False
 
     def to_domain(self, find: Find = found_in(())) -> PlacementRequest:
