@@ -115,13 +115,13 @@ class HttpClient:
         server: ServerUrl,
         token: Callable[[], str | None],
         agent: str,
-        deadline_s: float = _DEADLINE_S,
+        deadline_s: float | None = None,
     ) -> None:
         """`token` is called before every post, so that a renewed token is used; a post ends after `deadline_s`."""
         self._server = server
         self._token = token
         self._agent = agent
-        self._deadline_s = deadline_s
+        self._deadline_s = _DEADLINE_S if deadline_s is None else deadline_s
         self._ended = False
         self._connection: http.client.HTTPConnection | None = None
 
