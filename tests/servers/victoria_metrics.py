@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from tests.servers.running import Running, found, free_port, hand_over, own_folder
 
 UNPACKED = Path(__file__).resolve().parents[2] / "var" / "tools" / "usr" / "bin"
+_WRITTEN_S = 8.0  # its -inmemoryDataFlushInterval is 5 s
 
 
 class VictoriaMetrics:
@@ -37,10 +39,13 @@ class VictoriaMetrics:
         urllib.request.urlopen(f"{self.url}/internal/force_flush", timeout=30).close()
 
     def bytes_on_disk(self) -> int:
-        """Of its files, flushed and merged."""
+        """Of its data and index, merged, after what is in memory was written: by default that takes it five seconds."""
         self.flush()
+        time.sleep(_WRITTEN_S)
         urllib.request.urlopen(f"{self.url}/internal/force_merge", timeout=60).close()
-        return sum(file.stat().st_size for file in self.data.rglob("*") if file.is_file())
+        time.sleep(_WRITTEN_S / 2)
+        files = (file for part in ("data", "indexdb") for file in (self.data / part).rglob("*") if file.is_file())
+        return sum(file.stat().st_size for file in files)
 
     def _ready(self) -> bool:
         try:
