@@ -58,7 +58,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Predict as fast as a service does: what is compiled is built once, before any worker starts."""
+    """Predict as fast as a service does: what is compiled is built once, before any worker starts.
+
+    What is collected stays: looking for cycles meanwhile would find none and go through all of it again and again.
+    """
+    gc.disable()
     if not hasattr(config, "workerinput"):
         library.build()
 
@@ -68,6 +72,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT)
+    gc.enable()
 
 
 @pytest.fixture
