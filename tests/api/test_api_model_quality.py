@@ -23,6 +23,7 @@ from models.evaluation.prediction_checks import WindowFigures, WindowKey
 from profiler.observed import Colocation, Outcome
 from tests.api import cli_runs
 from tests.api.api_client import Client, bent_client, failing
+from tests.servers.fixtures import sqlite_with_tables
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 
@@ -39,6 +40,8 @@ def observe(advisor: Advisor, ratio: float, count: int = 25) -> None:
 @pytest.fixture
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "var").mkdir()
+    sqlite_with_tables(tmp_path / "var" / "cotenant.sqlite3")
     with Advisor(Settings()) as advisor:
         advisor.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
     yield

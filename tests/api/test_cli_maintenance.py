@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.cli_runs import run
+from tests.servers.fixtures import sqlite_with_tables
 
 CLOUD = """
 hosts:
@@ -23,6 +24,7 @@ def cloud(_empty_folder: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COTENANT_APPLY_MODE", "ask")
     Path("cloud.yaml").write_text(CLOUD)
     Path("var").mkdir()
+    sqlite_with_tables(Path("var/cotenant.sqlite3"))
     assert run("sync", "cloud.yaml").exit_code == 0
 
 

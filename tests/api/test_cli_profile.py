@@ -15,6 +15,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from profiler.observed import MetricSample
 from tests.api.cli_runs import run
+from tests.servers.fixtures import sqlite_with_tables
 
 PERIOD_S = 10.0
 
@@ -37,6 +38,8 @@ def measured() -> list[MetricSample]:
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The samples as a file, and as the database of the folder that commands run in."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "var").mkdir()
+    sqlite_with_tables(tmp_path / "var" / "cotenant.sqlite3")
     samples = measured()
     with Advisor(Settings()) as advisor:
         advisor.inventory.put_host(Host("h1", "xen", 4, 8192, platform="p1"))

@@ -22,6 +22,7 @@ from advisor.settings import Settings
 from models.profiling.demand_estimation import demanded_cpus
 from profiler.demand import Demand
 from tests.api import cli_runs
+from tests.servers.fixtures import sqlite_with_tables
 
 DAY_S = 86_400
 
@@ -52,6 +53,7 @@ class Synced:
 def synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Synced]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "var").mkdir()
+    sqlite_with_tables(tmp_path / "var" / "cotenant.sqlite3")
     cluster = Cluster()
     with serving(cluster) as endpoint:
         monkeypatch.setenv("PROXMOX_VE_ENDPOINT", endpoint)
