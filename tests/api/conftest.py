@@ -11,7 +11,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from api.app import create_app
 from tests.api.api_client import Client
-from tests.servers.fixtures import sqlite_with_cloud
+from tests.servers.fixtures import sqlite_with_cloud, sqlite_with_tables
 
 CLOUD = Path(__file__).parent / "cloud.yaml"
 
@@ -37,6 +37,13 @@ def anyio_backend() -> str:
 @pytest.fixture
 def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def _folder_with_tables(_empty_folder: None, tmp_path: Path) -> None:
+    """With the database that commands find there."""
+    (tmp_path / "var").mkdir()
+    sqlite_with_tables(tmp_path / "var" / "cotenant.sqlite3")
 
 
 @pytest.fixture

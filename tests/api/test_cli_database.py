@@ -1,4 +1,4 @@
-"""`db`: upgrade, backup, restore and prune, as an administrator sees them."""
+"""`db`: upgrade, backup, restore and prune, as an administrator sees them; and where a database is made."""
 
 from __future__ import annotations
 
@@ -88,3 +88,17 @@ def test_prune_rolls_up_what_is_old_enough() -> None:
         "plans": 0,
     }
     assert run("prune").stdout.endswith("0 roll-ups expired, 0 series ended; 0 recommendations and 0 plans expired.\n")
+
+
+def test_sync_of_a_broken_file_writes_nothing() -> None:
+    Path("broken.yaml").write_text("hosts: [{id: h7, kind: kvm, pcpus: 2}]", encoding="utf-8")
+    result = cli_runs.run("sync", "broken.yaml")
+    assert result.exit_code == 2
+    assert result.stderr == "cotenant: broken.yaml, line 1, field hosts[0]: field memory_mb is missing\n"
+    assert not Path("var").exists()
+
+
+def test_the_database_can_be_named() -> None:
+    assert cli_runs.run("sync", CLOUD, "--database", "sqlite:///elsewhere.sqlite3").exit_code == 0
+    assert Path("elsewhere.sqlite3").exists()
+    assert not Path("var").exists()

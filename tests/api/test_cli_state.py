@@ -17,7 +17,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from tests.api.cli_runs import run
 
-pytestmark = pytest.mark.usefixtures("_empty_folder")
+pytestmark = pytest.mark.usefixtures("_folder_with_tables")
 
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
 
@@ -112,20 +112,6 @@ def test_sync_drops_what_is_not_named_unless_it_merges() -> None:
     run("sync", "one.yaml")
     with Advisor(Settings()) as advisor:
         assert [host.id for host in advisor.inventory.hosts().items] == ["h7"]
-
-
-def test_sync_of_a_broken_file_writes_nothing() -> None:
-    Path("broken.yaml").write_text("hosts: [{id: h7, kind: kvm, pcpus: 2}]", encoding="utf-8")
-    result = run("sync", "broken.yaml")
-    assert result.exit_code == 2
-    assert result.stderr == "cotenant: broken.yaml, line 1, field hosts[0]: field memory_mb is missing\n"
-    assert not Path("var").exists()
-
-
-def test_the_database_can_be_named() -> None:
-    assert run("sync", CLOUD, "--database", "sqlite:///elsewhere.sqlite3").exit_code == 0
-    assert Path("elsewhere.sqlite3").exists()
-    assert not Path("var").exists()
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://x/y", "sqlite://"])

@@ -13,7 +13,7 @@ from advisor.service import Advisor, acting
 from advisor.settings import Settings
 from tests.api.cli_runs import run
 
-pytestmark = pytest.mark.usefixtures("_empty_folder")
+pytestmark = pytest.mark.usefixtures("_folder_with_tables")
 
 CLOUD = str(Path(__file__).parent / "cloud.yaml")
 
