@@ -236,7 +236,7 @@ $(VENV)/.docs: docs/site/requirements.txt | setup
 
 test-wheels: setup  ## the wheels, built, installed in environments of their own and used there; downloads what they need
 	$(call apt_install,zsh fish)
-	COTENANT_TEST_WHEELS=1 $(BIN)/python -m pytest tests/packaging/test_wheels.py tests/packaging/test_completions.py
+	COTENANT_TEST_WHEELS=1 $(BIN)/python -m pytest tests/packaging/test_wheels.py tests/packaging/test_build_release.py tests/packaging/test_completions.py
 
 # Only what pyproject.toml names is at its floor. What those libraries need themselves is the newest that they take, so
 # that an old one may warn of it: warnings are no failures here.
