@@ -197,6 +197,11 @@ ALSO: dict[str, tuple[str, ...]] = {
         "tests/advisor/inventories/account_cases.py::"
         "test_an_account_is_a_section_of_a_private_file_and_its_secret_is_never_shown",
     ),
+    "what the service asks others with": (
+        "tests/advisor/test_promql.py::test_the_secret_comes_from_a_file_and_is_never_shown",
+        "tests/advisor/test_promql.py::test_settings_that_cannot_work_are_refused",
+        "tests/api/test_cells.py::test_a_token_is_neither_read_by_all_nor_sent_unencrypted",
+    ),
     "for the service's user only": ("tests/advisor/store/test_engine.py::test_only_its_owner_may_read_a_new_database",),
 }
 
