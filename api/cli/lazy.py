@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from api.loading import nothing_collected
 
 # How commands end: their exit codes, and what stops those that go on.
 
@@ -24,19 +24,6 @@ def stop_event() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop
-
-
-@contextmanager
-def nothing_collected() -> Iterator[None]:
-    """Inside, Python looks for no cycles of objects: modules are kept, and to search them again and again while they
-    are imported takes an eighth of that time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class Listed(NamedTuple):
