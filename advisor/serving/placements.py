@@ -37,7 +37,8 @@ from advisor.store.transactions import LaterWrites, Transactions
 T = TypeVar("T")
 _ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held another client is taken to be placing, too
 _SEARCHED = 0.5  # of the time that a question has left, at most, for a joint search; the rest is for its answers
-_ATTEMPTS = 4  # at an answer that no other replica's answer overtakes, before the others wait for it
+_ATTEMPTS = 1  # at an answer that no other replica's answer overtakes, before the others wait for it
+_CROWDED = timedelta(seconds=5)  # for which, once one was overtaken, the others wait at once: none is made in vain
 
 
 class PlacementService:
@@ -67,6 +68,7 @@ class PlacementService:
         self._clock = clock
         self._stored = stored
         self._one_at_a_time = threading.Lock()
+        self._crowded_until_s = 0.0  # of the monotonic clock: other replicas hold answers, too
 
     def predict(self, scene: Scene) -> SceneEffects:
         """What co-located instances do to each other; workloads that the scene lacks are looked up by name.
@@ -327,9 +329,11 @@ class PlacementService:
     def _until_held(self, attempt: Callable[[Connection | None], T | None]) -> T:
         """What an attempt gives that no other replica's answer overtook. The last one is made, and its hosts are held,
         in a transaction for whose end every other replica's answer waits: no place is ever given twice."""
-        for _ in range(_ATTEMPTS):
+        crowded = time.monotonic() < self._crowded_until_s
+        for _ in range(0 if crowded else _ATTEMPTS):
             if (given := attempt(None)) is not None:
                 return given
+            self._crowded_until_s = time.monotonic() + _CROWDED.total_seconds()
         with self._write() as connection:
             counters.hold(connection, "pending")
             given = attempt(connection)
