@@ -90,7 +90,8 @@ async def test_the_service_answers_so_while_it_reads_a_body(client: Client) -> N
     limit._present = limit.most_bytes
     body = json.dumps({"samples": [], "padding": "x" * 2 * SMALL}).encode()
     async with session(client.app) as asking:
-        answers = [await asking.post("/v1/samples", content=sent) for sent in (body, pieces(body))]
+        json_type = {"content-type": "application/json"}
+        answers = [await asking.post("/v1/samples", content=sent, headers=json_type) for sent in (body, pieces(body))]
         small = await asking.get("/v1/hosts")
     assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(503, "service.busy")] * 2
     assert small.status_code == 200
