@@ -222,6 +222,7 @@ server-tools:  ## install PostgreSQL, nginx and Chromium, of which tests start i
 bench: setup  ## measure speed and quality of placement; prints tables
 	$(BIN)/python -m research.benchmarks.decision
 	$(BIN)/python -m research.benchmarks.unlike_hosts
+	$(BIN)/python -m research.benchmarks.http_load --unlike --sizes 100 --rates 100
 	$(BIN)/python -m research.benchmarks.placement
 	$(BIN)/python -m research.benchmarks.agent_cost
 	$(BIN)/python -m research.benchmarks.agent_overhead

@@ -6,7 +6,9 @@
 Hosts have 8 residents of 20 measured workloads and one of 40 contents; questions are drawn from the same 20 workloads,
 each with a name of its own, while 5 instances change once a second. Latency counts from when a question was due, so
 that a service that stalls is not spared. In every round service and bare endpoint are asked in turn, and with wrk both
-are asked as fast as they answer. Questions are dry runs, which are stored like all others; --keep reserves, too.
+are asked as fast as they answer: how many times as many the bare one answers, and how many times its CPU time an answer
+of the service takes, say more of the service than milliseconds, which are the machine's. Questions are dry runs, which
+are stored like all others; --keep reserves, too.
 
 --unlike asks about the clouds of research.benchmarks.unlike_hosts, where every instance has a demand of its own and no
 model is trained: hosts of 64 CPUs, 10 to 30 residents each, new VMs of 20 sizes and demands, and every resident's
@@ -45,7 +47,7 @@ from advisor.settings import Settings
 from models.data.dataset import load_dataset
 from models.training import train
 from research.benchmarks.fastapi_baseline import ANSWER
-from research.benchmarks.measuring import ONE_THREAD, circumstances
+from research.benchmarks.measuring import ONE_THREAD, circumstances, cpu_s, processes_of
 from research.benchmarks.open_loop import LoadResults, ask
 from research.benchmarks.unlike_hosts import made_inventory, new_vm, random_demand
 from tests.servers.service import Service
@@ -195,12 +197,14 @@ def measured(size: int, rate: float, model: Path | None, options: argparse.Names
     cloud = UnlikeCloud.of(size) if options.unlike else LoadedCloud.of(size)
     bodies = cloud.questions(keep=options.keep)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        port = stack.enter_context(service(Path(folder), cloud, model, options.workers)).port
+        running = stack.enter_context(service(Path(folder), cloud, model, options.workers))
+        port = running.port
         for body in bodies[:40]:  # every worker has seen every workload
             answer = post(port, body)
         (Path(folder) / "answer.json").write_bytes(answer)
         stack.enter_context(_changing(port, cloud))
-        bare = stack.enter_context(_bare(Path(folder), options.workers))
+        beside = stack.enter_context(_bare(Path(folder), options.workers))
+        bare = beside.port
         turns: dict[str, list[LoadResults]] = {"service": [], "bare": []}
         looked, known = _counted(port, "lookups"), _counted(port, "answers")
         for turn in range(options.rounds):
@@ -213,7 +217,7 @@ def measured(size: int, rate: float, model: Path | None, options: argparse.Names
             "answers": _shares(known, _counted(port, "answers")),
             "lookups": _shares(looked, _counted(port, "lookups")),
             "open_loop": {name: _figures(found) for name, found in turns.items()},
-            "wrk": _wrk(Path(folder), {"service": port, "bare": bare}, bodies, options.seconds),
+            "wrk": _wrk(Path(folder), {"service": running, "bare": beside}, bodies, options),
             "rss_mb": rss_mb(port),
         }
 
@@ -258,8 +262,8 @@ def service(
 
 
 @contextlib.contextmanager
-def _bare(folder: Path, workers: int) -> Iterator[int]:
-    """The bare endpoint under uvicorn with as many workers; yields its port."""
+def _bare(folder: Path, workers: int) -> Iterator[RunningService]:
+    """The bare endpoint under uvicorn with as many workers."""
     # A socket of ours, without Nagle's delay as the service's has none: of uvicorn's own, which leaves it on, whoever
     # waits for an answer before the next question gets each 40 ms late. Connections inherit it from their listener.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -277,7 +281,7 @@ def _bare(folder: Path, workers: int) -> Iterator[int]:
                 post(port, b"{}")
                 break
             time.sleep(0.1)
-        yield port
+        yield RunningService(port, process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
@@ -330,8 +334,11 @@ def rss_mb(port: int) -> float:
     return float(found[1]) / 2**20 if found else float("nan")
 
 
-def _wrk(folder: Path, ports: dict[str, int], bodies: list[bytes], seconds: float) -> dict[str, float]:
-    """Questions a second with 8 connections that wait for each answer; nothing where wrk is not installed."""
+def _wrk(
+    folder: Path, asked: dict[str, RunningService], bodies: list[bytes], options: argparse.Namespace
+) -> dict[str, dict[str, float]]:
+    """Answers a second with 8 connections that wait for each answer, and CPU time of each (ms), in rounds of all in
+    turn, medians; nothing where wrk is not installed."""
     if shutil.which("wrk") is None:
         return {}
     (folder / "bodies").write_bytes(b"\n".join(bodies))
@@ -341,13 +348,21 @@ def _wrk(folder: Path, ports: dict[str, int], bodies: list[bytes], seconds: floa
         'request = function() at = at % #bodies + 1 return wrk.format("POST", nil, '
         '{["Content-Type"] = "application/json"}, bodies[at]) end\n'
     )
-    rates = {}
-    for name, port in ports.items():
-        argv = ["wrk", "-t", "1", "-c", "8", "-d", f"{max(int(seconds), 1)}s", "-s", str(script)]
-        argv.append(f"http://127.0.0.1:{port}{PATH}")
+    seconds, turns = (
+        max(int(options.seconds), 1),
+        [(name, one) for _ in range(options.rounds) for name, one in asked.items()],
+    )
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in asked}
+    for name, (port, pid) in turns:
+        before = sum(map(cpu_s, processes_of(pid)))
+        argv = ["wrk", "-t", "1", "-c", "8", "-d", f"{seconds}s", "-s", str(script), f"http://127.0.0.1:{port}{PATH}"]
         text = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
-        rates[name] = float(re.search(r"Requests/sec:\s*([\d.]+)", text)[1])  # type: ignore[index]
-    return rates
+        rate = float(re.search(r"Requests/sec:\s*([\d.]+)", text)[1])  # type: ignore[index]
+        found[name].append((rate, 1000 * (sum(map(cpu_s, processes_of(pid))) - before) / (rate * seconds)))
+    return {
+        name: dict(zip(("per_s", "cpu_ms"), map(statistics.median, zip(*each, strict=True)), strict=True))
+        for name, each in found.items()
+    }
 
 
 def _shown(document: dict[str, Any]) -> str:
@@ -360,9 +375,13 @@ def _shown(document: dict[str, Any]) -> str:
                 f"  {name:8} p50 {one['p50_ms']:7.1f}  p99 {one['p99_ms']:7.1f}  max {one['max_ms']:7.1f} ms{target}, "
                 f"{one['answered_per_s']:.0f}/s, {one['statuses']}, {one['lost']} lost"
             )
-        if "wrk" in row:
-            fastest = ", ".join(f"{name} {rate:.0f}/s" for name, rate in row["wrk"].items())
-            lines.append(f"  as fast as they answer: {fastest}")
+        if row["wrk"]:
+            own, bare = row["wrk"]["service"], row["wrk"]["bare"]
+            lines.append(
+                f"  as fast as they answer: {own['per_s']:.0f}/s, bare {bare['per_s']:.0f}/s, "
+                f"{bare['per_s'] / own['per_s']:.1f} times as many; CPU time of an answer {own['cpu_ms']:.2f} ms, "
+                f"{own['cpu_ms'] / bare['cpu_ms']:.1f} times the bare one's"
+            )
             sent, predicted = row["answers"], row["lookups"]
             lines.append(
                 f"  answers of {row['answer_bytes']} bytes, {sent['hit']:.1%} remembered, {sent['former']:.1%} of "
