@@ -91,6 +91,18 @@ def test_an_answer_and_its_outcome_come_back(database: Database, recommendation:
 
 
 @few
+@given(recommendation=make.recommendations)
+def test_a_body_that_is_packed_for_many_is_read_with_the_name_of_each(database: Database, recommendation: Any) -> None:
+    nameless = replace(recommendation, notes=("stand-in-7f comes alone.",))
+    body = answers.PackedBody.of(nameless, "stand-in-7f")
+    name = recommendation.request.instance.id
+    with scratch(database) as connection:
+        answers.add(connection, nameless, body)
+        found = answers.get(connection, recommendation.id)
+        assert found == replace(nameless, notes=(f"{name} comes alone.",))
+
+
+@few
 @given(host=make.hosts, held=make.held)
 def test_a_pending_answer_comes_back_as_it_was_held(database: Database, host: Host, held: Any) -> None:
     held = replace(held, placed=replace(held.placed, host=host.id))
