@@ -74,7 +74,7 @@ ELSEWHERE = {
     "db restore": "test_cli_database.py",
     "history": "../advisor/short_history.py",
     "maintenance": "test_cli_maintenance.py",
-    "migrate": "test_cli_migrate.py",
+    "migrate": "../../integrations/kubernetes/cotenant_kubernetes/tests/test_cli_migrate.py",
     "models rollback": "test_cli_registry.py",
     "plans show": "test_cli_plan.py",
     "profile": "test_cli_profile.py",
