@@ -50,6 +50,7 @@ SCREENED_FROM = 64  # hosts: of fewer all are predicted
 FINALISTS, FIRST_PART = 64, 4  # of many hosts so many are predicted at first, of fewer one in so many
 LEARNED_FINALISTS, FURTHER = 32, 2  # by a learned model, which then predicts at most one for each so many of them
 SURELY_FIRST = 4  # twice as many where a host that is shown was not in the first so manieth part of them
+MORE_FOR_LIMITS = 4  # so many times as many where too few keep all limits
 
 
 def recommend(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
@@ -118,12 +119,16 @@ def _ranking(
         kept, others = filters.preferred(snapshot, request.instance, feasible)
         positions = np.array(kept, dtype=np.int64)
         per_host = not looks_ahead(question, positions)
-        answer_candidates, limit_rejections, scores, worse = _rank(question, positions, answering.remembered, detailed)
+        answer_candidates, limit_rejections, scores, worse, unpredicted = _rank(
+            question, positions, answering.remembered, detailed
+        )
         if others and not scores:  # where soft rules hold a limit would not
             positions, others = np.array(feasible, dtype=np.int64), ()
-            answer_candidates, limit_rejections, scores, worse = _rank(
+            answer_candidates, limit_rejections, scores, worse, unpredicted = _rank(
                 question, positions, answering.remembered, detailed
             )
+        if unpredicted:
+            notes = (*notes, f"{unpredicted} more hosts may break a limit: enough others keep all and promise more.")
         rejected = (*rejected, *others)
         if detailed and request.tune and request.mitigate:
             with stage("predict"):
@@ -162,7 +167,7 @@ class _RankedHosts:
 
     `hosts` (H,) are positions in the snapshot and `class_of_host` (H,) their classes. By class (G,) come the best
     option, its scores, the lowest T/B and the speed of the new VM's answers as in RankedHost, whether a limit is
-    violated, and what of the score is `reserved`.
+    violated, and what of the score is `reserved`. On so many further hosts that are `unpredicted` one may be.
     """
 
     hosts: Ints
@@ -173,6 +178,12 @@ class _RankedHosts:
     speed: Floats
     broken: Bools
     reserved: Floats
+    unpredicted: int = 0
+
+    @property
+    def within_limits(self) -> Ints:
+        """The hosts that keep all limits, from best to worst."""
+        return self.hosts[~self.broken[self.class_of_host]]
 
     def scores_of(self, hosts: Ints, shown: int) -> tuple[Floats, float]:
         """The scores of the same hosts in another order, (H,), and about the least one of the first so many that keep
@@ -206,9 +217,10 @@ class _RankedHosts:
 
 def _rank(
     question: PlacementQuestion, hosts: Ints, remembered: PredictionCache, detailed: int
-) -> tuple[tuple[Candidate, ...], list[Rejection], dict[str, float], Iterator[int]]:
-    """Candidates, as many as are `detailed`; the hosts on which a limit breaks; the scores of those that are shown; and
-    the positions of hosts where an instance keeps less than its own speed, in the order in which a change is tried."""
+) -> tuple[tuple[Candidate, ...], list[Rejection], dict[str, float], Iterator[int], int]:
+    """Candidates, as many as are `detailed`; the hosts on which a limit breaks; the scores of those that are shown; the
+    positions of hosts where an instance keeps less than its own speed, in the order in which a change is tried; and
+    the number of hosts that were not predicted although a limit may break there."""
     request = question.request
     screened = len(hosts) >= SCREENED_FROM and may_screen(question) and not looks_ahead(question, hosts)
     ranking = _rank_promising if screened else _rank_all
@@ -235,7 +247,8 @@ def _rank(
         answer = candidates(shown, ranked_hosts, remembered) if ranked_hosts and detailed else ()
     lowest = ranked.lowest[ranked.class_of_host].tolist()
     worse = losing(ranked.hosts.tolist(), lowest, request.limit, broken)
-    return answer, rejections(question, classes, predictions, not_mitigated, steps_by_host), scores, worse
+    rejected = rejections(question, classes, predictions, not_mitigated, steps_by_host)
+    return answer, rejected, scores, worse, ranked.unpredicted
 
 
 def _rank_all(
@@ -253,8 +266,9 @@ def _rank_promising(
     """The same of those that the answer is about.
 
     The most promising ones of each kind of host are predicted, and twice as many of a kind that has a host which is
-    shown and not in the first quarter. Of a learned model then those whose estimate, corrected as it corrected those
-    that were predicted, comes near to what is shown, and pinnings at last (decision 194).
+    shown and not in the first quarter; more of all kinds while too few keep all limits. Of a learned model then those
+    whose estimate, corrected as it corrected those that were predicted, comes near to what is shown, and pinnings at
+    last (decision 194).
     """
     promise = by_promise(question, hosts, remembered)
     by_rank = promise.order[~promise.needed[promise.order]]
@@ -271,20 +285,22 @@ def _rank_promising(
         for places, count in zip(of_kind, counts, strict=True):
             chosen[places[:count]] = True
         ranking = _rank_all(question, hosts[chosen], remembered, pins=not learned)
-        best = ranking[2].hosts[:shown]
+        best = ranking[2].within_limits[:shown]
+        too_few = len(best) < question.request.limit
         grows = [
-            not learned
-            and count < len(places)
-            and bool(np.isin(best, hosts[places[count // SURELY_FIRST : count]]).any())
+            count < len(places)
+            and (too_few or not learned and bool(np.isin(best, hosts[places[count // SURELY_FIRST : count]]).any()))
             for places, count in zip(of_kind, counts, strict=True)
         ]
-        counts = [count * (1 + more) for count, more in zip(counts, grows, strict=True)]
+        times = MORE_FOR_LIMITS if too_few else 2
+        counts = [count * times if more else count for count, more in zip(counts, grows, strict=True)]
     if learned:
         # Of few hosts the first are a quarter already, and each further step costs as much as some of them.
         most = sum(counts) // FURTHER if len(hosts) // FIRST_PART >= LEARNED_FINALISTS else 0
         chosen[promise.further(chosen, *ranking[2].scores_of(hosts[chosen], shown))[:most]] = True
         ranking = _rank_all(question, hosts[chosen], remembered)
-    return ranking
+    classes, predictions, ranked = ranking
+    return classes, predictions, replace(ranked, unpredicted=int((promise.doubtful & ~chosen).sum()))
 
 
 def _rank_hosts(

@@ -322,6 +322,7 @@ def _lowest(candidate: Candidate) -> float:
 SURELY_FINE = 0.995  # with so much of its demand delivered, on a host where all are treated alike, a limit holds
 HIGHEST_LIMIT = 0.97  # up to this one
 MOST_KINDS = 16  # of hosts, each of which is searched by itself
+MOST_NAMED = 256  # hosts that are predicted because a limit may be violated there, unless the question names hosts
 
 
 def may_screen(question: PlacementQuestion) -> bool:
@@ -332,13 +333,14 @@ def may_screen(question: PlacementQuestion) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What an estimate says of H hosts, (H,) each: `order` are their places, the most promising one first; `needed` are
-    those to predict whatever the estimate says, where a limit may be violated, for an answer names all of them, or
-    results were posted of an instance; `kind`
+    """What an estimate says of H hosts, (H,) each: `order` are their places, the most promising one first; `doubtful`
+    are those where a limit may be violated; `needed` are those to predict whatever the estimate says: where results
+    were posted of an instance, and the doubtful ones where the answer names all that violate a limit. `kind`
     numbers the kinds of hosts of which a model may know something of its own. `score` is estimated, from `signals`
     (H, K), among others."""
 
     order: Ints
+    doubtful: Bools
     needed: Bools
     kind: Ints
     score: Floats
@@ -377,8 +379,10 @@ def by_promise(question: PlacementQuestion, hosts: Ints, remembered: PredictionC
     residents = scenes.present[hosts].sum(axis=1)
     runners = np.where(scenes.present[hosts], scenes.vcpus[hosts], 0.0).sum(axis=1)
     signals = np.stack([after, headroom.cpu, headroom.before[0], residents / cpus, runners / cpus], axis=1)
-    needed = _limits_in_question(question, hosts, after, headroom) | _posted(question, hosts)
-    return Promise(order, needed, _kinds(question, hosts), score, signals)
+    doubtful, needed = _limits_in_question(question, hosts, after, headroom), _posted(question, hosts)
+    if question.request.hosts or doubtful.sum() <= MOST_NAMED:
+        needed |= doubtful
+    return Promise(order, doubtful, needed, _kinds(question, hosts), score, signals)
 
 
 def _posted(question: PlacementQuestion, hosts: Ints) -> Bools:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Instance
-from advisor.placement import decision, host_classes
+from advisor.placement import decision, host_classes, screen
 from advisor.prediction.active import PredictorProxy
 from advisor.scheduling import scoring
 from advisor.snapshot import ClusterSnapshot
@@ -94,6 +94,47 @@ def test_an_answer_that_predicts_only_promising_hosts_equals_the_one_that_predic
     assert shown == wanted_shown
     assert [one.score for one in found.candidates] == pytest.approx([one.score for one in full.candidates], abs=1e-9)
     assert codes(found) == codes(full)
+
+
+LIMITS = ({"min_throughput_ratio": 0.9}, {"service": "latency", "max_latency_ratio": 2.0}, {"max_time_short": 0.02})
+
+
+@pytest.mark.parametrize("loads", [(0.2, 0.9), (0.9, 1.4), (0.5, 1.0, 2, True)])
+@pytest.mark.parametrize("wanted", LIMITS)
+def test_of_very_many_hosts_with_a_limit_the_same_are_shown_and_fewer_are_refused_by_name(
+    loads: tuple[Any, ...], wanted: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where no host, or fewer than asked for, keeps the limit: then all are predicted."""
+    snapshot, question = unlike(*loads), request(new_vm(**wanted), limit=5)
+    full = ask(snapshot, question)
+    monkeypatch.setattr(screen, "MOST_NAMED", 0)
+    named = replace(question, hosts=tuple(one.id for one in snapshot.hosts))
+    found, of_named = ask(snapshot, question), ask(snapshot, named)
+    assert [(one.host, one.pinning) for one in found.candidates] == [(one.host, one.pinning) for one in full.candidates]
+    assert codes(found).items() <= codes(full).items()
+    assert codes(of_named) == codes(full), "a question that names hosts is answered about each of them"
+    left = len(codes(full)) - len(codes(found))
+    assert (left == 0) >= (len(full.candidates) < question.limit)
+    assert any("more hosts may break a limit" in note for note in found.notes) >= (left > 0)
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(
+    of_host=st.lists(st.sampled_from([0.0, -0.02, -0.1, -0.4]), min_size=1, max_size=3),
+    of_load=st.floats(0.0, 0.3),
+    loads=st.sampled_from([(0.2, 0.9), (0.9, 1.4), (0.5, 0.8)]),
+    wanted=st.sampled_from(LIMITS),
+)
+def test_of_very_many_hosts_with_a_limit_a_learned_model_shows_the_same(
+    of_host: list[float], of_load: float, loads: tuple[float, float], wanted: dict[str, Any]
+) -> None:
+    model = Corrected(PriorPredictor(), tuple(of_host), of_load)
+    snapshot, question = of_several_types(*loads), request(new_vm(**wanted), limit=3)
+    full = ask(snapshot, question, model)
+    with patch.object(screen, "MOST_NAMED", 0):
+        found = ask(snapshot, question, model)
+    assert [(one.host, one.pinning) for one in found.candidates] == [(one.host, one.pinning) for one in full.candidates]
+    assert codes(found).items() <= codes(full).items()
 
 
 @pytest.mark.parametrize("objective", ["worst", "total"])
