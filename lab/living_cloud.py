@@ -35,7 +35,7 @@ from profiler.agent.announcement import Announcer
 from profiler.agent.http_client import ANNOUNCE, PATH, HttpAnswer, HttpError
 from profiler.agent.loop import Agent, Log, Pace
 from profiler.agent.push import Delivery
-from profiler.agent.spool import Spool
+from profiler.agent.spool import Spool, samples_in
 from profiler.backends import BackendError, LxcBackend
 from profiler.backends.base import Counters, DomainCounters, HostCounters
 from profiler.backends.host_description import HostDescription
@@ -161,7 +161,8 @@ class LineWriter:
 
 
 class LineConnection:
-    """Where an agent pushes to: each post becomes a line with the seconds since `begin_s`, and is acknowledged."""
+    """Where an agent pushes to: each post becomes a line with the seconds since `begin_s`, and is acknowledged. Windows
+    become samples, as in the recorded day."""
 
     def __init__(self, lines: LineWriter, begin_s: float) -> None:
         self._lines = lines
@@ -169,6 +170,8 @@ class LineConnection:
 
     def post(self, body: bytes, to: str = PATH) -> HttpAnswer:
         document = json.loads(body)
+        if to == PATH:
+            document = {"samples": samples_in(document)}
         try:
             self._lines.write({"at": round(time.time() - self._begin_s, 3), "to": to, "body": document})
         except (OSError, ValueError) as error:

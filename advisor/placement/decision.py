@@ -289,7 +289,7 @@ def _rank_promising(
         too_few = len(best) < question.request.limit
         grows = [
             count < len(places)
-            and (too_few or not learned and bool(np.isin(best, hosts[places[count // SURELY_FIRST : count]]).any()))
+            and (too_few or (not learned and bool(np.isin(best, hosts[places[count // SURELY_FIRST : count]]).any())))
             for places, count in zip(of_kind, counts, strict=True)
         ]
         times = MORE_FOR_LIMITS if too_few else 2

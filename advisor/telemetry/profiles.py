@@ -29,6 +29,7 @@ from profiler.observed import MetricSample, check_id
 MAX_LINE = 16 * files.MEGABYTE  # a batch of the agent is far smaller
 MOST_BYTES = 4096 * files.MEGABYTE  # of all lines of a file
 LAST_S = 253_370_764_800  # the year 9999
+_OF_ROW = ("instance", "scope")
 
 
 def read_samples(paths: Sequence[Path]) -> list[MetricSample]:
@@ -60,15 +61,35 @@ def _of_line(path: Path, number: int, line: bytes) -> Iterator[MetricSample]:
         if not line.endswith(b"\n") and number > 1:
             return
         raise InvalidInput(f"{path}, line {number}: it is not JSON", field="samples") from error
-    batch = entry.get("samples") if isinstance(entry, dict) and "samples" in entry else [entry]
-    if not isinstance(batch, list):
-        raise InvalidInput(f"{path}, line {number}: samples is not a list", field="samples")
-    for item in batch:
-        try:
+    try:
+        for item in _parts(entry):
             yield _sample(item)
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
-            raise InvalidInput(f"{path}, line {number}: {reason}", field="samples") from error
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        reason = f"{error.args[0]} is missing" if isinstance(error, KeyError) else error
+        raise InvalidInput(f"{path}, line {number}: {reason}", field="samples") from error
+
+
+def _parts(entry: Any) -> Iterator[Any]:
+    """The samples of a line: itself, or those of a body, one by one and in windows."""
+    if not isinstance(entry, dict) or entry.keys().isdisjoint(("samples", "windows")):
+        yield entry
+        return
+    yield from _list(entry, "samples")
+    for window in _list(entry, "windows"):
+        metrics = _list(window, "metrics")
+        for row in _list(window, "rows"):
+            values = dict(zip(metrics, _list(row, "values"), strict=True))
+            about = {"host": window["host"], "time": window["time"], **{name: row.get(name) for name in _OF_ROW}}
+            for metric, value in {**values, **row.get("others", {})}.items():
+                if value is not None:
+                    yield {**about, "metric": metric, "value": value}
+
+
+def _list(there: Any, name: str) -> list[Any]:
+    found = there.get(name, []) if isinstance(there, dict) else None
+    if not isinstance(found, list):
+        raise TypeError(f"{name} is not a list")
+    return found
 
 
 def _sample(entry: Any) -> MetricSample:

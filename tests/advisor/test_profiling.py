@@ -215,6 +215,19 @@ def test_batches_and_compressed_files_are_read_alike(whole: Path, tmp_path: Path
     assert read_samples([batches]) == read_samples([whole]) == two_phases()
 
 
+def test_windows_of_a_body_are_read_as_their_samples(tmp_path: Path) -> None:
+    path, time = tmp_path / "windows.jsonl", "2026-01-02T12:00:00Z"
+    rows = [{"instance": "i1", "values": [4, None], "others": {"waiting": 2}}, {"instance": None, "values": [9, 5]}]
+    windows = [{"host": "h1", "time": time, "metrics": ["cpu", "ipc"], "rows": rows}]
+    path.write_text(json.dumps({"windows": windows}) + "\n", encoding="utf-8")
+    assert [(one.instance, one.scope, one.metric, one.value) for one in read_samples([path])] == [
+        ("i1", "instance", "cpu", 4.0),
+        ("i1", "instance", "waiting", 2.0),
+        (None, "host", "cpu", 9.0),
+        (None, "host", "ipc", 5.0),
+    ]
+
+
 def test_an_unfinished_last_line_is_skipped(whole: Path) -> None:
     with whole.open("a", encoding="utf-8") as file:
         file.write('{"host": "h1", "inst')
@@ -237,6 +250,8 @@ GOOD: Mapping[str, Any] = {
         ("[1]\n", "it is not a sample"),
         ("3\n", "it is not a sample"),
         ('{"samples": 3}\n', "samples is not a list"),
+        ('{"windows": [3]}\n', "metrics is not a list"),
+        ('{"windows": [{"host": "h", "time": "", "metrics": ["cpu"], "rows": [{"values": []}]}]}\n', "shorter"),
         ({**GOOD, "value": "1"}, "value 1 is not a number"),
         ({**GOOD, "value": -1}, "value -1 is not a number"),
         ({**GOOD, "value": 1e300}, r"value 1e\+300 is not a number"),
