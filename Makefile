@@ -30,6 +30,8 @@ CHART := integrations/kubernetes/chart
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -o tmp_path_retention_policy=failed
 BASE ?= main
 SHORT := -m "not measured and not lab" --ignore tests/browser
+# Distributions beside the service, the agent and the client; none of these three imports them.
+BESIDE := tests/lab tests/research integrations
 CONTAINER_TOOLS := podman crun busybox-static iproute2 util-linux perl
 IMAGE_TOOLS := buildah podman crun mmdebstrap util-linux
 LIBVIRT_TOOLS := libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients qemu-system-x86 seabios ipxe-qemu busybox-static cpio \
@@ -50,7 +52,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test generated test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release tag clean compiled collected style types contracts tests test-changed test-ansible terraform-provider
+.PHONY: run test test-beside generated test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release tag clean compiled collected style types contracts tests test-changed test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -88,12 +90,15 @@ run: setup  ## load the example cloud, start the service on 127.0.0.1:8080, prin
 # and programs may run from there.
 test: export TMPDIR := $(shell ! grep -q '^[^ ]* /dev/shm .*noexec' /proc/mounts 2>/dev/null && [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 test: export PATH := $(CURDIR)/$(dir $(PROMTOOL)):$(PATH)
-test: setup lab-tools server-tools  ## lint, types, and every test that needs no longer target
+test: setup lab-tools server-tools  ## lint, types, and the tests of the service, the agent and the client
 	@$(MAKE) --no-print-directory --jobs 2 style contracts
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going types tests
 
 tests: setup collected
-	$(PYTEST) $(SHORT)
+	$(PYTEST) $(SHORT) tests $(BESIDE:%=--ignore %)
+
+test-beside: setup lab-tools server-tools  ## the tests of the lab, of research and of the packages under integrations/
+	$(PYTEST) $(SHORT) $(BESIDE)
 
 test-changed: setup collected  ## what a change can break by what imports it, since BASE=main; whatever else it breaks, `make test` says
 	$(PYTEST) $(SHORT) $$($(BIN)/python -m tests.affected $(BASE))
@@ -187,7 +192,7 @@ test-scenarios: setup lab-tools  ## advice followed on real containers (root, a 
 # newer than the last time they rewrite sooner than one process that imports all.
 collected: compiled
 	@test -e $(VENV)/.collected && test "$$(find tests integrations -name '*.py' -newer $(VENV)/.collected | wc -l)" -lt 60 || { \
-	  $(BIN)/python -m pytest --collect-only -qq $(SHORT) >/dev/null; touch $(VENV)/.collected; }  # what is wrong the tests themselves will say
+	  $(BIN)/python -m pytest --collect-only -qq $(SHORT) tests $(BESIDE:%=--ignore %) >/dev/null; touch $(VENV)/.collected; }  # what is wrong the tests themselves will say
 
 compiled: setup
 	@$(BIN)/python -m tests.compile_loops
