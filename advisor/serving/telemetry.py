@@ -125,6 +125,8 @@ class TelemetryService:
         begin = 0
         with self._write() as connection:
             for window, sent in zip(windows, of_window, strict=True):
+                if not sent:  # it has no value
+                    continue
                 layout = ingest.kept(connection, sent, taken[begin : begin + len(sent)])
                 begin += len(sent)
                 if layout is not None:

@@ -57,7 +57,9 @@ class WindowRowBody(Schema):
     instance: Id | None = Field(default=None, description="null = of the host or its driver domain")
     scope: Scope | None = Field(default=None, description="default: instance where one is named, else host")
     values: list[Number | None] = Field(description="one for each of the metrics; null = not measured")
-    others: dict[Id, Number] = Field(default={}, description="values of other metrics, by name")
+    others: Annotated[dict[Id, Number], Field(max_length=1000)] = Field(
+        default={}, description="values of other metrics, by name"
+    )
 
     def to_domain(self) -> WindowRow:
         """The domain's row."""

@@ -25,7 +25,8 @@ EXPLAINED = (
         r"|instance .* is pinned to pCPU|.*pinning names"
         r"|instance .*: demand of \S+ CPUs is above its|demand for \w+: p50, p95 and p99 do not grow"
         r"|pinning: vCPUs are not numbered|.* is exclusive, and affinity|.* keep one of them"
-        r"|probe \S+: there is no value .* to stand for it",
+        r"|probe \S+: there is no value .* to stand for it"
+        r"|there are neither samples nor windows|windows\.\d+: row \d+ has \d+ values for",
         "JSON Schema does not compare one field with another.",
     ),
     Explained(

@@ -149,3 +149,14 @@ def test_a_series_twice_in_a_window_counts_once(services: tuple[Advisor, Advisor
         said = send(services, replace(twice, time_s=window(at).time_s))
         assert said["duplicate"] == 6
     assert known(services[0]) == known(services[1])
+
+
+@pytest.mark.parametrize("row", [WindowRow(None, "host", []), WindowRow("a", "instance", [None])], ids=["no", "null"])
+def test_a_window_without_a_value_counts_nothing_and_others_beside_it_are_taken(
+    services: tuple[Advisor, Advisor], row: WindowRow
+) -> None:
+    advisor = services[1]
+    empty = SentWindow("h1", NOW.timestamp() - 60, METRICS[: len(row.values)], [row])
+    assert dict(advisor.telemetry.ingest_windows([empty])) == {"accepted": 0, "duplicate": 0, "dropped": ()}
+    counts = advisor.telemetry.ingest_windows([empty, window(0)])
+    assert (counts["accepted"], counts["dropped"]) == (len(window(0).samples()), ())
