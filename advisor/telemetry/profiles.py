@@ -77,6 +77,8 @@ def _parts(entry: Any) -> Iterator[Any]:
     yield from _list(entry, "samples")
     for window in _list(entry, "windows"):
         metrics = _list(window, "metrics")
+        if len(set(metrics)) < len(metrics):
+            raise ValueError("a metric stands twice among the metrics")
         for row in _list(window, "rows"):
             values = dict(zip(metrics, _list(row, "values"), strict=True))
             about = {"host": window["host"], "time": window["time"], **{name: row.get(name) for name in _OF_ROW}}

@@ -77,6 +77,8 @@ class WindowBody(Schema):
 
     @model_validator(mode="after")
     def _one_value_for_each_metric(self) -> Self:
+        if len(set(self.metrics)) < len(self.metrics):
+            raise ValueError("a metric stands twice among the metrics, so one of its values would be lost")
         for at, row in enumerate(self.rows):
             if len(row.values) != len(self.metrics):
                 raise ValueError(f"row {at} has {len(row.values)} values for {len(self.metrics)} metrics")

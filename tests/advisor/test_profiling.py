@@ -251,6 +251,7 @@ GOOD: Mapping[str, Any] = {
         ("3\n", "it is not a sample"),
         ('{"samples": 3}\n', "samples is not a list"),
         ('{"windows": [3]}\n', "metrics is not a list"),
+        ('{"windows": [{"metrics": ["cpu", "cpu"], "rows": []}]}\n', "a metric stands twice"),
         ('{"windows": [{"host": "h", "time": "", "metrics": ["cpu"], "rows": [{"values": []}]}]}\n', "shorter"),
         ({**GOOD, "value": "1"}, "value 1 is not a number"),
         ({**GOOD, "value": -1}, "value -1 is not a number"),

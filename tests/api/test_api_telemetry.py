@@ -328,3 +328,15 @@ def test_a_log_line_is_one_line_whatever_is_in_it(lines: logging.Formatter) -> N
     if isinstance(lines, JsonLines):  # nothing is lost
         assert json.loads(line)["message"] == "two\nlines\x1b[31m \u2028"
         assert "ValueError: broken\nhere" in json.loads(line)["traceback"]
+
+
+def test_a_window_that_names_a_metric_twice_is_refused_for_one_of_its_values_would_be_lost(client: Client) -> None:
+    window = {
+        "host": "h1",
+        "time": "2026-01-31T12:00:00Z",
+        "metrics": ["cpu", "cpu"],
+        "rows": [{"instance": "a", "values": [1, 2]}],
+    }
+    answer = client.ask("POST", "/v1/samples", json={"windows": [window]})
+    assert answer.status_code == 422
+    assert "windows.0: a metric stands twice" in answer.text
