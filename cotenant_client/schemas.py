@@ -214,8 +214,8 @@ class BurstFigures(TypedDict):
 class JointSearch(TypedDict):
     """How joint answers were found, and by how much they are better than those in the order given."""
 
-    chosen: Literal["given", "largest_first", "planned_worst", "planned_total", "planned_pack"]
-    tried: list[Literal["given", "largest_first", "planned_worst", "planned_total", "planned_pack"]]
+    chosen: Literal["given", "largest_first", "planned_worst", "planned_total", "planned_limits", "planned_pack"]
+    tried: list[Literal["given", "largest_first", "planned_worst", "planned_total", "planned_limits", "planned_pack"]]
     ended: Literal["search", "time"]
     found: BurstFigures
     given: BurstFigures
@@ -308,7 +308,7 @@ class BatchBody(TypedDict):
     time_limit_s: NotRequired[float]
     hosts: NotRequired[list[str] | None]
     constraints: NotRequired[ConstraintsBody]
-    objective: NotRequired[Literal["worst", "total", "pack"]]
+    objective: NotRequired[Literal["worst", "total", "limits", "pack"]]
     limit: NotRequired[int]
     explain: NotRequired[bool]
     dry_run: NotRequired[bool]
@@ -489,7 +489,7 @@ class PlacementBody(TypedDict):
     instance: NewInstance
     hosts: NotRequired[list[str] | None]
     constraints: NotRequired[ConstraintsBody]
-    objective: NotRequired[Literal["worst", "total", "pack"]]
+    objective: NotRequired[Literal["worst", "total", "limits", "pack"]]
     limit: NotRequired[int]
     explain: NotRequired[bool]
     commands: NotRequired[bool]
@@ -663,7 +663,7 @@ class PlanBody(TypedDict):
     empty: NotRequired[list[str]]
     hosts: NotRequired[list[str] | None]
     movable: NotRequired[list[str] | None]
-    objective: NotRequired[Literal["worst", "total", "pack"]]
+    objective: NotRequired[Literal["worst", "total", "limits", "pack"]]
     plan_for: NotRequired[Literal["hours", "mean", "p50", "p95", "p99"]]
     keep_ratio: NotRequired[float]
     max_moves: NotRequired[int | None]

@@ -14,7 +14,7 @@ from profiler.observed import Host, Instance
 
 # What is asked: a cloud as the caller sees it, what to place there, a scene.
 
-Objective = Literal["worst", "total", "pack"]
+Objective = Literal["worst", "total", "limits", "pack"]
 OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
 AskedObjective = Annotated[
     Objective,
@@ -23,6 +23,7 @@ AskedObjective = Annotated[
         words=(
             ("worst", "the best for the most affected instance"),
             ("total", "the best combined score"),
+            ("limits", "the fewest instances below their limits"),
             ("pack", "the fewest hosts"),
         ),
         kinds=("admit", "rebalance", "evacuate", "tune"),

@@ -161,7 +161,7 @@ class CellsAnswer:
 # Several instances placed in one question: the answers, what they do together, and how they were found.
 
 BatchOrder = Literal["given", "joint"]  # as a question asks for it
-BurstTrial = Literal["given", "largest_first", "planned_worst", "planned_total", "planned_pack"]
+BurstTrial = Literal["given", "largest_first", "planned_worst", "planned_total", "planned_limits", "planned_pack"]
 BurstSearchEnd = Literal["search", "time"]
 
 

@@ -80,6 +80,10 @@ def compare(arrays: CandidateArrays) -> Reason:
         text = f"{best} is fuller than {other} by {gap:.3f} vCPUs per pCPU, and every limit is met on both."
     elif arrays.objective == "pack" and scores.score[0] > 1:
         text = f"Every limit is met on {best} and not on {other}, where the most affected is {_worst(arrays, 1)}."
+    elif arrays.objective == "limits":
+        more, more_there = (1 - arrays.scores.expected[:2]).tolist()
+        text = f"{best} is ahead of {other}: {more:.2f} more instances are expected below their limits there, "
+        text += f"and {more_there:.2f} on {other}."
     elif arrays.objective == "total":
         text = f"{best} is ahead of {other} by {gap:.3f} in the sum of the gains and losses of all instances there."
     else:

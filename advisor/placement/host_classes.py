@@ -273,7 +273,7 @@ def _predicted(
     elif len(new_without.first):
         scenes = [base_with(question, hosts[new_without.first])[1]]
     # No instance is predicted to be faster than alone, so that a pinning may be known to gain too little.
-    may_wait = correction_of(question.predictor) is not None and question.request.objective != "pack"
+    may_wait = correction_of(question.predictor) is not None and question.request.objective in {"worst", "total"}
     now = max(sum(not option.pins for option in options), 1) if may_wait else len(options)
     scenes += [with_new_vm(absent, option).take(np.flatnonzero(option.usable)) for option in options[:now]]
     if scenes:

@@ -321,6 +321,7 @@ def _lowest(candidate: Candidate) -> float:
 
 SURELY_FINE = 0.995  # with so much of its demand delivered, on a host where all are treated alike, a limit holds
 HIGHEST_LIMIT = 0.97  # up to this one
+USUAL_HALF = 0.1  # of an interval of T/B, where it is estimated
 MOST_KINDS = 16  # of hosts, each of which is searched by itself
 MOST_NAMED = 256  # hosts that are predicted because a limit may be violated there, unless the question names hosts
 
@@ -419,6 +420,10 @@ def _estimated(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats
         before[less] = _throughput(question, hosts[less], sums_without(question, hosts[less]))
     if question.request.objective == "total":
         return after + count * (after - before), after
+    if question.request.objective == "limits":
+        half, limits = np.full(len(hosts), USUAL_HALF), np.full(len(hosts), np.nan)
+        own, of_resident = (scoring.chance_below(after, half, limits, was) for was in (1.0, before))
+        return 1 - own - count * of_resident, after
     loss = 1 - after / before
     return 1 - scoring.harm(1 - after, 1 - after + count * loss), after
 

@@ -25,7 +25,7 @@ from advisor.domain import (
 from advisor.placement import sequential
 from advisor.placement.evidence import with_class
 from advisor.planning.assignment.assign import assign
-from advisor.planning.assignment.packing_problem import Goal
+from advisor.planning.assignment.packing_problem import NO_LIMIT, Goal
 from advisor.planning.migration_order import ScheduledChange, schedule
 from advisor.planning.migration_time import MigrationLimits
 from advisor.planning.plan_context import PlanContext, changes_of
@@ -187,15 +187,15 @@ def paying_moves(
 
 
 PLAN_SHARE = 0.4  # of the time that is left, for one plan; its hosts are answered in turn after it
-NO_LIMIT = 1e-6  # T/B that every instance keeps
 # By the objective of the answers, whose own plan comes first.
 PLANS: dict[Objective, tuple[Objective, ...]] = {
     "worst": ("worst", "total"),
     "total": ("total", "worst"),
+    "limits": ("limits", "worst", "total"),
     "pack": ("pack", "worst", "total"),
 }
 PLANNED: dict[Objective, BurstTrial] = {
-    "worst": "planned_worst", "total": "planned_total", "pack": "planned_pack",
+    "worst": "planned_worst", "total": "planned_total", "limits": "planned_limits", "pack": "planned_pack",
 }  # fmt: skip
 EQUAL_HARM = 1e-6  # of harms that differ by no more the earlier trial is kept
 
@@ -378,6 +378,7 @@ def figures(
     ratio_before = np.where(resident, was.throughput.expected, 1.0)
     doubt_before = np.where(resident, was.throughput.expected - was.throughput.lower, 0.0)
     doubt = np.where(present, np.maximum(expected - then.throughput.lower - doubt_before, 0.0), 0.0)
+    limits = after.min_ratio[hosts]
     if objective == "total":
         lost = np.where(present, ratio_before - expected, 0.0).sum()
         harm = float(lost + scoring.CAUTION * np.sqrt((doubt**2).sum()))
@@ -386,7 +387,9 @@ def figures(
         more_short = scoring.more_short(then.time_short(), short_before, scenes.profiled)
         losses = np.where(present, scoring.losses(expected, doubt, ratio_before, more_short), 0.0)
         harm = scoring.harm(float(losses.max()), float(losses.sum()))
-    limits = after.min_ratio[hosts]
+    if objective == "limits":
+        more = scoring.chance_below(expected, expected - then.throughput.lower, limits, ratio_before)
+        harm = scoring.HARM_COUNTS * harm + float(np.where(present, more, 0.0).sum())
     needed = np.minimum(np.where(np.isnan(limits), scoring.KEPT, limits), ratio_before)
     not_kept = present & (expected < needed - SLACK)
     return BurstFigures(len(placed), int(not_kept.sum()), hosts_used, harm)

@@ -37,8 +37,8 @@ def check(snapshot: ClusterSnapshot, request: PlanRequest) -> None:
     check_declared(request)
     if request.kind == "right_size" and request.plan_for != "hours":
         raise InvalidInput("right_size goes by the p95 and the p99 of demand; leave plan_for out", field="plan_for")
-    if request.kind == "tune" and request.objective == "pack":
-        raise InvalidInput("tune moves nothing, so it packs nothing: ask for worst or total", field="objective")
+    if request.kind == "tune" and request.objective not in {"worst", "total"}:
+        raise InvalidInput("tune takes the objective worst or total, and keeps all limits with both", field="objective")
     effective_kind = (request.kind == "what_if" and request.then) or request.kind  # what_if asks it of its own cloud
     check_kinds(request, effective_kind, request.kind)
     _check_instances(snapshot, request)

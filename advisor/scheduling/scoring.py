@@ -14,9 +14,13 @@ from numpy.typing import NDArray
 from advisor.domain import NO_SCORES, SCORE_BUCKETS, Objective, ScoreSummary
 from advisor.rounding import SLACK
 from models.arrays import Bools, Floats, Ints
+from models.physics import normal
 from models.prediction import InterferencePrediction
 
 KEPT = 0.9  # a ratio counts as kept at this T/B where an instance names no limit of its own
+HALF = 1.645  # standard deviations of half a 90 % interval
+LEAST_SPREAD = 0.01  # of a ratio: no prediction is surer, so that chances of neighbours beside a limit differ
+HARM_COUNTS = 0.01  # of the objective `limits`: of hosts where as many are expected below, the less harmed is better
 # Of all losses beside the worst one: the most affected decides, but dozens that lose a little each are harm, too. The
 # same part for every host, or a host with few residents would seem a place where they may be harmed.
 OTHERS_COUNT = 0.3
@@ -89,6 +93,17 @@ def losses(
     return np.asarray(np.where(np.isnan(both), lost, both))
 
 
+def chance_below(expected: Floats, half: Floats, limits: Floats, before: Floats | float = 1.0) -> Floats:
+    """By how much the chance grows that each is below its limit, or below KEPT where that is nan; (S, N).
+
+    `half` is half the 90 % interval, of `before`, too: what was doubtful already is not made worse by a placement. An
+    instance that is below already costs nothing more.
+    """
+    spread = np.maximum(half / HALF, LEAST_SPREAD)
+    least = np.where(np.isnan(limits), KEPT, limits)
+    return np.asarray(normal.below((least - expected) / spread) - normal.below((least - before) / spread))
+
+
 def harm(most: Loss, total: Loss) -> Loss:
     """What counts against a placement: the greatest loss, and a part of all others."""
     return most + OTHERS_COUNT * (total - most)
@@ -116,6 +131,7 @@ def score(
 
     worst: the most harmed of all decides, by a lower bound, and of what the others lose OTHERS_COUNT.
     total: what the cloud gains, the new VM's ratio minus every instance's loss.
+    limits: 1 minus how many more instances are expected to be below their limits, KEPT where one has none.
     pack: the fullest host on which every ratio is kept; hosts where one is not kept come after, by `worst`.
     """
     throughput = prediction.throughput
@@ -134,6 +150,11 @@ def score(
         half_width = half[rows, worst_at] / before[rows, worst_at]
         loss = np.where(present, losses(throughput.expected, added, before, more_short), 0.0)
         value = 1 - harm(loss.max(axis=1), loss.sum(axis=1))
+    if objective == "limits":
+        more = np.where(present, chance_below(throughput.expected, half, limits, before), 0.0)
+        expected = 1 - more.sum(axis=1)
+        half_width = HALF * np.sqrt((more * (1 - more)).clip(0.0).sum(axis=1))  # of a number of independent events
+        value = expected - HARM_COUNTS * (1 - value)
     if objective == "pack":
         needed = np.where(np.isnan(limits), KEPT, limits)
         all_kept = np.where(present, throughput.expected >= np.minimum(needed, before) - SLACK, True).all(axis=1)

@@ -143,7 +143,7 @@ def test_a_filter_that_makes_no_sense_is_reported_beside_its_field(pages: Client
         ("/models/analytic/confirm?change=burn", "change: Input should be 'activate', 'shadow' or 'rollback'"),
         ("/plans?kind=evict", "kind: Input should be 'admit'"),
         ("/plans/new?kind=evict", "kind 'evict' is none of admit"),
-        ("/?id=a&objective=best", "objective 'best' is none of worst, total, pack"),
+        ("/?id=a&objective=best", "objective 'best' is none of worst, total, limits, pack"),
         ("/?nam=a", "there is no query parameter 'nam'; there are "),
     ],
 )

@@ -93,7 +93,7 @@ def test_what_is_typed_is_what_is_asked(typed: Mapping[str, str], request_: Plan
         ({"kind": "evacuate", "empty": "h1 h/2"}, {"empty": "'h/2' is not 1–255 letters"}),
         ({"kind": "rebalance", "keep_ratio": "nan", "seed": "-1"}, {"keep_ratio": "is not a number", "seed": "is not"}),
         ({"kind": "evacuate", "empty": "h1 " * 7000 + "h1"}, {"empty": "is longer than 20,000 characters"}),
-        ({"objective": "best"}, {"objective": "'best' is none of worst, total, pack"}),
+        ({"objective": "best"}, {"objective": "'best' is none of worst, total, limits, pack"}),
         ({"kind": "what_if", "then": "evacuate"}, {"then": "is none of capacity, admit, rebalance, consolidate"}),
         ({"kind": "what_if", "like": "h9"}, {"like": "there is no host h9"}),
         ({"kind": "what_if", "change": "h1", "pcpus": "99999"}, {"pcpus": "is not a whole number from 1 to 4096"}),

@@ -214,7 +214,7 @@ def test_worst_kept_counts_what_was_lost_and_not_what_was_slow_before() -> None:
     assert worst_kept({"x": 1.0}, {"x": 0.5, "new": 0.8}) == pytest.approx(0.5 - OTHERS_COUNT * 0.2)
 
 
-@pytest.mark.parametrize("objective", ["worst", "total", "pack"])
+@pytest.mark.parametrize("objective", ["worst", "total", "limits", "pack"])
 @pytest.mark.parametrize("seats", [2, 3])
 def test_one_host_per_situation_has_the_whole_clouds_answer(objective: str, seats: int) -> None:
     triples = {"_".join(there): (0.4, 0.5 + 0.01 * at, 0.6) for at, there in enumerate(triples_of(CPU))}

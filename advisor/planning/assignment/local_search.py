@@ -122,7 +122,8 @@ def best_host(state: SearchState, kind: int, hosts: Sequence[int]) -> int | None
         if state.objective == "pack":
             share = state.used[host, VCPUS] / max(state.problem.room[host, VCPUS], 1e-9)
             return float(not before.kinds), -round(share, 9), round(after.total_loss - before.total_loss, 9), host
-        return round(after.total_loss - before.total_loss, 9), host
+        more = round(after.missed - before.missed, 9) if state.objective == "limits" else 0.0
+        return more, round(after.total_loss - before.total_loss, 9), host
 
     feasible = [host for host in hosts if state.feasible(host, plus(state.movers[host], kind))]
     return min(feasible, key=key, default=None)

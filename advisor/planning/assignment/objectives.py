@@ -15,8 +15,9 @@ from advisor.rounding import with_slack
 from models.arrays import Floats
 
 # Costs of a plan: instances without a host, instances below a limit, moves, hosts in use, the greatest loss, and the
-# sums of harm and of losses (see Pattern). Lower is better; a level is never worsened for a later one.
-Level = Literal["unplaced", "below", "moves", "used", "greatest", "harm", "lost"]
+# sums of harm, of chances to miss a limit, and of losses (see Pattern). Lower is better; a level is never worsened for
+# a later one.
+Level = Literal["unplaced", "below", "moves", "used", "greatest", "harm", "missed", "lost"]
 
 _BY_AIM: dict[Aim, tuple[Level, ...]] = {
     "admit": ("unplaced",),
@@ -27,6 +28,7 @@ _BY_AIM: dict[Aim, tuple[Level, ...]] = {
 _BY_OBJECTIVE: dict[Objective, tuple[Level, ...]] = {
     "worst": ("greatest", "harm"),
     "total": ("lost",),
+    "limits": ("missed", "lost"),
     "pack": ("used", "lost"),
 }
 
@@ -45,7 +47,8 @@ def _cost(level: Level, pattern: Pattern, arrivals: int) -> float:
         return float(len(pattern.below))
     if level == "unplaced":
         return 0.0
-    return {"greatest": pattern.max_loss, "harm": pattern.harm, "lost": pattern.total_loss}[level]
+    by_level = {"greatest": pattern.max_loss, "harm": pattern.harm, "missed": pattern.missed}
+    return by_level.get(level, pattern.total_loss)
 
 
 def pattern_costs(level: Level, pattern_set: PatternSet) -> Floats:
@@ -102,17 +105,19 @@ def relaxation_bound(level: Level, state: SearchState, unplaced: int) -> float:
         return float(max([_fewest_hosts(state), *_incompatible(state, all_kinds)]))
     if level in {"below", "moves"}:
         return 0.0
+    by: Level = "missed" if level == "missed" else "lost"
     kinds = sorted({*problem.waiting, *(kind for there in problem.initial for kind in there)})
     classes = range(len(problem.classes))
     keys = [(number, (kind,)) for kind in kinds for number in classes]
     state.evaluator.evaluate_keys(keys)
-    least_loss = {kind: min(state.evaluator.known(number, (kind,)).total_loss for number in classes) for kind in kinds}
+    alone = {(kind, number): state.evaluator.known(number, (kind,)) for kind in kinds for number in classes}
+    least_loss = {kind: min(_cost(by, alone[kind, number], 0) for number in classes) for kind in kinds}
     fixed_patterns = [state.evaluator.at(host, ()) for host in range(problem.hosts)]
     movable_losses = [least_loss[kind] for there in (problem.waiting, *problem.initial) for kind in there]
     if level == "greatest":
         return max([*(pattern.max_loss for pattern in fixed_patterns), *movable_losses], default=0.0)
     smallest_losses = sorted(movable_losses)[: len(movable_losses) - unplaced] if unplaced else movable_losses
-    return sum(pattern.total_loss for pattern in fixed_patterns) + sum(smallest_losses)
+    return sum(_cost(by, pattern, 0) for pattern in fixed_patterns) + sum(smallest_losses)
 
 
 def _without_room(state: SearchState) -> int:

@@ -43,6 +43,7 @@ from profiler.observed import ANTI_AFFINITY_LABEL
 
 # The goal of an assignment and its result: the interface between the planner and the solver.
 
+NO_LIMIT = 1e-6  # T/B that every instance keeps: of a goal that protects limits of instances alone
 Aim = Literal["admit", "rebalance", "evacuate", "consolidate"]
 
 

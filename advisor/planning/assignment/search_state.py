@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from advisor.domain import Host, Instance, Objective
-from advisor.planning.assignment.packing_problem import ASKED, SIZES, VCPUS, Kinds, PackingProblem
+from advisor.planning.assignment.packing_problem import ASKED, NO_LIMIT, SIZES, VCPUS, Kinds, PackingProblem
 from advisor.rounding import SLACK, with_slack
-from advisor.scheduling.scoring import harm, losses, more_short
+from advisor.scheduling.scoring import chance_below, harm, losses, more_short
 from models.arrays import Bools, Floats, Ints
 from models.data.scene import SCENE_FIELDS, SLOT_FIELDS, SceneBatch, build_batch
 from models.prediction import Predictor
@@ -105,14 +105,18 @@ class SearchState:
         )
 
     def cost(self, patterns: Iterable[Pattern]) -> Cost:
-        """The cost of some hosts together: by greatest loss for `worst`, by sums for `total` and `pack`."""
+        """The cost of some hosts together: by greatest loss for `worst`, by sums for the others."""
         patterns = list(patterns)
         if self.objective == "worst":
             return max((pattern.max_loss for pattern in patterns), default=0.0), sum(
                 pattern.harm for pattern in patterns
             )
-        used = sum(bool(pattern.kinds) for pattern in patterns) if self.objective == "pack" else 0
-        return float(used), sum(pattern.total_loss for pattern in patterns)
+        first = 0.0
+        if self.objective == "pack":
+            first = float(sum(bool(pattern.kinds) for pattern in patterns))
+        elif self.objective == "limits":
+            first = sum(pattern.missed for pattern in patterns)
+        return first, sum(pattern.total_loss for pattern in patterns)
 
     def hosts_with_room(self, kind: int) -> Bools:
         """Hosts with room for one more of a kind, (H,), whatever it does to the others."""
@@ -313,8 +317,9 @@ class Pattern:
 
     `below` lists those under their limit, with their T/B. Losses are fractions of the speed alone, negative for gains,
     and risk-averse by the ranking's CAUTION half widths: `max_loss` is the greatest loss, `total_loss` the sum, and
-    `harm` the greatest plus a part of the others. `losses` are those of each without caution: as expected, and if
-    every instance were at the better and at the worse edge of its interval.
+    `harm` the greatest plus a part of the others. `missed` is how many are expected below their limits (see
+    `scoring`). `losses` are those of each without caution: as expected, and if every instance were at the better and at
+    the worse edge of its interval.
     """
 
     kinds: Kinds
@@ -323,6 +328,7 @@ class Pattern:
     max_loss: float = 0.0
     total_loss: float = 0.0
     harm: float = 0.0
+    missed: float = 0.0
     losses: tuple[Losses, ...] = ()
 
     @property
@@ -399,7 +405,8 @@ class PatternEvaluator:
         )
         expected = np.where(present, prediction.throughput.expected, 1.0)
         half = np.where(present, expected - prediction.throughput.lower, 0.0)
-        below = present & (expected < problem.min_ratio[of_class[:, None], kind] - SLACK)
+        least = problem.min_ratio[of_class[:, None], kind]
+        below = present & (expected < least - SLACK)
         if latency_limited.any():
             below |= latency_limited & (prediction.latency.expected > problem.max_latency[kind] + SLACK)
         below |= present & (prediction.time_short() > problem.max_short[kind] + SLACK)
@@ -408,6 +415,8 @@ class PatternEvaluator:
         lost = loss.sum(axis=1)
         most = np.where(present.any(axis=1), np.where(present, loss, -np.inf).max(axis=1), 0.0)
         harmed = harm(most, lost)
+        limits = np.where(least > NO_LIMIT, least, np.nan)
+        missed = np.where(present, chance_below(expected, half, limits), 0.0).sum(axis=1)
         upper = np.where(present, prediction.throughput.upper, 1.0)
         edges = [np.minimum(edge, 1.0) for edge in (expected, upper, expected - half)]
         each = np.stack([losses(edge, np.zeros(edge.shape), more_short=short) for edge in edges], axis=2)
@@ -421,6 +430,7 @@ class PatternEvaluator:
                 max_loss=float(most[row]),
                 total_loss=float(lost[row]),
                 harm=float(harmed[row]),
+                missed=float(missed[row]),
                 losses=tuple(map(tuple, each[row, :count].tolist())),
             )
 

@@ -26,6 +26,7 @@ LEVEL_NAMES: Mapping[Level, str] = {
     "below": "instances below a limit",
     "used": "hosts in use",
     "greatest": "lowest T/B, cautiously",
+    "missed": "instances expected below a limit",
     "lost": "sum of T/B, cautiously",
 }
 

@@ -11,7 +11,9 @@ OPTIONS = [
     cfg.StrOpt("token_file", help="File with the bearer token; sent over https, or to loopback, only."),
     cfg.StrOpt("ca_file", help="Certificates that vouch for the service; by default the system's."),
     cfg.FloatOpt("timeout", default=2.0, min=0.01, help="Seconds that one question may take in all."),
-    cfg.StrOpt("objective", default="worst", choices=["worst", "total", "pack"], help="What hosts are ranked by."),
+    cfg.StrOpt(
+        "objective", default="worst", choices=["worst", "total", "limits", "pack"], help="What hosts are ranked by."
+    ),
     cfg.FloatOpt(
         "weight_multiplier",
         default=1000.0,

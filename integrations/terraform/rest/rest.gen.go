@@ -1,4 +1,4 @@
-// Description: sha256 606c615252350980a17335e7e88d55c257e1c7cb2c4bbb585025809b13e70cb0
+// Description: sha256 f058ecc7b660ce18481185e62eee04f3770e408528d5a42e371d44e9da1c457c
 // Write it anew: python packaging/go_clients.py
 
 // Package rest provides primitives to interact with the openapi HTTP API.
@@ -41,7 +41,7 @@ type BatchBody struct {
 	// Limit most hosts in the answer
 	Limit *int64 `json:"limit,omitempty" tfsdk:"limit"`
 
-	// Objective what is best; worst: the best for the most affected instance; total: the best combined score; pack: the fewest hosts
+	// Objective what is best; worst: the best for the most affected instance; total: the best combined score; limits: the fewest instances below their limits; pack: the fewest hosts
 	Objective *string `json:"objective,omitempty" tfsdk:"objective"`
 
 	// Order given: each counts in for the next, as they stand; joint: other orders and plans are tried, and the answers that harm least together are kept

@@ -323,7 +323,7 @@ def laid_out(drawn: list[Any]) -> tuple[list[Host], list[Instance]]:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(CLOUDS, NAMES, st.sampled_from(["worst", "total", "pack"]))
+@given(CLOUDS, NAMES, st.sampled_from(["worst", "total", "limits", "pack"]))
 def test_reasons_are_few_and_their_numbers_are_the_answers(drawn: list[Any], new_vm: str | None, aim: Any) -> None:
     hosts, there = laid_out(drawn)
     for candidate in ask(cloud(hosts, there), request(vm("n", new_vm), objective=aim)).candidates:
@@ -363,7 +363,7 @@ CROWDED = st.lists(
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(CROWDED, NAMES, st.sampled_from(["worst", "total", "pack"]))
+@given(CROWDED, NAMES, st.sampled_from(["worst", "total", "limits", "pack"]))
 def test_a_counterfactual_that_is_carried_out_gives_the_order_it_says(
     drawn: list[Any], new_vm: str | None, aim: Any
 ) -> None:

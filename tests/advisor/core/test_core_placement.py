@@ -6,16 +6,32 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 
 from advisor.domain import Candidate, IsolationSettings, Recommendation, Rejection, Scene, WorkloadProfile
 from advisor.placement.decision import predict_scene, recommend
 from advisor.prediction.active import ActivePredictor, QuestionContext
 from advisor.rounding import SLACK
+from models.arrays import Floats
+from models.data.scene import SceneBatch
 from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
 from profiler.observed import NetworkSettings, Pinning
-from tests.advisor.core.core_clouds import NOW, WORKLOADS, Failing, ask, cloud, codes, host, hosts_of, only, request, vm
+from tests.advisor.core.core_clouds import (
+    NOW,
+    WORKLOADS,
+    Failing,
+    Invented,
+    ask,
+    cloud,
+    codes,
+    host,
+    hosts_of,
+    only,
+    request,
+    vm,
+)
 
 ONE: dict[str, Any] = {"pcpus": 1}
 SPIN = WORKLOADS[0]
@@ -79,6 +95,23 @@ def test_worst_spares_the_worst_off_and_total_spares_the_sum() -> None:
         lost = sum(other.throughput_ratio.expected - other.before.expected for other in one.neighbours if other.before)
         assert one.score < one.new_vm.throughput_ratio.expected + lost
     assert by_host["b"].combined_score > by_host["a"].combined_score
+
+
+def test_limits_has_one_deep_loss_in_place_of_four_instances_a_little_below() -> None:
+    """Two on a host of one CPU keep half of their speed each, five on a host of four 0.85."""
+
+    def shared(scenes: SceneBatch) -> Floats:
+        crowded = scenes.present.sum(axis=1) - scenes.pcpus
+        ratio = np.where(crowded == 1, np.where(scenes.pcpus == 1, 0.5, 0.85), 1.0)
+        return np.broadcast_to(ratio[:, None], scenes.present.shape)
+
+    hosts, crowd = [host("a", **ONE), host("b")], [vm(f"b{at}", on="b") for at in range(4)]
+    limits, worst = (
+        ask(cloud(hosts, [vm("r", on="a"), *crowd]), request(vm("n"), objective=one), Invented(shared, 0.05))
+        for one in ("limits", "worst")
+    )
+    assert [hosts_of(one)[0] for one in (limits, worst)] == ["a", "b"]
+    assert limits.candidates[0].score == pytest.approx(1 - 2 - 0.01 * (1 - worst.candidates[1].score), abs=0.01)
 
 
 def test_pack_fills_the_fullest_host_that_keeps_every_ratio() -> None:

@@ -103,7 +103,7 @@ def cases(draw: st.DrawFn, /, workloads: Sequence[str | None] = NAMES, **fixed: 
         "kind": draw(st.sampled_from([None, None, "kvm"])),
         "allow_stale": draw(st.booleans()),
         "hosts": draw(st.none() | st.none() | st.lists(st.sampled_from(names), max_size=3).map(tuple)),
-        "objective": draw(st.sampled_from(["worst", "total", "pack"])),
+        "objective": draw(st.sampled_from(["worst", "total", "limits", "pack"])),
         "limit": draw(st.sampled_from([ALL, ALL, 5, 1])),
     }
     ages = {one.id: draw(st.sampled_from([0.0, 0.0, 0.0, 1e6, None])) for one in hosts}

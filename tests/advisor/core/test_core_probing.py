@@ -168,7 +168,7 @@ def test_a_failing_predictor_leaves_the_prior_to_plan() -> None:
 
 
 @settings(max_examples=examples(30), deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from(["worst", "total", "pack"]), st.booleans())
+@given(st.integers(0, 10_000), st.sampled_from(["worst", "total", "limits", "pack"]), st.booleans())
 def test_todays_choice_is_as_good_as_the_one_that_where_gives(seed: int, objective: str, limited: bool) -> None:
     draw = random.Random(seed)
     names = ("spin", "calm", "web", "bulk", "disk", "copy")

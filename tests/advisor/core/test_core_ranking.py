@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from advisor.domain import Objective
 from advisor.scheduling.scoring import (
     CAUTION,
+    HARM_COUNTS,
     KEPT,
     OTHERS_COUNT,
     PIN_GAIN,
@@ -111,6 +114,30 @@ def test_total_is_the_ratio_of_the_new_vm_minus_all_losses() -> None:
     np.testing.assert_allclose(scored.score, [0.9 - 0.2, 0.8])
 
 
+def test_limits_counts_by_how_much_the_chance_grows_that_each_is_below_its_limit() -> None:
+    """One with a limit of its own, one that is far below already, and the new VM, beside NormalDist of the library."""
+    half, spread = 0.1645, 0.1
+    scored = scores(
+        [[0.85, 0.5, 0.95]],
+        before=[[0.98, 0.6, 1.0]],
+        limits=[[0.8, NAN, NAN]],
+        half=half,
+        objective="limits",
+    )
+    pairs = [(0.8, 0.85, 0.98), (KEPT, 0.5, 0.6), (KEPT, 0.95, 1.0)]
+    more = [NormalDist(after, spread).cdf(least) - NormalDist(was, spread).cdf(least) for least, after, was in pairs]
+    assert scored.expected[0] == pytest.approx(1 - sum(more))
+    assert scored.half_width[0] == pytest.approx(1.645 * math.sqrt(sum(one * (1 - one) for one in more)))
+    worst = scores([[0.85, 0.5, 0.95]], before=[[0.98, 0.6, 1.0]], half=half)
+    assert scored.score[0] == pytest.approx(scored.expected[0] - HARM_COUNTS * (1 - worst.score[0]))
+
+
+def test_limits_prefers_one_deep_loss_to_two_instances_below_and_of_equals_the_less_harmed() -> None:
+    scored = scores([[0.5, 1.0], [0.85, 0.85], [0.6, 1.0]], objective="limits")
+    assert np.argsort(-scored.score).tolist() == [2, 0, 1]
+    np.testing.assert_allclose(scored.expected, [0.0, -1.0, 0.0], atol=1e-6)
+
+
 def test_pack_takes_the_fullest_host_on_which_every_ratio_is_kept() -> None:
     scored = scores([[0.95, 0.95], [0.91, 0.95], [0.5, 1.0]], used=[0.5, 0.75, 3.0], objective="pack")
     assert order(scored.score, np.array(["a", "b", "c"])).tolist() == [1, 0, 2]
@@ -154,7 +181,7 @@ def test_a_limit_from_above_is_broken_where_it_was_held_before() -> None:
     assert scored.breaks_new_vm.tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize("objective", ["worst", "total", "pack"])
+@pytest.mark.parametrize("objective", ["worst", "total", "limits", "pack"])
 def test_empty_slots_count_nothing_whatever_stands_in_them(objective: Objective) -> None:
     common: dict[str, Any] = {"half": 0.05, "used": [0.5], "objective": objective}
     bare = scores([[0.8, 0.9]], **common)
@@ -170,7 +197,7 @@ RATIO = st.floats(0.05, 1.0)
 
 
 @settings(max_examples=examples(80), deadline=None)
-@given(st.lists(RATIO, min_size=2, max_size=5), st.data(), st.sampled_from(["worst", "total"]))
+@given(st.lists(RATIO, min_size=2, max_size=5), st.data(), st.sampled_from(["worst", "total", "limits"]))
 def test_a_better_ratio_never_lowers_the_score(ratios: list[float], data: st.DataObject, objective: Objective) -> None:
     better = list(ratios)
     at = data.draw(st.integers(0, len(ratios) - 1))
@@ -180,7 +207,7 @@ def test_a_better_ratio_never_lowers_the_score(ratios: list[float], data: st.Dat
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(st.lists(RATIO, min_size=3, max_size=5), st.data(), st.sampled_from(["worst", "total", "pack"]))
+@given(st.lists(RATIO, min_size=3, max_size=5), st.data(), st.sampled_from(["worst", "total", "limits", "pack"]))
 def test_the_order_of_neighbours_does_not_matter(
     ratios: list[float], data: st.DataObject, objective: Objective
 ) -> None:

@@ -137,7 +137,7 @@ def test_of_very_many_hosts_with_a_limit_a_learned_model_shows_the_same(
     assert codes(found).items() <= codes(full).items()
 
 
-@pytest.mark.parametrize("objective", ["worst", "total"])
+@pytest.mark.parametrize("objective", ["worst", "total", "limits"])
 @pytest.mark.parametrize(("differ", "values"), [("turbo_mhz", (2400, 4000, 2000)), ("second_thread", (0.8, 0.0, 1.0))])
 def test_of_hosts_that_differ_in_the_speed_of_their_cores_the_fastest_are_predicted(
     differ: str, values: tuple[float, ...], objective: str
@@ -206,7 +206,7 @@ class Corrected(PredictorProxy):
     of_analytic=st.floats(-0.5, 0.5),
     loads=st.sampled_from([(0.2, 0.9), (0.9, 1.4), (0.5, 0.8)]),
     wanted=st.sampled_from([{}, {"min_throughput_ratio": 0.9}, {"service": "latency"}]),
-    objective=st.sampled_from(["worst", "total"]),
+    objective=st.sampled_from(["worst", "total", "limits"]),
 )
 def test_an_answer_of_a_learned_model_that_predicts_only_promising_hosts_equals_the_one_that_predicts_all(
     of_host: list[float],
@@ -236,7 +236,7 @@ def test_an_answer_of_a_learned_model_that_predicts_only_promising_hosts_equals_
     cpus=st.floats(0.05, 3.5),
     common=st.floats(0.0, 0.5),
     wanted=st.sampled_from([{}, {"min_throughput_ratio": 0.9}, {"service": "latency"}]),
-    objective=st.sampled_from(["worst", "total"]),
+    objective=st.sampled_from(["worst", "total", "limits"]),
 )
 def test_at_each_rank_a_trained_model_shows_a_host_that_is_tied_with_the_one_of_all_hosts_predicted(
     loads: tuple[float, float], cpus: float, common: float, wanted: dict[str, Any], objective: str

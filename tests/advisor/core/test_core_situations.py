@@ -271,7 +271,7 @@ def questions(draw: st.DrawFn, there: Sequence[Instance]) -> PlacementRequest:
         pins=draw(st.sampled_from(["", "", "0:0"])),
     )
     profile = draw(st.sampled_from([None, None, WorkloadProfile("own", {"cpu": 30.0, "disk_mb_s": 900.0})]))
-    return request(new_vm, profile=profile, objective=draw(st.sampled_from(["worst", "total", "pack"])))
+    return request(new_vm, profile=profile, objective=draw(st.sampled_from(["worst", "total", "limits", "pack"])))
 
 
 @settings(max_examples=examples(12), deadline=None, phases=[Phase.generate])

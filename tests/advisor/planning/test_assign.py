@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -98,7 +99,7 @@ Case = tuple[ClusterSnapshot, tuple[Instance, ...]]
 
 
 @SMALL_CLOUD
-@given(clouds(), st.sampled_from(["worst", "total", "pack"]))
+@given(clouds(), st.sampled_from(["worst", "total", "limits", "pack"]))
 def test_an_admitted_instance_passes_every_filter_and_pushes_no_other_below_a_limit(case: Case, objective: str) -> None:
     cloud, coming = case
     found = assigned(cloud, "admit", *coming, objective=objective)
@@ -221,7 +222,7 @@ def test_members_of_an_anti_affinity_group_need_as_many_hosts_and_that_is_proven
 
 
 @SMALL_CLOUD
-@given(clouds(), st.sampled_from(["worst", "total"]))
+@given(clouds(), st.sampled_from(["worst", "total", "limits"]))
 def test_a_plan_is_no_worse_than_placing_one_after_another(case: Case, objective: Objective) -> None:
     cloud, coming = case
     chosen, goal = ActivePredictor(PriorPredictor()), Goal("admit", coming, keep_ratio=KEEP, objective=objective)
@@ -251,6 +252,35 @@ def test_new_vms_get_the_settings_that_a_placement_advises_where_these_are_worth
     after = {one.id: one for there in found.after.residents for one in there}
     assert {name: after[name].settings for name in found.settings} == found.settings
     assert found.search.value == pytest.approx(0.8 + 2 * 0.95)
+
+
+def test_a_plan_for_limits_expects_as_few_instances_below_as_the_best_of_all_placements() -> None:
+    cloud = snapshot((host("h1"), host("h2")), vm("r1", "bulk", on="h1"))
+    coming = [vm(f"n{at}", ("cpu", "web", "bulk")[at % 3]) for at in range(4)]
+
+    def below_limits(after: ClusterSnapshot) -> float:
+        ratios = CloudEvaluation.of(after, PriorPredictor()).ratios().values()
+        spreads = [NormalDist(0.0, max((one.expected - one.lower) / 1.645, 0.01)) for one in ratios]
+        return sum(
+            spread.cdf(KEEP - one.expected) - spread.cdf(KEEP - 1.0)
+            for one, spread in zip(ratios, spreads, strict=True)
+        )
+
+    found = assigned(cloud, "admit", *coming, objective="limits")
+    residents = [one for there in cloud.residents for one in there]
+    every = [
+        below_limits(
+            snapshot(
+                (host("h1"), host("h2")),
+                *residents,
+                *(replace(one, host=there) for one, there in zip(coming, hosts, strict=True)),
+            )
+        )
+        for hosts in product(("h1", "h2"), repeat=len(coming))
+    ]
+    assert None not in found.where.values()
+    assert found.search.value == pytest.approx(below_limits(found.after), abs=1e-9)
+    assert found.search.value <= min(every) + 1e-9
 
 
 def test_what_the_solver_proves_is_no_worse_than_the_search_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def bursts(draw: st.DrawFn) -> tuple[ClusterSnapshot, list[PlacementRequest]]:
     drawn = draw(st.lists(hosts, min_size=2, max_size=3))
     there = draw(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, len(drawn) - 1)), max_size=3))
     asked = draw(st.lists(new_vms, min_size=2, max_size=3))
-    objective: Objective = draw(st.sampled_from(["worst", "total", "pack"]))
+    objective: Objective = draw(st.sampled_from(["worst", "total", "limits", "pack"]))
     snapshot = cloud(
         [host(f"h{at}", **one) for at, one in enumerate(drawn)],
         [vm(f"r{at}", workload, on=f"h{on}", memory_mb=256.0) for at, (workload, on) in enumerate(there)],
@@ -135,7 +135,7 @@ def test_a_joint_answer_is_never_worse_than_the_given_order_and_on_tiny_clouds_a
     assert [one.request.instance.id for one in joint.answers] == [one.instance.id for one in requests]
 
 
-@pytest.mark.parametrize("objective", ["worst", "total"])
+@pytest.mark.parametrize("objective", ["worst", "total", "limits"])
 def test_the_harm_of_one_is_what_its_score_lacks(objective: Objective) -> None:
     snapshot = cloud([host("a", pcpus=1)], [vm("r", "web", on="a"), vm("s", "spin", on="a")])
     joint = jointly(snapshot, question("n", objective))

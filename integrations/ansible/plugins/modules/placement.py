@@ -114,9 +114,9 @@ options:
         description: Hosts without fresh data may answer, too.
         type: bool
   objective:
-    description: The best for the most affected instance, the combined score, or the fewest hosts; V(worst) unless said.
+    description: Best for the most affected, the combined score, limits, or the fewest hosts; V(worst) unless said.
     type: str
-    choices: [worst, total, pack]
+    choices: [worst, total, limits, pack]
   limit:
     description: Most candidates given for each instance; 1 unless said.
     type: int
@@ -248,7 +248,7 @@ ARGUMENTS = {
     "instances": {"type": "list", "elements": "dict", "required": True, "options": INSTANCE},
     "hosts": texts,
     "constraints": {"type": "dict", "options": CONSTRAINTS},
-    "objective": {"type": "str", "choices": ["worst", "total", "pack"]},
+    "objective": {"type": "str", "choices": ["worst", "total", "limits", "pack"]},
     "limit": {"type": "int"},
     "order": {"type": "str", "choices": ["given", "joint"]},
     "time_limit_s": number,
