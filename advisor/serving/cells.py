@@ -64,15 +64,18 @@ class _Cell:
             answer = client.post(body, _QUESTION, _HEADERS | {"X-Request-Timeout": f"{self.wait_s:.3f}"})
         except HttpError as error:
             client.close()
+            self.rest()
             state: CellState = "late" if error.kind == "timeout" else "unreachable"
             return self.failed(state, str(error), time.monotonic() - begun)
         self.idle.append(client)
         return self._read(answer.status, answer.body, limit, time.monotonic() - begun)
 
+    def rest(self) -> None:
+        """Ask it nothing for a moment: it is not there."""
+        self.rests_until = time.monotonic() + RESTS_S
+
     def failed(self, state: CellState, reason: str, seconds: float, status: int = 0) -> _Said:
-        """What is said of a cell that gave no answer; one that is not there rests."""
-        if state in {"late", "unreachable"} and time.monotonic() >= self.rests_until:
-            self.rests_until = time.monotonic() + RESTS_S
+        """What is said of a cell that gave no answer."""
         return _Said(CellReport(self.name, state, reason[:_REASON], seconds), None, status)
 
     def _read(self, status: int, body: bytes, limit: int, seconds: float) -> _Said:
@@ -146,10 +149,11 @@ class CellService:
             cell.close()
 
     def _ask(self, cells: Sequence[_Cell], question: Mapping[str, Any], limit: int) -> list[_Said]:
-        body = json.dumps(question).encode()
-        ends = time.monotonic() + min(self._wait_s, deadline.left_s())
+        deadline.check()  # who waits no more holds nothing
+        body, begun = json.dumps(question).encode(), time.monotonic()
+        wait_s = min(self._wait_s, deadline.left_s())
         asked = [(cell, cell.threads.submit(cell.ask, body, limit)) for cell in cells]
-        return [_within(cell, future, ends) for cell, future in asked]
+        return [_within(cell, future, begun, wait_s) for cell, future in asked]
 
     def _token(self) -> str | None:
         """Read anew for every question, so that it can be renewed; ValueError where it cannot be used."""
@@ -162,12 +166,14 @@ def _checked(answer: RecommendationSummary) -> RecommendationSummary:
     return answer
 
 
-def _within(cell: _Cell, future: Future[_Said], ends: float) -> _Said:
+def _within(cell: _Cell, future: Future[_Said], begun: float, wait_s: float) -> _Said:
     try:
-        return future.result(max(ends - time.monotonic(), 0.0))
+        return future.result(max(begun + wait_s - time.monotonic(), 0.0))
     except Late:
         future.cancel()
-        return cell.failed("late", "it did not answer in time", cell.wait_s)
+        if wait_s >= cell.wait_s:  # a caller in a hurry does not say that it is not there
+            cell.rest()
+        return cell.failed("late", "it did not answer in time", wait_s)
 
 
 def _merged(said: Sequence[_Said], limit: int) -> list[CellCandidate]:

@@ -88,12 +88,17 @@ def unpack(data: bytes) -> tuple[Ids, list[Values]]:
 def merge(data: bytes, ids: Ids, values: Values) -> tuple[bytes, int]:
     """A pack of one column with more of it: what is there stays; returns how many are new."""
     former, (kept,) = unpack(data)
-    new = ~np.isin(ids, former)
-    if not new.any():
-        return data, 0
-    all_ids, all_values = np.concatenate([former, ids[new]]), np.concatenate([kept, values[new]])
+    all_ids, all_values = joined(former, kept, ids, values)
+    number = len(all_ids) - len(former)
+    return (pack(all_ids, all_values), number) if number else (data, 0)
+
+
+def joined(ids: Ids, values: Values, more_ids: Ids, more: Values) -> tuple[Ids, Values]:
+    """Both in order of ids; of one that both have the first value stays."""
+    new = ~np.isin(more_ids, ids)
+    all_ids, all_values = np.concatenate([ids, more_ids[new]]), np.concatenate([values, more[new]])
     order = np.argsort(all_ids)
-    return pack(all_ids[order], all_values[order]), int(new.sum())
+    return all_ids[order], all_values[order]
 
 
 def _column(values: Values) -> list[bytes]:

@@ -160,8 +160,12 @@ def add_packs(connection: sa.Connection, coming: Sequence[Pack]) -> int:
     """Keep values where none is stored of that series and time, after `series_ids` gave the ids; returns how many are
     new."""
     make(connection, {pack.time_s for pack in coming})
+    by_place: dict[tuple[str, float], Pack] = {}
     # In one order everywhere, or two that send the same at once would wait for each other.
-    by_place = {(pack.host, pack.time_s): pack for pack in sorted(coming, key=lambda pack: pack[:2])}
+    for pack in sorted(coming, key=lambda pack: pack[:2]):
+        place = pack.host, pack.time_s
+        former = by_place.get(place)
+        by_place[place] = pack if former is None else Pack(*place, *packs.joined(*former[2:], *pack[2:]))
     rows = [
         {"host": one.host, "time_s": one.time_s, "number": len(one.ids), "data": packs.pack(one.ids, one.values)}
         for one in by_place.values()

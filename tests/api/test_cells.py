@@ -76,6 +76,7 @@ class _Around:
     def front(self, named: Mapping[str, _Cell | str], **more: Any) -> Client:
         """A service that asks these."""
         text = ",".join(f"{name}={cell if isinstance(cell, str) else cell.url}" for name, cell in named.items())
+        more = {"cells_wait_s": 60.0, **more}  # however busy the machine is
         advisor, settings = self._advisor(f"front-{len(list(self.folder.iterdir()))}", cells=text, **more)
         return Client(create_app(advisor, settings))
 
@@ -173,6 +174,23 @@ def test_a_cell_that_hangs_is_late_and_does_not_keep_the_others(around: _Around)
         over.set()
     assert states(document) == {"slow": "late", "b": "answered"}
     assert [one["cell"] for one in document["candidates"]] == ["b"]
+
+
+def test_a_caller_in_a_hurry_makes_no_cell_rest_and_once_its_time_is_over_none_holds_for_it(around: _Around) -> None:
+    over = threading.Event()
+
+    def slowly(_question: Mapping[str, Any]) -> tuple[int, bytes]:
+        over.wait(60)
+        return 200, json.dumps(short(0.5)).encode()
+
+    found = {name: around.scripted(says(short(0.5))) for name in "ab"}
+    front = around.front({**found, "slow": around.scripted(slowly)})
+    hurry = {"X-Request-Timeout": "0.5"}
+    answer = front.ask("POST", PATH, json={**NEW, "dry_run": False}, headers=hurry)
+    over.set()
+    assert (answer.status_code, answer.json()["code"]) == (504, "deadline.passed")
+    assert all(question["dry_run"] for cell in found.values() for _, question in cell.asked)
+    assert states(ask(front)) == {"a": "answered", "b": "answered", "slow": "answered"}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory
 from advisor.service import Advisor
@@ -19,6 +23,7 @@ from advisor.store import demands
 from advisor.store import samples as store
 from advisor.telemetry.layouts import SentWindow, WindowRow
 from tests.advisor.service.service_clock import Clock
+from tests.examples import examples
 from tests.servers.fixtures import sqlite_with_tables
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -48,18 +53,24 @@ def window(at: int, host: str = "h1") -> SentWindow:
     return SentWindow(host, NOW.timestamp() - 60.0 * (MINUTES - at), METRICS, rows)
 
 
+@contextmanager
+def opened(folder: Path, clock: Clock, **more: Any) -> Iterator[tuple[Advisor, Advisor]]:
+    """One that is sent samples, and one that is sent windows."""
+    with ExitStack() as stack:
+        made = []
+        for name in ("samples", "windows"):
+            (folder / name).mkdir()
+            database = sqlite_with_tables(folder / name / "cotenant.sqlite3")
+            advisor = Advisor(Settings(database=database, state_dir=folder / name, **more), clock=clock)
+            made.append(stack.enter_context(advisor))
+            advisor.inventory.put(cloud(), mode="replace", generation=None)
+        yield made[0], made[1]
+
+
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[tuple[Advisor, Advisor]]:
-    """One that is sent samples, and one that is sent windows."""
-    made = []
-    for name in ("samples", "windows"):
-        folder = tmp_path / name
-        folder.mkdir()
-        database = sqlite_with_tables(folder / "cotenant.sqlite3")
-        made.append(Advisor(Settings(database=database, state_dir=folder), clock=Clock(NOW)))
-        made[-1].inventory.put(cloud(), mode="replace", generation=None)
-    with made[0], made[1]:
-        yield made[0], made[1]
+    with opened(tmp_path, Clock(NOW)) as made:
+        yield made
 
 
 def send(services: tuple[Advisor, Advisor], *windows: SentWindow, only: str | None = None) -> Mapping[str, Any]:
@@ -160,3 +171,58 @@ def test_a_window_without_a_value_counts_nothing_and_others_beside_it_are_taken(
     assert dict(advisor.telemetry.ingest_windows([empty])) == {"accepted": 0, "duplicate": 0, "dropped": ()}
     counts = advisor.telemetry.ingest_windows([empty, window(0)])
     assert (counts["accepted"], counts["dropped"]) == (len(window(0).samples()), ())
+
+
+def test_windows_of_one_host_and_time_are_one_and_of_a_value_that_both_have_the_first_stays(
+    services: tuple[Advisor, Advisor],
+) -> None:
+    for at in range(3):
+        for some in parts(window(at)):
+            send(services, some)
+    assert send(services, *parts(window(3)))["accepted"] == len(window(3).samples())
+    said = send(services, window(4), replace(window(5), time_s=window(4).time_s))
+    assert said["accepted"] == len(window(4).samples() + window(5).samples()) - said["duplicate"]
+    assert known(services[0]) == known(services[1])
+
+
+def parts(whole: SentWindow) -> tuple[SentWindow, SentWindow]:
+    return replace(whole, rows=whole.rows[:2]), replace(whole, rows=whole.rows[2:])
+
+
+AFTER_MIDNIGHT = datetime(2026, 2, 1, 0, 5, tzinfo=UTC)
+
+
+@st.composite
+def _windows(draw: st.DrawFn) -> SentWindow:
+    """Of a host or a part of it, around midnight, seldom of any time up to two days ago."""
+    whole = window(draw(st.integers(0, 6)), draw(st.sampled_from(["h1", "h1", "h1", "h2"])))
+    minutes = draw(st.one_of(st.integers(-30, 5), st.integers(-30, 5), st.integers(-2 * 1440, 9)))
+    some = draw(st.sampled_from([slice(0, 5), slice(0, 5), slice(0, 2), slice(2, 5)]))
+    time_s = AFTER_MIDNIGHT.timestamp() + 60.0 * minutes + draw(st.sampled_from([0.0, 0.0, 0.5]))
+    return replace(whole, time_s=time_s, rows=whole.rows[some])
+
+
+_SENDS = st.tuples(st.just("send"), st.lists(_windows(), min_size=1, max_size=3))
+_CLOCK = st.tuples(st.just("clock"), st.sampled_from([-300.0, 60.0, 3600.0, 86_400.0]))
+_OTHERS = st.sampled_from([("retention", None), ("without", ""), ("without", "b")])
+
+
+@settings(max_examples=examples(25, 4), deadline=None)
+@given(steps=st.lists(st.one_of(_SENDS, _SENDS, _SENDS, _CLOCK, _OTHERS), min_size=4, max_size=10))
+def test_in_any_order_with_gaps_over_midnight_and_the_border_of_retention_both_ways_are_one(
+    steps: Sequence[tuple[str, Any]],
+) -> None:
+    clock = Clock(AFTER_MIDNIGHT)
+    days = {"keep_samples_days": 1.0, "keep_rollups_days": 1.0}
+    with tempfile.TemporaryDirectory() as folder, opened(Path(folder), clock, **days) as services:
+        for what, value in steps:
+            if what == "send":
+                send(services, *value)
+            elif what == "clock":
+                clock.turn(value)
+            elif what == "retention":
+                assert services[0].prune() == services[1].prune()
+            else:
+                for advisor in services:
+                    advisor.inventory.put(cloud(without=value), mode="replace", generation=None)
+        assert known(services[0]) == known(services[1])
