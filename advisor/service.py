@@ -175,6 +175,7 @@ class Advisor:
     def close(self) -> None:
         """Finish the steps in the background that are under way, and let go of the database."""
         self.cells.close()
+        self.cloud.close()
         self._later.close()
         self._window_checks.close()
         self._arrivals.close()
@@ -194,7 +195,7 @@ class Advisor:
 
         def warm_up() -> None:
             with suppress(AdvisorError):  # the question reports it
-                self._cache.at(self._clock())
+                self.cloud.look_ahead()
 
         threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
 

@@ -91,6 +91,19 @@ def add(slots: float) -> None:
         work.slots += slots
 
 
+def slots() -> float:
+    """The work done so far, as predicted slots; 0 where work is not counted."""
+    work = _work.get()
+    return 0.0 if work is None else work.slots
+
+
+def stop() -> None:
+    """Keep that the wall clock has stopped a part of the work, in another process."""
+    work = _work.get()
+    if work is not None:
+        work.stopped = True
+
+
 def stopped() -> bool:
     """Whether the wall clock has stopped the work."""
     work = _work.get()

@@ -58,6 +58,7 @@ from advisor.domain.cloud import (
     UUID,
     Announced,
     Announcement,
+    CloudGlance,
     CloudNow,
     Histories,
     History,

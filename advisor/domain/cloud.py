@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 from advisor.domain.effects import WEAK, Effect, evidence_level
-from advisor.domain.scores import Slowing
+from advisor.domain.scores import CloudScores, Slowing
 from profiler.observed import Host, Instance
 
 # A slice of a listing.
@@ -87,6 +87,16 @@ class CloudNow:
     model_origin: str
     degraded: bool
     fresh_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CloudGlance:
+    """What is known of the cloud without waiting for predictions: its last state with the scores then, None = it is
+    predicted for the first time. While the state of now is being predicted, `part` of that is done, 0-1; else None."""
+
+    now: CloudNow | None
+    scores: CloudScores | None
+    part: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -363,9 +363,15 @@ class Plan:
     model_origin: ModelOrigin
     steps: Annotated[tuple[PlanStep, ...], Field(description="the steps by stage")]
     before: Annotated[
-        Mapping[str, tuple[Effect, ...]], Field(description="the effect on every instance before, by host")
+        Mapping[str, tuple[Effect, ...]],
+        Field(
+            description="the effect on every instance before, by host; of a cloud that was planned in groups, of the "
+            "hosts that the steps change"
+        ),
     ]
-    after: Annotated[Mapping[str, tuple[Effect, ...]], Field(description="the effect on every instance after, by host")]
+    after: Annotated[
+        Mapping[str, tuple[Effect, ...]], Field(description="the effect on every instance after, by these hosts")
+    ]
     request: Annotated[PlanRequest, Field(exclude=True)] = field(default_factory=PlanRequest)
     generation: Annotated[int | None, Field(description="of the inventory that it was made for; null = a file")] = None
     sums_before: Annotated[PlanSums | None, Field(description="the cloud before")] = None

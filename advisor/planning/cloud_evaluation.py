@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,7 +18,7 @@ from advisor.snapshot.pressure import pressure
 from models.arrays import Bools, Floats
 from models.data.scene import ProfileTable, SceneBatch, build_batch
 from models.features.feature_matrix import solo_ratio
-from models.prediction import InterferencePrediction, Predictor
+from models.prediction import InterferencePrediction, Predictor, joined
 
 # What a cloud draws and costs, by labels of its hosts.
 
@@ -102,6 +102,7 @@ def _pinned_within(host: Host, instance: Instance) -> Instance:
     return unpinned(instance)
 
 
+HOSTS_AT_ONCE = 1000  # of a large cloud in one prediction: 30,000 instances take about 90 MB
 EffectsByHost = Mapping[str, tuple[Effect, ...]]
 
 
@@ -113,22 +114,40 @@ class CloudEvaluation:
     prediction: InterferencePrediction | None
 
     @classmethod
-    def of(cls, snapshot: ClusterSnapshot, predictor: Predictor) -> CloudEvaluation:
-        """Predict all hosts in one batch."""
-        return cls(snapshot, predictor.predict(snapshot.scenes) if snapshot.scenes.present.any() else None)
+    def of(
+        cls, snapshot: ClusterSnapshot, predictor: Predictor, former: CloudEvaluation | None = None
+    ) -> CloudEvaluation:
+        """Predict all hosts in one batch; of a large cloud part by part, and only those that are not as in `former`,
+        which is of the same hosts by the same predictor."""
+        scenes = snapshot.scenes
+        if not scenes.present.any():
+            return cls(snapshot, None)
+        if len(snapshot.hosts) <= HOSTS_AT_ONCE:
+            return cls(snapshot, predictor.predict(scenes))
+        new, parts = np.arange(len(snapshot.hosts)), []
+        before = None if former is None else former.prediction
+        if former is not None and before is not None and before.outside.shape == scenes.present.shape:
+            same = former.snapshot.fingerprints == snapshot.fingerprints
+            new, known = np.flatnonzero(~same), np.flatnonzero(same)
+            parts = [(known, before.take(known))]
+        for first in range(0, len(new), HOSTS_AT_ONCE):
+            rows = new[first : first + HOSTS_AT_ONCE]
+            parts.append((rows, predictor.predict(scenes.take(rows))))
+        return cls(snapshot, joined(parts, scenes.present.shape))
 
-    def effects(self, before: EffectsByHost | None = None) -> EffectsByHost:
-        """The effects on every instance of every host; `before` are those of the cloud as it was."""
+    def effects(self, before: EffectsByHost | None = None, hosts: Collection[str] | None = None) -> EffectsByHost:
+        """The effects on every instance of every host, or of these hosts; `before` are those of the cloud as it was."""
         known = {was.instance: was for effects in (before or {}).values() for was in effects}
         prediction = self.prediction
         if prediction is None:
-            return {host.id: () for host in self.snapshot.hosts}
+            return {host.id: () for host in self.snapshot.hosts if hosts is None or host.id in hosts}
         return {
             host.id: tuple(
                 _since(effect(resident.id, prediction, scene, slot), known.get(resident.id))
                 for slot, resident in sorted(enumerate(self.snapshot.residents[scene]), key=lambda pair: pair[1].id)
             )
             for scene, host in enumerate(self.snapshot.hosts)
+            if hosts is None or host.id in hosts
         }
 
     def ratios(self) -> Mapping[str, Band]:

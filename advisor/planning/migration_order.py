@@ -404,7 +404,7 @@ def schedule(
     stuck = {
         change.then.id: why for change, why in zip(scheduler.left, scheduler.obstacles(scheduler.left), strict=True)
     }
-    return MigrationOrder(tuple(scheduled), stuck, _after(start, scheduled))
+    return MigrationOrder(tuple(scheduled), stuck, after_steps(start, scheduled))
 
 
 def _by_gain(changes: Sequence[InstanceChange]) -> list[InstanceChange]:
@@ -425,7 +425,8 @@ def _allowed(
     return [allowed_violations(*pair) for pair in both], NO_NAMES.union(*(violations.below for violations in verdicts))
 
 
-def _after(start: ClusterSnapshot, scheduled: Sequence[ScheduledChange]) -> ClusterSnapshot:
+def after_steps(start: ClusterSnapshot, scheduled: Sequence[ScheduledChange]) -> ClusterSnapshot:
+    """The cloud after all steps."""
     last = {step.change.then.id: step.change.then for step in scheduled}
     if not last:
         return start

@@ -30,6 +30,7 @@ from advisor.domain.rules import Violation
 from advisor.errors import InvalidInput
 from advisor.placement.evidence import class_note
 from advisor.planning import joint_placement, steps
+from advisor.planning.assignment.divided import is_large
 from advisor.planning.assignment.packing_problem import Aim
 from advisor.planning.capacity import capacity
 from advisor.planning.cloud_evaluation import CloudEvaluation, wrong_labels
@@ -112,8 +113,11 @@ def build_plan(
     evaluation = CloudEvaluation.of(snapshot, chosen.predictor)
     draft = _draft(context, snapshot, evaluation, models, measured)
     final_predictor = draft.answers or chosen
-    effects_before, ratios_before = evaluation.effects(), evaluation.ratios()
-    final_evaluation = CloudEvaluation.of(draft.after, final_predictor.predictor)
+    concerned = _concerned(draft)
+    effects_before, ratios_before = evaluation.effects(hosts=concerned), evaluation.ratios()
+    final_evaluation = CloudEvaluation.of(
+        draft.after, final_predictor.predictor, evaluation if draft.answers is None else None
+    )
     forward_steps: tuple[PlanStep, ...] = ()
     undo_steps: tuple[PlanStep, ...] = ()
     if draft.ordered is not None:
@@ -138,7 +142,7 @@ def build_plan(
         model_origin=chosen.predictor.origin,
         steps=(*forward_steps, *draft.tuned, *draft.refused),
         before=effects_before,
-        after=final_evaluation.effects(effects_before),
+        after=final_evaluation.effects(effects_before, concerned),
         request=asked,
         generation=generation,
         sums_before=evaluation.sums(request.keep_ratio),
@@ -156,6 +160,15 @@ def build_plan(
             )
         ),
     )
+
+
+def _concerned(draft: _Draft) -> frozenset[str] | None:
+    """The hosts whose instances a plan shows; None = all, unless the cloud is so large that it was divided."""
+    if draft.ordered is None or not draft.real or not is_large(draft.start):
+        return None
+    changes = [step.change for step in draft.ordered.scheduled]
+    ends = [one for change in changes for one in (change.then, change.former) if one is not None]
+    return frozenset(one.host for one in ends if one.host is not None)
 
 
 def _stopped() -> tuple[str, ...]:
@@ -405,5 +418,8 @@ def _one_after_another(first: MigrationOrder | None, second: MigrationOrder | No
 
 def _identify(snapshot: ClusterSnapshot, request: PlanRequest, chosen: ActivePredictor, now: datetime) -> str:
     """An id that sorts by time (ms) and is the same for the same request at the same moment."""
-    question = repr((snapshot.hosts, snapshot.residents, snapshot.workloads, request, chosen.predictor.version))
+    there: object = (snapshot.hosts, snapshot.residents, snapshot.workloads)
+    if is_large(snapshot):  # to write out each instance would take seconds
+        there = [host.id for host in snapshot.hosts], hashlib.sha256(snapshot.fingerprints.tobytes()).hexdigest()
+    question = repr((there, request, chosen.predictor.version))
     return f"{int(now.timestamp() * 1000):012x}-{hashlib.sha256(question.encode()).hexdigest()[:10]}"

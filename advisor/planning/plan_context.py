@@ -7,20 +7,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+import numpy as np
+
 from advisor import deadline, work
 from advisor.deadline import Progress
 from advisor.domain import Instance, PlanEnd, PlanRequest, Rejection, Search
 from advisor.planning.assignment import search_summary
 from advisor.planning.assignment.assign import assign
+from advisor.planning.assignment.divided import assign_divided, is_divided, is_large, part_of
 from advisor.planning.assignment.packing_problem import Aim, Assignment, Goal
 from advisor.planning.cloud_evaluation import CloudEvaluation
-from advisor.planning.migration_order import InstanceChange, MigrationOrder, schedule
+from advisor.planning.migration_order import InstanceChange, MigrationOrder, after_steps, schedule
 from advisor.planning.migration_time import MigrationLimits
 from advisor.planning.repair import Repair, Rest
 from advisor.prediction.active import ActivePredictor
 from advisor.snapshot import ClusterSnapshot
 
 SEARCH_SHARE = 0.9  # share of the work in the reported progress
+DETOUR_HOSTS = 64  # of a large cloud that are looked at for detours
 LEAST_PAYS_S = 3600.0  # a move pays within this or within its rest, whichever is longer
 PLACED_LEVEL = search_summary.LEVEL_NAMES["unplaced"]  # the deciding level where not every instance finds a host
 
@@ -77,10 +81,12 @@ class PlanContext:
     def assign(self, snapshot: ClusterSnapshot, aim: Aim, new_vms: Sequence[Instance]) -> Assignment:
         """The solver's answer to one goal within the time that is left."""
         whole_plan = aim == self.request.kind  # a part of a plan does not report its own progress from 0 to 1
-        return assign(
+        goal = self.goal(snapshot, aim, new_vms, max(self.left_s, 0.01))
+        search = assign_divided if is_divided(snapshot, goal) else assign
+        return search(
             snapshot,
             self.chosen,
-            self.goal(snapshot, aim, new_vms, max(self.left_s, 0.01)),
+            goal,
             now=self.now,
             fresh_s=self.fresh_s,
             progress=self._searching if whole_plan else None,
@@ -245,13 +251,18 @@ def changes_of(assignment: Assignment, former: Mapping[str, Instance]) -> list[I
 
 
 def stage_changes(context: PlanContext, snapshot: ClusterSnapshot, changes: Sequence[InstanceChange]) -> MigrationOrder:
-    """Order changes in stages as the request demands."""
-    request = context.request
+    """Order changes in stages as the request demands.
+
+    In a large cloud the order sees the hosts that change, and some of the least busy ones for detours.
+    """
+    request, whole = context.request, snapshot
+    if is_large(whole):
+        snapshot = part_of(whole, _concerned(whole, changes))
     silent = snapshot.is_silent(context.fresh_s).tolist()
     usable = {host.id for host, is_silent in zip(snapshot.hosts, silent, strict=True) if not is_silent}
     if request.hosts is not None:
         usable &= set(request.hosts)
-    return schedule(
+    ordered = schedule(
         snapshot,
         changes,
         context.chosen.predictor,
@@ -260,3 +271,12 @@ def stage_changes(context: PlanContext, snapshot: ClusterSnapshot, changes: Sequ
         between=usable - set(request.empty) - context.rest.away,
         most_moves=request.max_moves,
     )
+    return ordered if snapshot is whole else replace(ordered, after=after_steps(whole, ordered.scheduled))
+
+
+def _concerned(snapshot: ClusterSnapshot, changes: Sequence[InstanceChange]) -> list[int]:
+    """The positions of hosts that changes touch, and of those with the most memory free, for detours."""
+    ends = (one for change in changes for one in (change.then, change.former) if one is not None)
+    touched = {snapshot.names.positions[one.host] for one in ends if one.host is not None}
+    free = snapshot.room_memory_mb - snapshot.used_memory_mb
+    return sorted(touched.union(np.argsort(-free, kind="stable")[:DETOUR_HOSTS].tolist()))

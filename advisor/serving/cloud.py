@@ -18,6 +18,7 @@ from advisor.domain import (
     STOPPED_AT,
     Anomaly,
     Checkup,
+    CloudGlance,
     CloudNow,
     CloudScores,
     HostDetail,
@@ -167,6 +168,21 @@ def low(connection: Connection, now: CloudScores, below: float) -> tuple[LowScor
     return ()
 
 
+AHEAD_S = 5.0  # between two passes at least
+
+
+class _Ahead(BackgroundPass):
+    """Predicts a large cloud beside those who look at it; `last` is the state that was made last, None = none yet."""
+
+    def __init__(self, make: Callable[[], tuple[CloudNow, CloudScores]]) -> None:
+        super().__init__("predicted-ahead", "the cloud was not predicted ahead", first_s=0.0, every_s=AHEAD_S)
+        self._make = make
+        self.last: tuple[CloudNow | None, CloudScores | None] = None, None
+
+    def _pass(self) -> None:
+        self.last = self._make()
+
+
 class ScoreKeeper(BackgroundPass):
     """Keeps the scores of each window of five minutes; of several processes on one database whoever is first does.
 
@@ -287,6 +303,11 @@ class CloudService:
         self._backend = backend
         self._overview = overview.Overview(settings.fresh_s)
         self._scores = ScoreBook()
+        self._ahead = _Ahead(lambda: (self.now(), self.scores()))
+
+    def close(self) -> None:
+        """Finish what is being predicted in the background."""
+        self._ahead.close()
 
     def clock(self) -> datetime:
         """What time it is for the service."""
@@ -299,6 +320,21 @@ class CloudService:
     def now(self) -> CloudNow:
         """Every host with what is predicted of every instance on it, pending answers included, and its load."""
         return self._overview.now(*self._cache.at(self._clock()))
+
+    def glance(self) -> CloudGlance:
+        """The cloud as it is now, or where that takes more than a second, as it was when it was last predicted whole; a
+        pass in the background predicts it anew meanwhile."""
+        view, active = self._cache.at(self._clock())
+        if self._overview.is_quick(view, active):
+            return CloudGlance(self.now(), self.scores())
+        self._ahead.nudge()
+        return CloudGlance(*self._ahead.last, self._overview.part_done(view))
+
+    def look_ahead(self) -> None:
+        """Predict a large cloud in the background before its first page is asked for."""
+        view, active = self._cache.at(self._clock())
+        if not self._overview.is_quick(view, active):
+            self._ahead.nudge()
 
     def scores(self) -> CloudScores:
         """The scores of all VMs that run, at most a minute old: measured where a window is fresh, else predicted."""

@@ -201,6 +201,7 @@ def _demand(view: CloudView) -> Mapping[str, int]:
 
 
 CELLS_AT_ONCE = 20_000  # instances of all hosts that are predicted together: about 60 MB
+AT_ONCE = 30_000  # instances of a cloud that who looks at it waits for: less than a second
 _NO_ROWS: Floats = np.zeros((0, 5))
 
 
@@ -216,6 +217,17 @@ class Overview:
         self._last: tuple[CloudView, ActivePredictor, CloudNow] | None = None
         self._known: dict[bytes, Floats] = {}
         self._version = ""
+        self._left = 0  # hosts that are being predicted
+
+    def is_quick(self, view: CloudView, chosen: ActivePredictor) -> bool:
+        """Whether `now` has an answer within a second: it has it, or the cloud is not large."""
+        last = self._last
+        made = last is not None and last[0] is view and last[1] is chosen
+        return made or len(view.inventory.instances) <= AT_ONCE
+
+    def part_done(self, view: CloudView) -> float:
+        """The part of the hosts that is not being predicted right now, 0-1."""
+        return max(1 - self._left / max(len(view.snapshot.hosts), 1), 0.0)
 
     def now(self, view: CloudView, chosen: ActivePredictor) -> CloudNow:
         """All instances in this view as this predictor sees them."""
@@ -248,22 +260,25 @@ class Overview:
         keys = snapshot.fingerprints.tolist()
         new = {key: at for at, key in enumerate(keys) if key not in rows_by_key and snapshot.residents[at]}
         if new:
-            rows_by_key = {**rows_by_key, **_predicted(snapshot, new, predictor)}  # a view keeps them all
+            rows_by_key = {**rows_by_key, **self._predicted(snapshot, new, predictor)}  # a view keeps them all
         self._known, self._version = {key: rows_by_key[key] for key in keys if key in rows_by_key}, predictor.version
         return [rows_by_key[key] if there else _NO_ROWS for key, there in zip(keys, snapshot.residents, strict=True)]
 
-
-def _predicted(snapshot: ClusterSnapshot, new: Mapping[bytes, int], predictor: Predictor) -> dict[bytes, Floats]:
-    """The rows of `Overview._expected` of the hosts at these positions, hosts of about one size together."""
-    found: dict[bytes, Floats] = {}
-    waiting = sorted(new, key=lambda key: -len(snapshot.residents[new[key]]))
-    while waiting:
-        at_once = max(CELLS_AT_ONCE // len(snapshot.residents[new[waiting[0]]]), 1)
-        part, waiting = waiting[:at_once], waiting[at_once:]
-        scenes = snapshot.scenes.take(np.array([new[key] for key in part], dtype=np.int64)).trimmed()
-        rows = _now(predictor.predict(scenes, ()))
-        found |= {key: row[: len(snapshot.residents[new[key]])].copy() for key, row in zip(part, rows, strict=True)}
-    return found
+    def _predicted(
+        self, snapshot: ClusterSnapshot, new: Mapping[bytes, int], predictor: Predictor
+    ) -> dict[bytes, Floats]:
+        """The rows of `_expected` of the hosts at these positions, hosts of about one size together."""
+        found: dict[bytes, Floats] = {}
+        waiting = sorted(new, key=lambda key: -len(snapshot.residents[new[key]]))
+        while waiting:
+            self._left = len(waiting)
+            at_once = max(CELLS_AT_ONCE // len(snapshot.residents[new[waiting[0]]]), 1)
+            part, waiting = waiting[:at_once], waiting[at_once:]
+            scenes = snapshot.scenes.take(np.array([new[key] for key in part], dtype=np.int64)).trimmed()
+            rows = _now(predictor.predict(scenes, ()))
+            found |= {key: row[: len(snapshot.residents[new[key]])].copy() for key, row in zip(part, rows, strict=True)}
+        self._left = 0
+        return found
 
 
 def _now(prediction: InterferencePrediction) -> Floats:

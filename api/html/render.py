@@ -43,14 +43,15 @@ def page(
 ) -> HTMLResponse:
     """Render a template as an answer.
 
-    Every template has `demonstration` (words, empty as a rule) with `refresh_s`, `caller` (a Caller, None = no user is
-    signed in), `signed_in` (there is a session to end) and `form_key`, which each form that changes something carries:
-    `{{ parts.form_key(form_key) }}`.
+    Every template has `demonstration` and `predicting` (words, empty as a rule) with `refresh_s`, `caller` (a Caller,
+    None = no user is signed in), `signed_in` (there is a session to end) and `form_key`, which each form that changes
+    something carries: `{{ parts.form_key(form_key) }}`.
     """
     state = request.state
     common = {
         "demonstration": getattr(request.app.state, "demonstration", ""),
         "refresh_s": REFRESH_S,
+        "predicting": "",
         "caller": getattr(state, "caller", None),
         "signed_in": bool(getattr(state, "form_key", "")),
         "form_key": getattr(state, "form_key", ""),

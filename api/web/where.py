@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Annotated, Literal
 
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from advisor.domain import Instance, asked_about
+from advisor.domain import CloudGlance, Instance, asked_about
 from advisor.errors import InvalidInput, NotFound
 from advisor.service import InventoryService, PlacementService
 from api.html import picture
@@ -111,7 +112,8 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
     form.take_line(lambda name: _known(inventory, name))
     state = cloud.ready()
     recommendation = _ask(form, inventory, placements) if form.asked and not form.errors else None
-    now = None if recommendation else cloud.now()
+    glance = None if recommendation else cloud.glance()
+    now = glance.now if glance else None
     cells = chart.strip_cells(now.hosts) if now else ()
     return page(
         request,
@@ -129,10 +131,21 @@ def where(request: Request, cloud: CloudDep, inventory: InventoryDep, placements
         worst=worst_off(now.hosts) if now else (),
         known_demand=known_demand(now.hosts) if now else "",
         alarms=cloud.alarms() if now else (),
-        scores=worth.score_pane(cloud.scores().cloud, cloud.score_history()) if now else None,
+        scores=worth.score_pane(glance.scores.cloud, cloud.score_history()) if glance and glance.scores else None,
+        shown=now,
+        predicting=_predicting(glance, cloud.clock()) if glance else "",
         example=LINE_EXAMPLE,
         named=chart.NAMED,
     )
+
+
+def _predicting(glance: CloudGlance, now: datetime) -> str:
+    """What is shown while the state of now is being predicted, as a sentence; empty where it is shown."""
+    if glance.part is None:
+        return ""
+    if glance.scores is None:
+        return f"The effects on all instances are being predicted: {glance.part:.0%} of the hosts are done."
+    return f"State of {picture.age_since(glance.scores.time, now)} ago; it is being predicted anew."
 
 
 def _known(inventory: InventoryService, name: str) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +28,7 @@ from advisor.domain import (
 )
 from advisor.offline import load_inventory
 from advisor.service import Advisor
+from advisor.serving import overview
 from advisor.settings import Settings
 from advisor.telemetry import antagonists
 from api.app import create_app
@@ -422,3 +425,40 @@ def test_that_all_is_well_says_whose_demand_is_known(path: str, fine: str, known
     text = Page(client.page(path).text).text
     assert fine in text
     assert (f"Demand is known for {known} of 3 instances" in text) == (known < 3)
+
+
+def test_the_first_page_of_a_large_cloud_does_not_wait_for_its_predictions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(database=sqlite_with_tables(tmp_path / "db.sqlite3"), state_dir=tmp_path)
+    held, predicted = threading.Event(), overview.Overview._predicted
+
+    def when_let(self: overview.Overview, *asked: object) -> object:
+        self._left = 1
+        assert held.wait(60)
+        return predicted(self, *asked)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(overview, "AT_ONCE", 0)
+    monkeypatch.setattr(overview.Overview, "_predicted", when_let)
+    with Advisor(settings) as opened:
+        opened.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
+        client = Client(create_app(opened, settings))
+        hosts = len(opened.inventory.hosts().items)
+        waiting = client.page("/").text
+        assert f"are being predicted: {1 - 1 / hosts:.0%} of the hosts are done" in waiting
+        assert "data-refresh" in waiting
+        held.set()
+        until = time.monotonic() + 60
+        while opened.cloud.glance().now is None and time.monotonic() < until:
+            time.sleep(0.01)
+        assert opened.cloud.glance().now == opened.cloud.now()
+        shown = client.page("/").text
+        assert "being predicted" not in shown
+        assert "data-refresh" not in shown
+        held.clear()
+        former = opened.cloud.now()
+        opened.inventory.put(Inventory((Host("later", "kvm", 4, 8192.0),), (), ()), mode="merge", generation=None)
+        later = client.page("/").text
+        assert "it is being predicted anew" in later
+        assert f"<dd>{former.generation}</dd>" in later
+        held.set()

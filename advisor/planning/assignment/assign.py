@@ -191,6 +191,7 @@ class _AssignmentSearch:
             after=after,
             search=result.search,
             notes=(*notes, *obstacles(state, result.goal, refused, result.search.ended)),
+            below=search_summary.left_below(state, result.goal, result.search.ended),
         )
 
     def _without_hosts(self, notes: Sequence[str]) -> Assignment:

@@ -87,6 +87,7 @@ class Assignment:
     `where` lists new VMs and movers only; None = no host takes it, and `refused` gives the reasons. `gains` is what
     each move of a rebalance gains beyond its cost (`move_value.gain`), with its interval. `settings` lists instances
     whose settings change. `after` is the cloud with everything carried out; `notes` say what limits the result.
+    `below` are instances that stay below a limit, by cause: how many, the lowest ratio and its host.
     """
 
     where: Mapping[str, str | None]
@@ -96,6 +97,7 @@ class Assignment:
     after: ClusterSnapshot
     search: Search
     notes: tuple[str, ...] = ()
+    below: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
 
 
 # Which kinds of instances the placement filters allow on which hosts, found with few filter runs.

@@ -69,10 +69,10 @@ def obstacles(
 ) -> tuple[str, ...]:
     """Sentences about what limits the result: unplaced instances, immovable ones, and those below a limit."""
     problem = state.problem
-    notes = [*_of_refused(goal, refused, [host.id for host in problem.snapshot.hosts])]
+    notes = [*refused_sentences(goal, refused, [host.id for host in problem.snapshot.hosts])]
     notes += _of_staying(problem, goal)
     if goal.aim == "rebalance":
-        notes += [*_of_below(state, goal, ended), *overcommitted(state)]
+        notes += [*below_sentences(left_below(state, goal, ended)), *overcommitted(state)]
     if goal.aim == "consolidate":
         notes += [*_of_pinned(state, ended), *_of_left_below(state)]
     return tuple(notes)
@@ -97,7 +97,7 @@ def _why_staying(instance: Instance, problem: PackingProblem) -> str:
     return f"its affinity group {instance.affinity_group}" if instance.affinity_group else "it is not named as movable"
 
 
-def _of_refused(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], hosts: Sequence[str]) -> Iterator[str]:
+def refused_sentences(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], hosts: Sequence[str]) -> Iterator[str]:
     """Unplaced instances, grouped by the most frequent reason; hosts that are being emptied are not mentioned.
 
     A host without a reason would do but was not tried in time; then the sentence does not say that no host takes it.
@@ -124,9 +124,14 @@ def _of_refused(goal: Goal, refused: Mapping[str, tuple[Rejection, ...]], hosts:
         yield f"{'No host takes' if all_refuse else 'No host was found for'} {names[0]}{others}; {why_not}."
 
 
-def _of_below(state: SearchState, goal: Goal, ended: PlanEnd) -> Iterator[str]:
-    """Instances that stay below a limit after a rebalance, grouped by cause."""
+LeftBelow = Mapping[str, tuple[int, float, str]]  # by cause: how many instances, the lowest ratio, and its host
+
+
+def left_below(state: SearchState, goal: Goal, ended: PlanEnd) -> LeftBelow:
+    """Instances that stay below a limit after a rebalance, by cause; empty for other aims."""
     problem = state.problem
+    if goal.aim != "rebalance":
+        return {}
     below = [(ratio, host, kind) for host in range(problem.hosts) for kind, ratio in state.pattern(host).below]
     state.evaluator.evaluate_keys((int(problem.class_of_host[host]), (kind,)) for _, host, kind in below)
     by_cause: dict[str, list[tuple[float, int]]] = {}
@@ -143,12 +148,17 @@ def _of_below(state: SearchState, goal: Goal, ended: PlanEnd) -> Iterator[str]:
         else:
             cause = "no move whose gain exceeds its cost and uncertainty restores more of them"
         by_cause.setdefault(cause, []).append((ratio, host))
-    for cause, members in by_cause.items():
-        ratio, host = min(members)
-        stay = "stays" if len(members) == 1 else "stay"
-        worst = problem.snapshot.hosts[host].id
-        lowest = f"the lowest on {worst} at {100 * ratio:.0f} %"
-        yield f"{_count(len(members), 'instance')} {stay} below a limit, {lowest}: {cause}."
+    lowest = {cause: min(members) for cause, members in by_cause.items()}
+    return {
+        cause: (len(by_cause[cause]), ratio, problem.snapshot.hosts[host].id) for cause, (ratio, host) in lowest.items()
+    }
+
+
+def below_sentences(left: LeftBelow) -> Iterator[str]:
+    """The same as sentences."""
+    for cause, (count, ratio, worst) in left.items():
+        stay = f"{_count(count, 'instance')} {'stays' if count == 1 else 'stay'} below a limit"
+        yield f"{stay}, the lowest on {worst} at {100 * ratio:.0f} %: {cause}."
 
 
 def overcommitted(state: SearchState) -> tuple[str, ...]:
