@@ -8,6 +8,7 @@ Names are read without importing anything; one package is imported when it is as
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
@@ -52,6 +53,7 @@ HISTORIES = "cotenant.histories"  # advisor.telemetry.monitoring_history.CloudHi
 MOVERS = "cotenant.movers"  # makes an advisor.changes.movers.Mover: where `migrate` moves instances
 RENDERERS = "cotenant.renderers"  # advisor.render.whole.CloudTool: commands of a cloud
 SCHEDULERS = "cotenant.schedulers"  # a sequence of api.routing.Route: the protocol of a scheduler
+GROUPS = (INVENTORIES, EXECUTORS, HISTORIES, MOVERS, RENDERERS, SCHEDULERS)
 
 
 def names(group: str) -> tuple[str, ...]:
@@ -75,10 +77,22 @@ def load(group: str, name: str, what: str, field: str) -> Any:
         raise InvalidInput(message, field=field) from error
 
 
-def check_installed(group: str, name: str, field: str) -> None:
-    """InvalidInput where this is the name of a package that is an extra, and is not installed."""
-    if name not in _entries(group) and name in (metadata("cotenant").get_all("Provides-Extra") or ()):
-        raise InvalidInput(f"{name} needs a package of its own: {how_to_install(name)}", field=field)
+def check_installed(group: str, name: str, field: str, what: str | None = None) -> None:
+    """InvalidInput where a package that is not installed offers this; `what` needs it, None = what has the name."""
+    if name in _entries(group) or not (extra := _extra_with(name)):
+        return
+    if not any(
+        extra in _entries(each) for each in GROUPS
+    ):  # else it is there, and offers something else under the name
+        raise InvalidInput(f"{what or name} needs a package of its own: {how_to_install(extra)}", field=field)
+
+
+def _extra_with(name: str) -> str | None:
+    """The extra whose package offers what has this name; None where it is none of a package's, as `plots` is."""
+    of_package = re.compile(rf"cotenant[-[]([\w-]+)(?:\]|==\S+); extra == .{re.escape(name)}.")
+    found = (of_package.fullmatch(needed) for needed in metadata("cotenant").get_all("Requires-Dist") or ())
+    extras = [match[1] for match in found if match]
+    return extras[0] if len(extras) == 1 else None
 
 
 def _entries(group: str) -> Mapping[str, EntryPoint]:

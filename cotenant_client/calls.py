@@ -114,7 +114,7 @@ class Try:
 def conversation(url: str, call: Call[T], patience: Patience) -> Generator[Try | Wait, CotenantError | None, T]:
     """The steps of a call, and at their end its answer.
 
-    A Try wants the error, None where its `response` and `body` are whole; raises the error of the last one. Only calls
+    A Try needs the error, None where its `response` and `body` are whole; raises the error of the last one. Only calls
     that are repeatable are tried again, and those that have certainly not been carried out.
     """
     if not call.path.startswith("/") or call.path.startswith("//"):

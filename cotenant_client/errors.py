@@ -68,7 +68,7 @@ class Unavailable(CotenantError):  # noqa: N818
 
     `kind` says what failed: connection, name, protocol, refused, timeout, tls or closed (the client was closed), or
     answer where the service or a proxy itself says so. `sent` is False where the service has certainly done nothing.
-    `retry_after_s` is how many seconds the last answer wants to pass first, 0 where it does not say.
+    `retry_after_s` is how many seconds must pass first by the last answer, 0 where it does not say.
     """
 
     retry_after_s: float = 0.0

@@ -85,7 +85,7 @@ class GroupMaker:
         return [f"{root}/{name}/cgroup.procs" for root in self._roots]
 
     def let_others_first(self, name: str) -> None:
-        """Let a group work only when no other group wants its CPUs. RunError before Linux 5.15."""
+        """Let a group work only when no other group uses its CPUs. RunError before Linux 5.15."""
         try:
             _write(f"{self._mounts['cpu' if self.version == 1 else 'unified']}/{name}/cpu.idle", "1")
         except OSError as error:

@@ -2,7 +2,7 @@
 
     python -I -S daily_load.py START END DAY_S BEGIN_H SEED CPUS...
 
-From START until END, in seconds of the monotonic clock, it wants CPUS: parts of a real CPU at evenly spaced times of a
+From START until END, in seconds of the monotonic clock, it loads CPUS: parts of a real CPU at evenly spaced times of a
 day, which begins at hour BEGIN_H and passes in DAY_S seconds. Work that it cannot do at once waits. It imports only
 what it needs.
 """

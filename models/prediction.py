@@ -25,8 +25,8 @@ class BandArrays:
 
 @dataclass(frozen=True, slots=True)
 class CpuPressure:
-    """Of instances, (S, N): `share` the part of the CPU time it wants that it gets, run / (run + wait); `worst` the
-    same in the worst twentieth of the time; `short` the part of the time, 0-1, in which it gets less than it wants;
+    """Of instances, (S, N): `share` the part of the CPU time it demands that it gets, run / (run + wait); `worst` the
+    same in the worst twentieth of the time; `short` the part of the time, 0-1, in which it gets less than it demands;
     `overloaded` whether more work arrives at its busy times than it is served then: no finite latency is reported. Of
     hosts, (S,): `crowded` is the part of the time with more vCPUs ready than CPUs."""
 

@@ -138,7 +138,7 @@ def join_key(scope: Scope, metric: str) -> str:
 
 # Names and units of the gauges that the agent exports, for its exporter and for queries to Prometheus.
 #
-# Prometheus wants base units in names (prometheus.io/docs/practices/naming): ratios, seconds and bytes.
+# Prometheus asks for base units in names (prometheus.io/docs/practices/naming): ratios, seconds and bytes.
 
 PREFIX = "cotenant_"
 ATTRIBUTED = (

@@ -300,7 +300,7 @@ class Instance:
     """A VM or a container; `host` None = not placed. `load` is offered load over what it can do alone.
 
     It accepts no throughput ratio below `min_throughput_ratio`, no latency ratio above `max_latency_ratio`, and no more
-    than the share `max_time_short` (0-1) of the time in which it gets less CPU than it wants. `dedicated_vcpus`
+    than the share `max_time_short` (0-1) of the time in which it gets less CPU than it demands. `dedicated_vcpus`
     of its vCPUs have a pCPU each that no other instance uses. An `exclusive` instance shares its host with no other.
     `demand` is what is known of its demand over time, by resource.
     """

@@ -75,7 +75,7 @@ def calibration_in_words(calibrations: Iterable[Calibration], hosts: int | None 
     return SENTENCES[weakest]
 
 
-# An anomaly: an instance gets less of the CPU time that it wants than was predicted, window after window.
+# An anomaly: an instance gets less of the CPU time that it demands than was predicted, window after window.
 
 # The likely cause: a neighbour that demands more than before, the instance itself for the same reason, or the
 # host, where no instance in particular changed.

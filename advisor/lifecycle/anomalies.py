@@ -26,12 +26,12 @@ from models.evaluation.prediction_checks import WIDEST, CheckedPrediction, Quest
 from profiler.demand import Demand
 
 State = dict[str, Any]
-# By how much more of the CPU time that it wants an instance waited since a time, by what ran meanwhile; None = nothing
+# By how much more of its CPU demand an instance waited since a time, by what ran meanwhile; None = nothing
 # watched its run queue.
 WaitedMore = Callable[[str, float], Mapping[str, float] | None]
 HELD_S = 86_400.0  # for so long windows are held against what was said before the first that contradicted
 SILENT_S = 6 * 3600.0  # without a window an alarm ends: its state is not known
-NEWEST = 0.5  # weight of the newest window in what each wants
+NEWEST = 0.5  # weight of the newest window in what each demands
 LEAST_RISE = 0.05  # CPUs
 STANDS_OUT = 2.0  # standard deviations between windows above what was expected
 OFF = 0.05  # of the logarithm of a share: by less nothing is corrected
@@ -294,7 +294,7 @@ def _ran_most(waited_more: Mapping[str, float], near: Collection[str]) -> str | 
 
 
 def _rise(before: Sequence[float] | None, demanded: float) -> float:
-    """CPUs that an instance wants beyond what was expected, 0 = not beyond what it varies by."""
+    """CPUs that an instance demands beyond what was expected, 0 = not beyond what it varies by."""
     if before is None:
         return 0.0
     mean, spread = before

@@ -1,6 +1,6 @@
 """Agents' windows compared with predictions: what is predicted for a host before a window, and measured in it.
 
-The share of the CPU time that an instance wants and gets, run / (run + wait), is an outcome that no user has to report.
+The share of the CPU time that an instance demands and gets, run / (run + wait), is an outcome that no user need report.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def in_turn(
 class Turn:
     """Questions one after another; each answer counts as carried out for the next.
 
-    Whoever wants to be apart from an instance, or was placed beside it, wants that also when the other one comes later.
+    An instance that must be apart from another one, or was placed beside it, must also when the other one comes later.
     `snapshot` must know the profiles of the requests (`knowing_profiles`).
     """
 

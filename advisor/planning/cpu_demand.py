@@ -55,7 +55,7 @@ SHARES: dict[PlanFor, str] = {"p50": "50 %", "p95": "95 %", "p99": "99 %"}
 
 
 def as_planned(snapshot: ClusterSnapshot, request: PlanRequest) -> tuple[ClusterSnapshot, PlanRequest]:
-    """The cloud and the request where every instance, new VMs too, wants what `plan_for` says, all at the same
+    """The cloud and the request where every instance, new VMs too, demands what `plan_for` says, all at the same
     time."""
     if request.plan_for == "hours":
         return snapshot, request
@@ -123,7 +123,7 @@ Measured = Callable[[Sequence[str]], Mapping[str, Usage]]  # instance ids → us
 
 @dataclass(frozen=True, slots=True)
 class CpuPeaks:
-    """The CPUs that an instance wants in all but 5 % (`p95`) and 1 % of the time, and where that is known from.
+    """The CPUs that an instance demands in all but 5 % (`p95`) and 1 % of the time, and where that is known from.
 
     `steady` = it is known to want as much all the time; `from_mean` = only a mean is known, and these are the upper end
     of what public traces show at such a mean.
@@ -136,7 +136,7 @@ class CpuPeaks:
     from_mean: bool = False
 
     def short(self, vcpus: int) -> float:
-        """The part of the time, 0-1, in which it wants more than so many CPUs.
+        """The part of the time, 0-1, in which it demands more than so many CPUs.
 
         Between and beyond both quantiles the part falls exponentially; below the lower one it counts as constant.
         """
@@ -150,7 +150,7 @@ class CpuPeaks:
 
 
 def cpu_demand(snapshot: ClusterSnapshot, host: Host, instance: Instance, used: Usage | None) -> CpuPeaks | None:
-    """What an instance wants of CPU at its peaks; None where too little is known."""
+    """What an instance demands of CPU at its peaks; None where too little is known."""
     alone = _alone(snapshot, host, instance)
     if used is not None and used.windows >= MIN_WINDOWS:
         if alone is not None and alone.p95 > used.cpus >= SATURATED * usable_cpus(instance):

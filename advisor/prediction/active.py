@@ -381,7 +381,7 @@ def band(bands: BandArrays, scene: int, slot: int) -> Band:
 
 
 def cpu_time(pressure: CpuPressure, scene: int, slot: int, short_before: float | None = None) -> CpuTime:
-    """What one instance gets of the CPU time that it wants."""
+    """What one instance gets of the CPU time that it demands."""
     share, worst, short = (
         pressure.share.item(scene, slot), pressure.worst.item(scene, slot), pressure.short.item(scene, slot),
     )  # fmt: skip

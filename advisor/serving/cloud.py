@@ -382,7 +382,7 @@ class CloudService:
         return overview.widened(detail, factors)
 
     def alarms(self) -> tuple[Anomaly, ...]:
-        """Who gets less of the CPU time that it wants than was predicted, by host and instance: alarms that stand."""
+        """Who gets less of the CPU time that it demands than was predicted, by host and instance: alarms that stand."""
         return self._cache.at(self._clock())[0].alarms
 
     def ready(self) -> Mapping[str, Any]:
@@ -409,7 +409,7 @@ class CloudService:
             )
 
     def vitals(self) -> Vitals:
-        """What monitoring wants to know of the state of the service."""
+        """What monitoring asks of the state of the service."""
         now = self._clock()
         view, active = self._cache.at(now)
         return overview.take_vitals(view, active, now=now, fresh_s=self._settings.fresh_s)

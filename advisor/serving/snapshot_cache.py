@@ -377,8 +377,8 @@ def _as_advised(
     """What pending answers change of a host and of its residents; of two about one the later wins.
 
     Without it a limit that the ladder keeps would look broken already, and the next answer would not mind it. Before
-    that who stands in `measured` wants what was measured of it, hosts use as much themselves as `own` has, and those in
-    `short` have no room for more memory.
+    that instances in `measured` demand what was measured of them, hosts use as much themselves as `own` has, and those
+    in `short` have no room for more memory.
     """
     advised = _Advised(_as_measured(inventory.hosts, own, short) if own or short else {}, {})
     for instance in inventory.instances if measured else ():

@@ -45,7 +45,7 @@ def alone_with(connection: sa.Connection, name: What) -> None:
 
 
 def shared_with(connection: sa.Connection, name: What) -> None:
-    """Hold this together with others that share it; one that wants it alone waits."""
+    """Hold this together with others that share it; one that takes it alone waits."""
     _lock(connection, sa.func.pg_advisory_xact_lock_shared(_KEYS[name]))
 
 

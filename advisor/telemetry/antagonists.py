@@ -26,7 +26,7 @@ MOST_COMPARED = 150  # residents of a host: with more, those with the largest de
 LEAST_SAMPLES = (
     12  # of a victim, and with a neighbour: what was there for moments says nothing of which instances slow which
 )
-LEAST_LOSS = 0.005  # of the CPU time that it wants: who takes less is not listed
+LEAST_LOSS = 0.005  # of the CPU time that it demands: who takes less is not listed
 
 
 def of_host(
@@ -97,7 +97,7 @@ def by_run_queue(sums: Sequence[WaitSums]) -> dict[str, tuple[MeasuredSlowing, .
 def waited_more(
     connection: Connection, samples: SampleStore, now_s: float, host: str, victim: str, since_s: float
 ) -> Mapping[str, float] | None:
-    """By how much more of the CPU time that it wants an instance waited since then than in the day before, by who ran
+    """By how much more of the CPU time that it demands an instance waited since then than in the day before, by who ran
     meanwhile ("" = the host itself); None where its run queue was not watched."""
     now = {entry.metric: entry for entry in samples.wait_sums(connection, host, [victim], since_s, now_s)}
     both = {entry.metric: entry for entry in samples.wait_sums(connection, host, [victim], since_s - _BEFORE_S, now_s)}

@@ -99,7 +99,8 @@ def opened_prometheus(cloud: str, instances: Sequence[Instance]) -> WatchedSerie
         offered = _cloud_history(name)
         if offered.preset is None:
             return offered.opened(cloud, instances)
-    raise InvalidInput(f"--cloud needs a package of its own: {plug_ins.how_to_install('all')}", field="cloud")
+    plug_ins.check_installed(plug_ins.HISTORIES, "aetos", "cloud", "--cloud")
+    raise InvalidInput("no installed package knows the Prometheus of a cloud", field="cloud")
 
 
 def _cloud_history(name: str) -> CloudHistory:
@@ -116,10 +117,8 @@ def load_preset(name: str) -> Preset:
     """A preset by its name, or from a file that ends in .toml; InvalidInput says what is wrong with it."""
     file = Path(name) if name.endswith(".toml") else PRESETS / f"{name}.toml"
     if not name.endswith(".toml") and name not in preset_names():
-        message = (
-            f"preset {name[:60]!r} is none of {', '.join(preset_names())}, nor a file that ends in .toml; a history of "
-            f"another system needs a package of its own: {plug_ins.how_to_install('all')}"
-        )
+        plug_ins.check_installed(plug_ins.HISTORIES, name, "preset")
+        message = f"preset {name[:60]!r} is none of {', '.join(preset_names())}, nor a file that ends in .toml"
         raise InvalidInput(message, field="preset")
     try:
         if file.stat().st_size > _MOST_BYTES:

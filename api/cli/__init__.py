@@ -7,7 +7,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from fcntl import F_DUPFD_CLOEXEC, fcntl
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -16,6 +18,8 @@ from advisor.errors import AdvisorError, InvalidInput, own_words
 from api.cli.lazy import FAILED, WRONG_USAGE, LazyGroup, Listed
 
 __all__ = ["Cotenant", "app", "main", "program_of", "run_program"]
+
+STANDARD_OUTPUT, STANDARD_ERROR = 1, 2  # as the kernel and C number them
 
 # The order of the help. Each text is the first line of the command's own help, which a test compares.
 COMMANDS = (
@@ -183,6 +187,7 @@ def main() -> None:
 
 def run_program(commands: typer.Typer, program: str) -> None:
     """Run a program. Also the last resort for errors that were not foreseen, and for a reader that closed the pipe."""
+    _keep_output()
     try:
         try:
             commands()
@@ -201,6 +206,30 @@ def run_program(commands: typer.Typer, program: str) -> None:
     except Exception as error:  # noqa: BLE001 - the last resort
         _report(error, program)
         sys.exit(FAILED)
+
+
+def _keep_output() -> None:
+    """Leave standard output to what Python prints; what a library in C writes there goes to standard error.
+
+    HiGHS now and then prints a line of its own, which would break the JSON of a command. For the whole run and not only
+    around its calls, for other threads print meanwhile, and C writes what it buffers at the end of the process.
+    """
+    output = sys.stdout
+    try:
+        if output.fileno() != STANDARD_OUTPUT:
+            return
+    except (AttributeError, OSError):  # none, or one of a test's own
+        return
+    output.flush()
+    number = fcntl(STANDARD_OUTPUT, F_DUPFD_CLOEXEC, STANDARD_ERROR + 1)  # never that of a closed standard error
+    kept = os.fdopen(number, "w", encoding=output.encoding, errors=output.errors)
+    if isinstance(output, TextIOWrapper):
+        kept.reconfigure(line_buffering=output.line_buffering, write_through=output.write_through)
+    try:
+        os.dup2(STANDARD_ERROR, STANDARD_OUTPUT)
+    except OSError:  # it is closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STANDARD_OUTPUT)
+    sys.stdout = kept
 
 
 def _report(error: Exception, program: str) -> None:

@@ -68,4 +68,4 @@ class LazyGroup(TyperGroup):
 
 
 def _nothing() -> None:
-    """Stand where Typer wants a function."""
+    """Stand where Typer expects a function."""

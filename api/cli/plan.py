@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -13,6 +14,7 @@ import typer
 
 from advisor import offline
 from advisor.domain import (
+    Effect,
     Inventory,
     IsolationSettings,
     Plan,
@@ -66,7 +68,9 @@ DONE = {
 def show_words(plan: Plan, *, undo: bool) -> None:
     """Everything that a plan says, with the steps back where they are wanted."""
     document = offline.plan_document(plan)
-    show_steps(plan.steps)
+    show_steps(plan.steps, plan.after, "T/B after the plan (range)")
+    if max(Counter(step.host for step in plan.steps if step.host and step.new_vm).values(), default=0) > 1:
+        say("Reasons are those of the step itself; later steps change more.")
     for sentence in (document.headline, *document.sentences):
         say(sentence)
     for fact, value in document.facts.items():
@@ -79,16 +83,17 @@ def show_words(plan: Plan, *, undo: bool) -> None:
     if undo and plan.undo:
         say("")
         say("To undo:")
-        show_steps(plan.undo)
+        show_steps(plan.undo, plan.before, "T/B as before (range)")
         show_commands(plan.undo)
     effects = chain.from_iterable(plan.after.values())
     say(offline.answered_by(plan.model_version, plan.model_origin, degraded=plan.degraded, effects=effects))
 
 
-def show_steps(steps: Sequence[PlanStep]) -> None:
-    """One line for each step, those of one stage together."""
+def show_steps(steps: Sequence[PlanStep], after: Mapping[str, Sequence[Effect]], heading: str) -> None:
+    """One line for each step, those of one stage together; `after` are the effects, by host, once all are done."""
     if not steps:
         return
+    effects = {effect.instance: effect for effect in chain.from_iterable(after.values())}
     ranked = any(step.new_vm for step in steps)  # only who is placed anew stands in a ranking
     copied = any(step.duration_s for step in steps)
     rows = [
@@ -98,15 +103,15 @@ def show_steps(steps: Sequence[PlanStep]) -> None:
             step.subject,
             step.source or "",
             step.host or ("" if step.action == "remove" else "none"),
-            *([ratio(step.new_vm) if step.new_vm else ""] if ranked else []),
+            *([ratio(effects[step.instance]) if step.instance in effects else ""] if ranked else []),
             *([duration_in_words(step.duration_s) if step.duration_s else ""] if copied else []),
             _what(step),
         )
         for step in steps
     ]
-    new_vm = ["new VM (range)"] if ranked else []
+    ratios = [heading] if ranked else []
     takes = ["takes"] if copied else []
-    print_table(("stage", "step", "instance", "from", "to", *new_vm, *takes, "why"), rows, right=(0,))
+    print_table(("stage", "step", "instance", "from", "to", *ratios, *takes, "why"), rows, right=(0,))
 
 
 def _what(step: PlanStep) -> str:

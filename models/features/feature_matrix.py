@@ -74,7 +74,7 @@ def read_sweep(table: ProfileTable, family: str, columns: Sequence[tuple[float, 
     if known:
         seen = table.column(f"{family}_{REPORTER}")
         curve = sensitivity[known[-1]]
-        falling = -curve + np.arange(len(curve)) * 1e-12  # np.interp wants it to rise
+        falling = -curve + np.arange(len(curve)) * 1e-12  # np.interp needs it to rise
         pressure = np.where(np.isfinite(seen), np.interp(-np.nan_to_num(seen, nan=1.0), falling, levels), np.nan)
     return BubbleSweep(family, levels, sensitivity, pressure)
 

@@ -173,7 +173,7 @@ class TreeEnsembles:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """Trees as trees.c wants them: for each word of up to BITS leaves the splits that change it, each with its feature,
+    """Trees as trees.c takes them: for each word of up to BITS leaves the splits that change it, each with its feature,
     the rank of its threshold among those of the feature, and the leaves that remain where a row does not pass it."""
 
     function: Any

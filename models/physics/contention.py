@@ -56,7 +56,7 @@ def cpu_contention_of(
     `cpu` (S, N) is what each uses alone on average, in CPUs; `driver_domain` what one with CPUs of its own does for
     each (S, N), which moves as its demand does, what it uses in all and its weight, both (S,); `sensitive` (S, N) who
     asks for more when it is served: closed loops. At `deviations` standard deviations, of all scenes or (S,), every
-    instance wants that much more than expected, as far as each one's mean is not known. `fluid`: by a scheduler that
+    instance demands that much more than expected, as far as each one's mean is not known. `fluid`: by a scheduler that
     gives every burst its weighted part at every moment, on any CPU that idles, as simulations do.
     """
     all_consumers = _consumers(scenes, cpu, driver_domain, sensitive, deviations, fluid)

@@ -26,11 +26,11 @@ MOST_TILT = 1e6
 HALVINGS = 30  # of a level
 CLOSE = 1e-9  # of all CPUs: a total that far off is theirs
 ALMOST = 1 - 1e-9
-MOST_BUSY = 0.999  # of its vCPUs that a consumer wants, on average, unless it is a hog
+MOST_BUSY = 0.999  # of its vCPUs that a consumer demands, on average, unless it is a hog
 
 
 def closed_busy(vcpus: float, demand: float, tilt: float, most: float) -> tuple[float, float]:
-    """The chance that a vCPU of a closed loop wants a CPU, and the speed that it then has.
+    """The chance that a vCPU of a closed loop demands a CPU, and the speed that it then has.
 
     At a speed below 1, `most` CPUs are shared with the other vCPUs that want one: chance and speed are the root of a
     quadratic equation.

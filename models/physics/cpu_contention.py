@@ -1,4 +1,4 @@
-"""How bursty consumers share CPUs: how much of the CPU time that each wants it gets, and for how much of the time it
+"""How bursty consumers share CPUs: how much of the CPU time that each demands it gets, and for how much of the time it
 is short; on sets of CPUs and over moments of demand (`cpu_bursts` has what happens within one set).
 
 The functions here are written for single hosts, with plain loops. cpu_contention.c says the same in C, and is
@@ -66,7 +66,7 @@ def share_cpus(
     total = unhindered(vcpus, demand, loop, run, want, short, fair)
     if most <= cpus + 1e-9 or total + 6 * math.sqrt(total) + 2 < cpus:  # never, or as good as never
         return 0.0
-    if total > cpus:  # whose work arrives faster than it is ever served always wants all its vCPUs
+    if total > cpus:  # whose work arrives faster than it is ever served always demands all its vCPUs
         level = fair_level(cpus, fair, weight)
         yields = piles_up = False
         for at in range(count):
@@ -105,7 +105,7 @@ def go_astray(cpus: float, vcpus: Floats, loop: Ints, weight: Floats, astray: fl
             weigh += vcpus[at] * weight[at]
     behind = max(weigh / cpus - heaviest, 0.0)  # on each CPU
     for at in range(len(vcpus)):
-        if loop[at] != HOG:  # which always wants all its vCPUs, no more
+        if loop[at] != HOG:  # which always demands all its vCPUs, no more
             want[at] += astray * max(want[at] - run[at] * (1 + behind / weight[at]), 0.0)
 
 
@@ -240,12 +240,12 @@ def moved(moves: Floats, moments: Floats, chances: Floats) -> Floats:
 
 
 def moment_factors(usual: Floats, moves: Floats, day: Floats, moments: Floats, chances: Floats) -> Floats:
-    """How much each of N consumers of a host wants in M moments, from the calmest to the busiest one, as factors of its
+    """The demand of each of N consumers of a host in M moments, from the calmest to the busiest one, as factors of its
     mean; (M, N), or (1, N) where no instance's demand changes.
 
     Beside the `day` (N, D), factors of the parts of a day, demand moves by exp(`moves` (N,) z) with what all want
     together, at z = `moments` (M,), which have `chances` (M,) of the time. All z of all parts of the day, by what all
-    want then, are put together into M moments again: of each the mean is what every instance wants in it.
+    want then, are put together into M moments again: of each the mean is what every instance demands in it.
     """
     consumers, parts, count = len(usual), day.shape[1], len(moments)
     vary = move = False

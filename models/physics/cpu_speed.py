@@ -146,7 +146,7 @@ def cap_period_ms(kind: Ints, cap: Floats, vcpus: Floats, short: Bools) -> Float
     return np.asarray(np.where(np.isnan(fixed), period_us(quota, short) / 1000, fixed))
 
 
-# What an instance's own cap leaves of the CPU time that it wants, as run / (run + wait).
+# What an instance's own cap leaves of the CPU time that it demands, as run / (run + wait).
 
 
 def delivered_under_cap(scenes: SceneBatch, want: Demands) -> Floats:

@@ -80,7 +80,7 @@ def sure(want: Floats, rate: Floats, has_class: Bools, is_first: Bools, link: Fl
     """The guaranteed rate of each slot on the uplink (S,), Mbit/s; (S, N).
 
     One that has a class is sure of its `rate`, the others of an even part of what is kept for them, and no instance of
-    more than it wants. HTB gives every class its rate even beyond that of its parent (tc-htb(8), sch_htb.c), so that
+    more than it demands. HTB gives every class its rate even beyond that of its parent (tc-htb(8), sch_htb.c), so that
     the line itself decides where more is promised than it carries: the one served first has it all, and of what is left
     the promises to the others are cut in proportion, as their quanta are.
     """

@@ -185,7 +185,7 @@ def _residence(scenes: SceneBatch, want: Demands, place: _Place, share: Floats, 
 
 
 def _at_cpu(scenes: SceneBatch, place: _Place, share: Floats, *, alone: bool) -> TimeMoments:
-    """Residence time at the CPU, which is as slow as the share that an instance gets of the CPU time it wants.
+    """Residence time at the CPU, which is as slow as the share that an instance gets of the CPU time it demands.
 
     A cap acts as a slower CPU in periods whose budget runs out, and not in the others.
     """

@@ -47,7 +47,7 @@ from profiler.demand import Resource
 # How far from its prediction an instance may end up, by what the analytic model leaves out.
 #
 # The model shares CPU time, packets and bytes. It does not count how long an instance waits each time it wakes up while
-# others are at work on its CPUs, however little time it wants; what busy CPUs elsewhere on the host take from caches,
+# others are at work on its CPUs, however little time it demands; what busy CPUs elsewhere on the host take from caches,
 # memory and the clock; nor in which order a full NIC or disk serves. The first two only slow down, so they widen the
 # range downwards. Nor does it know how evenly a scheduler spreads tasks over CPUs, or when exactly it lets in a writer
 # that syncs. All are about how fast a program gets on, so they apply where its profile is known and not its demand
@@ -165,7 +165,7 @@ METRICS = (
 class PriorResult:
     """`throughput` (S, N) what each keeps of its own speed; `latency` and `jitter` (S, N) ratios to alone, jitter
     being the standard deviation of latency; `limits` (S, N, 5) how far each of RESOURCES alone would let an instance
-    go; `share` (S, N) what each gets of the CPU time that it wants, however fast the cores are; `demands` what was
+    go; `share` (S, N) what each gets of the CPU time that it demands, however fast the cores are; `demands` what was
     asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `cpu` and `devices` what became of the demand for
     CPUs and devices; `flushed` (S, N) how fast its flushes let each be; `scenes` what it is about."""
 

@@ -23,12 +23,12 @@ LEAST_DEMAND = 1.0  # % of one CPU: the share of a smaller one says how one burs
 _ALWAYS_READY = 0.8  # of the time of its vCPUs, in half of its windows
 _RIDGE = 1e-9  # so that two that always run together are no error
 _DISTINCT = 1e-3  # of the variance of a suspect's use that no other one explains
-LEAST_LOSS = 0.01  # of the CPU time that the victim wants: less does not matter, however sure
+LEAST_LOSS = 0.01  # of the CPU time that the victim demands: less does not matter, however sure
 
 
 @dataclass(frozen=True, slots=True)
 class Antagonist:
-    """`victim` waits more while `suspect` runs: by `loss` of the CPU time that it wants, at the suspect's mean use.
+    """`victim` waits more while `suspect` runs: by `loss` of the CPU time that it demands, at the suspect's mean use.
 
     `correlation` is partial; `chance` the p-value of one as large by chance.
     """

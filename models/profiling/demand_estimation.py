@@ -154,7 +154,7 @@ def demanded_cpus(run: float, wait: float, vcpus: float, threads: float | None =
     between bursts lies between. So run / (1 - wait * ready), with the parts of its vCPUs' time in which it waited and
     in which it was ready (ran or waited). Run + wait takes all queueing for work (decision 81).
 
-    Of an instance with fewer busy `threads` than vCPUs it is the time of these: one thread that is always ready wants
+    Of an instance with fewer busy `threads` than vCPUs it is the time of these: one thread that is always ready demands
     one CPU on any number of vCPUs (decision 158). None = they were not counted.
     """
     most = min(threads, vcpus) if threads is not None and threads > 0 else vcpus

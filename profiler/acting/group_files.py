@@ -119,7 +119,7 @@ class GroupFiles:
         return next((values for number, _, values in lines if number == device[2]), "")
 
     def _put(self, group: str, name: str, text: str) -> None:
-        """One write call, as the kernel wants it; an empty text is a line without anything."""
+        """One write call, as the kernel takes it; an empty text is a line without anything."""
         if not _TEXT.match(text):
             raise SettingRefused(f"{name}: {text[:60]!r} is no text for a control group")
         device = BY_DEVICE.match(name)

@@ -275,7 +275,7 @@ def perform(
     order = choice.sample(files.paths, len(files.paths))
     number = options.count if small else len(order)
     progress.begin(number, f"of {test.replace('_', ' ')}")
-    # O_DIRECT wants aligned memory. It is left to the collector: an operation that is cut short still refers to it.
+    # O_DIRECT needs aligned memory. It is left to the collector: an operation that is cut short still refers to it.
     memory = memoryview(mmap.mmap(-1, FILE_BYTES))
     memory[:] = choice.randbytes(FILE_BYTES)
     block = memory[:SMALL_BYTES] if small else memory

@@ -96,7 +96,7 @@ def apart(one: Instance) -> tuple[str, ...]:
 
 
 def decided(balancer: Balancer, cluster: SimulatedCluster) -> Rebalanced:
-    """What a rule wants on this cluster, and the time that it takes here, which says nothing of the system's own."""
+    """The moves of a rule on this cluster, and the time that it takes here, which says nothing of the system's own."""
     first, first_cpu = time.perf_counter(), time.process_time()
     stages = balancer(cluster.inventory)
     seconds, cpu_seconds = time.perf_counter() - first, time.process_time() - first_cpu
@@ -105,7 +105,7 @@ def decided(balancer: Balancer, cluster: SimulatedCluster) -> Rebalanced:
 
 
 def proxmox(inventory: Inventory) -> list[Stage]:
-    """Proxmox VE 9.2's rebalancing, round after round until it wants nothing."""
+    """Proxmox VE 9.2's rebalancing, round after round until it moves nothing."""
     held = Held.of(inventory)
     units, forbidden = _units(held)
     at, stages = held.at.copy(), list[Stage]()
@@ -162,7 +162,7 @@ def _migrations(
 
 
 def incus(inventory: Inventory) -> list[Stage]:
-    """Incus' rebalancing, pass after pass within one cooldown until it wants nothing."""
+    """Incus' rebalancing, pass after pass within one cooldown until it moves nothing."""
     held = Held.of(inventory)
     at, moved, stages = held.at.copy(), set[int](), list[Stage]()
     for _ in range(MOST_ROUNDS):

@@ -23,7 +23,7 @@ Stage = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """A cluster after the moves that a balancer wants, and wall and CPU seconds that it took to name them.
+    """A cluster after the moves of a balancer, and wall and CPU seconds that it took to name them.
 
     `stages` has the moves in the order in which they are made, each stage when the one before is done.
     """

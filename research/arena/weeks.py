@@ -95,7 +95,7 @@ class Week:
 
 
 def balance(week: Week, used: Sequence[Floats], spread: float = 0.1, most: int = 20) -> None:
-    """Moves as a balancer of averages wants them: from the fullest host to the emptiest, the container that brings both
+    """Moves as a balancer of averages makes them: from the fullest host to the emptiest, the container that brings both
     nearest to each other, until they are `spread` of their CPUs apart. `used` are the windows that it looks at."""
     mean = np.mean(used, axis=0)
     for _ in range(most):

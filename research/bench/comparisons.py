@@ -5,7 +5,7 @@
 - Placement: new VMs come to clouds of large hosts (`research.benchmarks.newcomers`), where rules of schedulers place
   them, too.
 - Planning: clouds with rules are rebalanced (`research.benchmarks.peers`), by Cotenant in at most as many moves as the
-  balancer beside it wants.
+  balancer beside it makes.
 - Speed: CPU time of one question to a cloud in which no two hosts are alike (`research.benchmarks.unlike_hosts`),
   beside Nova's filters and weighers.
 
@@ -198,7 +198,7 @@ def _model(path: Path) -> Predictor:
 
 
 def planning(extent: Extent, environments: Path, run: Executor, done: Done) -> list[Comparison]:
-    """How much of the time VMs are contended after the moves that each balancer wants."""
+    """How much of the time VMs are contended after the moves of each balancer."""
     tasks = [(seed, environments) for seed in range(1, extent.plans + 1)]
     found = each(run, _planned, tasks, lambda count: done(count / len(tasks)))
     rows = []

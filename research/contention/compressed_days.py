@@ -164,7 +164,7 @@ def _container(rng: np.random.Generator, number: int, mean: float, cpus: int, *,
 
 
 def demand(one: DayContainer, cycles: int) -> Floats:
-    """CPUs that it wants in each cycle, (C,)."""
+    """CPUs that it demands in each cycle, (C,)."""
     rng = np.random.default_rng(one.seed)
     hours = 24 * np.arange(cycles) / CYCLES_A_DAY - one.late_h
     shape = np.ones(cycles)

@@ -98,7 +98,7 @@ def idle(every_s: float, host: str, *, restarted: int = WINDOWS) -> Iterator[tup
 
 
 def history(*found: tuple[float, Any]) -> str:
-    """Samples as OpenMetrics with their times, each series in one piece and in order, as promtool wants it."""
+    """Samples as OpenMetrics with their times, each series in one piece and in order, as promtool takes it."""
     lines = sorted(
         (name, ",".join(f'{key}="{text}"' for key, text in sorted(labels.items())), time_s, value)
         for time_s, (name, labels, value) in found

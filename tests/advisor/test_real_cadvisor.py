@@ -113,7 +113,7 @@ def _watched(stack: ExitStack, runtime: Podman, folder: Path) -> Watched:
 
 
 def _lxc(stack: ExitStack, folder: Path) -> str:
-    """A control group as LXC names those of its containers, with a process that wants a quarter of a CPU."""
+    """A control group as LXC names those of its containers, with a process that demands a quarter of a CPU."""
     group = f"lxc.payload.{LXC}"
     stack.callback(remove_group, group)
     joined = GroupMaker().make(group, tuple(sorted(os.sched_getaffinity(0))), IsolationSettings(), None)

@@ -76,6 +76,40 @@ def test_a_reader_that_goes_away_is_no_crash(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+NOISY = """
+import ctypes, os, scipy.optimize
+def noisy(*given, milp=scipy.optimize.milp, **options):
+    ctypes.CDLL(None).puts(b"buffered by C")
+    os.write(1, b"written at once\\n")
+    return milp(*given, **options)
+scipy.optimize.milp = noisy
+from api.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("closed", ["", "os.close(2)"])
+def test_what_a_solver_in_c_prints_is_no_part_of_the_json(closed: str, tmp_path: Path) -> None:
+    program = (sys.executable, "-c", f"import os; {closed}\n{NOISY}")
+    done = subprocess.run(
+        (*program, "plan", CLOUD, "--kind", "consolidate", "--json"),
+        cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["kind"] == "consolidate"
+    lines = done.stderr.splitlines()
+    assert (lines.count("buffered by C") > 0, lines.count("written at once") > 0) == (not closed, not closed)
+
+
+def test_each_program_keeps_its_standard_output(tmp_path: Path) -> None:
+    for name in ("api", "research"):
+        replaced = "api.cli.version = lambda _: os.write(1, b'C') and '1.2.3'"
+        program = f"import api.cli, os, {name}.cli; {replaced}; {name}.cli.main()"
+        argv = (sys.executable, "-c", program, "--version")
+        done = subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60)
+        assert re.fullmatch(r"cotenant(-research)? 1\.2\.3\n", done.stdout)
+        assert done.stderr == "C"
+
+
 def test_an_unforeseen_error_is_one_sentence_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,7 +30,7 @@ READ, WRITE = f"cot_{'0' * 16}_{'r' * 43}", f"cot_{'1' * 16}_{'w' * 43}"
 
 @pytest.fixture(scope="module")
 def cloud(folder: Path) -> Iterator[Service]:
-    """A service that wants a token. h1 and h2 are free, h3 takes none; each has room for one of the example."""
+    """A service that asks for a token. h1 and h2 are free, h3 takes none; each has room for one of the example."""
     settings = Settings(database=sqlite_with_tables(folder / "db.sqlite3"), state_dir=folder)
     hosts = (Host("h1", "kvm", 4, 6144.0), Host("h2", "kvm", 4, 6144.0), Host("h3", "kvm", 4, 6144.0, enabled=False))
     resident = Instance("resident", vcpus=1, memory_mb=512.0, host="h2", workload="web-1k")

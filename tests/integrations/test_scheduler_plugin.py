@@ -26,7 +26,7 @@ TOKEN = f"cot_{'0123456789abcdef'}_{'x' * 43}"
 
 @pytest.fixture
 def cloud(tmp_path: Path) -> Iterator[Service]:
-    """A service that wants a token. One node is free, one full by `resident`, one takes none; twelve have one CPU."""
+    """A service that asks for tokens. One node is free, one full by `resident`, one takes none; twelve have one CPU."""
     settings = Settings(database=sqlite_with_tables(tmp_path / "db.sqlite3"), state_dir=tmp_path)
     hosts = (
         Host("h1", "kvm", 8, 8192.0),

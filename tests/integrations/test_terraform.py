@@ -27,7 +27,7 @@ TOKEN = f"cot_{'0123456789abcdef'}_{'x' * 43}"
 
 @pytest.fixture(scope="module")
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service that wants a token. h1 is free, h2 nearly full by `resident`, h3 takes none, h4 is small."""
+    """A service that asks for a token. h1 is free, h2 nearly full by `resident`, h3 takes none, h4 is small."""
     if os.environ.get("COTENANT_TEST_TERRAFORM") != "1":
         pytest.skip("builds Go for minutes; make terraform-provider asks for it")
     folder = tmp_path_factory.mktemp("service")

@@ -70,7 +70,7 @@ def test_a_bandwidth_that_virsh_sets_is_read_in_mbit(lab: Lab, backend: LibvirtB
     try:
         lab.daemon.virsh(*tune, "1000,2000,256")
     except LabError as error:
-        pytest.skip(f"this kernel cannot shape a tap as libvirt wants it: {str(error)[-120:]}")
+        pytest.skip(f"this kernel cannot shape a tap as libvirt asks: {str(error)[-120:]}")
     try:
         network = backend.read_isolation(Instance("shop")).network
         assert network is not None

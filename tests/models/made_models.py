@@ -1,4 +1,4 @@
-"""Trained artifacts that bring the held-out errors that a test wants the gate to see."""
+"""Trained artifacts that bring the held-out errors that the gate shall see in a test."""
 
 from __future__ import annotations
 

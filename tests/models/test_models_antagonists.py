@@ -21,7 +21,7 @@ def _steps(random: np.random.Generator, low: float, high: float) -> Floats:
 
 
 def _host(seed: int, *, pressing: float) -> dict[str, UsedAndWaited]:
-    """The victim waits `pressing` % for each % that the hog runs, and the more the more it wants itself."""
+    """The victim waits `pressing` % for each % that the hog runs, and the more the more it demands itself."""
     random = np.random.default_rng(seed)
     hog = _steps(random, 0, 80)
     own = 20 + 10 * np.sin(np.arange(WINDOWS) / 20)

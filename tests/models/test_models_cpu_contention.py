@@ -32,7 +32,7 @@ OVER = 1.06
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What each of N consumers runs and wants, how long it is short, its fair part, and how long the host is
+    """What each of N consumers runs and demands, how long it is short, its fair part, and how long the host is
     crowded."""
 
     run: Floats
@@ -126,7 +126,7 @@ def test_where_vcpus_do_not_exceed_cpus_no_instance_ever_waits() -> None:
 def test_an_open_loop_beside_a_hog_leaves_it_the_rest() -> None:
     got = share(1, [0.3, 1.0], [OPEN, HOG])
     assert got.run == pytest.approx([0.3, 0.7], abs=0.01)
-    assert got.share[0] == pytest.approx(0.5, abs=0.02)  # two share the CPU whenever it wants it
+    assert got.share[0] == pytest.approx(0.5, abs=0.02)  # two share the CPU whenever it demands it
 
 
 @pytest.mark.parametrize("loop", [OPEN, CLOSED, HOG])

@@ -1,4 +1,4 @@
-"""What a cap leaves of the CPU time that an instance wants, beside measured containers and a simulation by periods."""
+"""What a cap leaves of the CPU time that is demanded, beside measured containers and a simulation by periods."""
 
 from __future__ import annotations
 

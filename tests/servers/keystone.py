@@ -1,4 +1,4 @@
-"""A real Keystone on SQLite, from a virtual environment that has it, with projects and users as a test wants them."""
+"""A real Keystone on SQLite, from a virtual environment that has it, with projects and users as a test needs them."""
 
 from __future__ import annotations
 

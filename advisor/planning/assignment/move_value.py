@@ -64,7 +64,7 @@ class MoveCosts:
     def _lost(self, host: int, residents: Kinds, mbit: float, mover: int) -> float:
         """What all residents but the mover lose together of their speed while a host copies, per second.
 
-        What copying takes of busy CPUs is missing from all that want them, in proportion to what each wants.
+        What copying takes of busy CPUs is missing from all that demand them, in proportion to the demand of each.
         """
         demands = [float(self.problem.cpus[kind, self.problem.class_of_host[host]]) for kind in residents]
         takes, pcpus = copying_cpus(mbit), self.problem.snapshot.hosts[host].pcpus

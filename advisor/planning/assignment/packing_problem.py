@@ -191,7 +191,7 @@ class PackingProblem:
     instances of each host as kinds; `waiting` are those to be placed. `classes` (C,) has one host of each class,
     `class_of_host` (H,) the class of each host. `allowed` (K, H) is what the filters allow once all movable instances
     are gone. `room` (H, 5) and `needs` (K, C, 5) are vCPUs, MB of memory, GB of disk, CPUs of the driver domain and
-    pCPUs of dedicated vCPUs; `cpus` (K, C) are the CPUs that a kind wants on average.
+    pCPUs of dedicated vCPUs; `cpus` (K, C) are the mean demand of a kind for CPUs.
     `min_ratio` (C, K) is the lowest T/B that a kind must keep (`required_ratios_of`), `max_latency` (K,) its highest
     accepted latency ratio, and `max_short` (K,) the longest part of the time short of CPU, inf = any. `exclusive_kinds`
     require a host for themselves. `anti_affinity` has the groups of each kind that is in some, and how many of each may
@@ -431,7 +431,7 @@ def _limits(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTa
 
 
 def _needs(kinds: Sequence[Instance], classes: Sequence[Host], table: ProfileTable) -> tuple[Floats, Floats]:
-    """What each kind needs on each class of hosts, (K, C, 5), and the CPUs that it wants there, (K, C)."""
+    """What each kind needs on each class of hosts, (K, C, 5), and its demand for CPUs there, (K, C)."""
     needs, cpus = np.zeros((len(kinds), len(classes), 5)), np.zeros((len(kinds), len(classes)))
     for resource, name in ((MEMORY, "ordinary_memory_mb"), (DISK, "disk_gb"), (OWN, "dedicated_vcpus")):
         needs[:, :, resource] = np.array([getattr(instance, name) for instance in kinds], dtype=np.float64)[:, None]

@@ -15,7 +15,7 @@ import (
 
 type cotenant struct{}
 
-// New gives the provider as providerserver wants it.
+// New gives the provider as providerserver takes it.
 func New() provider.Provider { return cotenant{} }
 
 type settings struct {

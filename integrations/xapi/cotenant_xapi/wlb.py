@@ -118,7 +118,7 @@ def _get_optimization_recommendations(call: Call, cloud: CloudService, placement
         for number, move in enumerate(moves, 1)
         if move.target
     ]
-    number_of_this = str(int(time.time() * 1000))  # XAPI wants a number
+    number_of_this = str(int(time.time() * 1000))  # XAPI takes only a number
     return soap.answer(call.method, {"OptimizationId": number_of_this}, {"Recommendations": rows})
 
 

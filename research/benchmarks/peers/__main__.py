@@ -65,7 +65,7 @@ class Contest:
         return cls(cloud, tuple(cloud.part(some) for _, some in sorted(hosts.items())), means)
 
     def by_zone(self, ask: Ask) -> Rebalanced:
-        """What a peer wants in each zone, one after the other."""
+        """The moves of a peer in each zone, one after the other."""
         parts = [ask(zone) for zone in self.zones]
         stages = tuple(stage for part in parts for stage in part.stages)
         after = {**self.cloud.places, **{name: host for stage in stages for name, host in stage}}

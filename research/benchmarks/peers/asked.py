@@ -24,12 +24,12 @@ class PeerError(Exception):
 
 
 def by_kronos(cluster: SimulatedCluster, mode: str, python: Path, seconds: float) -> Rebalanced:
-    """What Kronos wants, `spread` by CPU or `pack`, until it wants nothing."""
+    """The moves of Kronos, `spread` by CPU or `pack`, until it has none."""
     return _asked(cluster, KRONOS, {"mode": mode, "cycles": CYCLES}, python, seconds)
 
 
 def by_solver(cluster: SimulatedCluster, method: str, python: Path, seconds: float) -> Rebalanced:
-    """What proxlb-solver wants by `cpu` or `memory`, with the steps that it plans."""
+    """The moves of proxlb-solver by `cpu` or `memory`, with the steps that it plans."""
     return _asked(cluster, SOLVER, {"method": method}, python, seconds)
 
 

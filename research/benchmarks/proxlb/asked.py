@@ -1,4 +1,4 @@
-"""Which moves ProxLB wants on a cluster, and the time that it takes."""
+"""Which moves ProxLB makes on a cluster, and the time that it takes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class ProxlbError(Exception):
 
 
 def by_proxlb(cluster: SimulatedCluster, mode: str, python: Path, runs: int = 1) -> Rebalanced:
-    """What `python -m proxlb` wants, unchanged; of several `runs` each comes after the moves of the former, until it
-    wants none. Raises ProxlbError with what it printed last."""
+    """The moves of `python -m proxlb`, unchanged; of several `runs` each comes after the moves of the former, until it
+    makes none. Raises ProxlbError with what it printed last."""
     done = Rebalanced(cluster)
     for _ in range(runs):
         before = done.cluster.places

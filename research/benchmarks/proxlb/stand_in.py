@@ -1,6 +1,6 @@
 """A stand-in for the API of Proxmox VE 9, as far as ProxLB and Cotenant's own sync read it; it only answers GET.
 
-Memory in use is all of a guest's memory, and CPU in use what it wants in the mean, so that all callers get the
+Memory in use is all of a guest's memory, and CPU in use its mean demand, so that all callers get the
 same. Pressure comes of the simulated contention: `some` is the part of the time in which a vCPU waits, `full` the part
 of the wanted CPU time that is waited for, which is what one vCPU would tell. A node's `full` of CPU is 0, as the kernel
 has it (Documentation/accounting/psi.rst). Peaks are 95th percentiles of the windows.

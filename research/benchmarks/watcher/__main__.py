@@ -4,7 +4,7 @@
 
 PYTHON is that of an environment with Watcher (`pip install python-watcher`); nothing is installed here. Its strategies
 run unchanged in Watcher's own classes, on a compute data model that is read from Watcher's XML and with a datasource
-that gives each mean. `workload_balance`, which wants one move in each audit, is audited again and again. Cotenant's
+that gives each mean. `workload_balance`, which makes one move in each audit, is audited again and again. Cotenant's
 prior and an event simulation, which shares nothing with it, judge every placement. Each seed makes another cluster.
 """
 

@@ -1,4 +1,4 @@
-"""Which moves a strategy of Watcher wants on a simulated cluster."""
+"""Which moves a strategy of Watcher makes on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WatcherAudit:
 
 
 def by_watcher(cluster: SimulatedCluster, audit: WatcherAudit, python: Path) -> Rebalanced:
-    """What the strategy wants, unchanged, until it wants nothing. Raises WatcherError with what it printed last."""
+    """The moves of the strategy, unchanged, until it makes none. Raises WatcherError with what it printed last."""
     done = Rebalanced(cluster)
     for number in range(audit.most):
         first = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Demand over time in snapshots and answers: what wants other amounts is not alike, and a neighbour helps none."""
+"""Demand over time in snapshots and answers: what demands other amounts is not alike, and a neighbour helps none."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ def test_the_new_vms_own_profile_is_used_where_it_brings_one() -> None:
         new_vm = vm("shop", "spin", min_throughput_ratio=0.9)
         return mitigation.escalate(host(pcpus=1), [vm("r")], new_vm, table=table, row=row, predictor=PriorPredictor())
 
-    assert rungs(None)  # the workload that it names wants a whole CPU
+    assert rungs(None)  # the workload that it names demands a whole CPU
     assert rungs(len(table.values) - 1) == ()
 
 

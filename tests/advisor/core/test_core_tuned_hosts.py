@@ -98,7 +98,7 @@ def test_figures_are_those_of_a_cloud_that_was_set_so_from_the_first() -> None:
 
 
 def test_dom0_that_wants_a_cpu_of_its_own_is_a_change_to_the_host() -> None:
-    """Finding N11: beside two servers of small files Dom0 wants a CPU of its own."""
+    """Finding N11: beside two servers of small files Dom0 needs a CPU of its own."""
     residents = [replace(server(name), host="x") for name in ("a", "b")]
     snapshot = cloud([host("x", kind="xen", pcpus=4)], residents, workloads=(*WORKLOADS, SMALL_FILES))
     answer = ask(snapshot, vm("new", "calm"), commands=True)

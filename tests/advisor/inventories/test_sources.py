@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distribution, entry_points
 from pathlib import Path
 
 import pytest
@@ -103,6 +103,39 @@ def test_a_system_whose_package_is_missing_says_what_to_install(
         assert result.stderr.splitlines()[-1].endswith(
             "proxmox needs a package of its own: pip install 'cotenant[proxmox]'"
         )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("gnocchi",), "gnocchi needs a package of its own: pip install 'cotenant[openstack]'"),
+        (("aetos",), "aetos needs a package of its own: pip install 'cotenant[openstack]'"),
+        (("cadvisor", "--cloud", "a"), "--cloud needs a package of its own: pip install 'cotenant[openstack]'"),
+        (("all",), "nor a file that ends in .toml"),
+        (("plots",), "nor a file that ends in .toml"),
+    ],
+)
+def test_a_history_whose_package_has_another_name_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.setattr(plug_ins, "_entries", lambda _group: {})
+    result = cli_runs.run("history", *words, "--database", sqlite_with_tables(tmp_path / "db.sqlite3"))
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].endswith(said)
+
+
+def test_what_a_package_offers_is_no_package_that_is_missing() -> None:
+    with pytest.raises(InvalidInput, match=r"source 'gnocchi' is none of .*openstack"):
+        systems.open_source("gnocchi")
+
+
+def test_every_name_that_packages_offer_is_found_where_they_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered = {(group, name) for group in plug_ins.GROUPS for name in plug_ins.names(group)}
+    own = {(each.group, each.name) for each in distribution("cotenant").entry_points}
+    monkeypatch.setattr(plug_ins, "_entries", lambda _group: {})
+    for group, name in sorted(offered - own):
+        with pytest.raises(InvalidInput, match=f"^{name} needs a package of its own: "):
+            plug_ins.check_installed(group, name, "source")
 
 
 def test_another_name_is_refused_with_those_that_there_are() -> None:

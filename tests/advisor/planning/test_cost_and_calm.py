@@ -49,7 +49,7 @@ def test_a_move_costs_a_tenth_of_its_copys_time_and_its_pause(memory_mb: float, 
 
 def test_copying_costs_others_what_it_takes_of_busy_cpus() -> None:
     mover = vm("m", "bulk", memory_mb=8000, labels={"dirty_mb_s": "0"})
-    busy = [vm(f"o{at}", on="h2", min_throughput_ratio=None) for at in range(4)]  # each wants a whole CPU
+    busy = [vm(f"o{at}", on="h2", min_throughput_ratio=None) for at in range(4)]  # each demands a whole CPU
     quiet, crowded = cost(mover, *busy, pcpus=8)[0], cost(mover, *busy, pcpus=4)[0]
     copied_s, takes = 8000 / 125, copying_cpus(1000)
     assert quiet == pytest.approx(0.1 * copied_s + 0.3)

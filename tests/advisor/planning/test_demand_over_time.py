@@ -30,7 +30,7 @@ def wants(cpus: float, **more: float) -> Mapping[Resource, Demand]:
 
 
 def dark(name: str, cpus: float | None = None, on: str | None = None, vcpus: int = 1, **more: float) -> Instance:
-    """An instance of which nothing is known but its size and, perhaps, what it wants."""
+    """An instance of which nothing is known but its size and, perhaps, what it demands."""
     return Instance(name, vcpus, 1024, host=on, demand={} if cpus is None else wants(cpus, **more))
 
 
@@ -56,7 +56,7 @@ def test_filters_are_asked_for_kinds_of_which_one_wants_more_than_another_has_vc
 
 
 def test_the_load_of_a_driver_domain_is_attributed_by_demand() -> None:
-    """Who wants more CPUs, with its driver's, than the host has is slowed down and asks the driver domain for less."""
+    """A VM with more demand, with its driver's, than the host has CPUs is slowed and asks its driver domain less."""
     narrow = Host("h1", "xen", 1, 65_536, driver_overcommit=0.3)
     calm, keen = (replace(vm(name, "web"), demand=wants(cpus)) for name, cpus in (("a", 0.1), ("b", 1.0)))
     found = problem(calm, keen, at=snapshot((narrow,)))

@@ -15,7 +15,7 @@ CROWDED, BUSY = 4, SHORTLIST + 12
 
 
 def test_instances_leave_crowded_hosts_for_idle_ones_with_many_instances_not_for_busy_ones_with_few() -> None:
-    """Four CPUs each: four hosts on which 4.5 are wanted, 36 where one instance wants three, and 32 idle ones with five
+    """Four CPUs each: four hosts with a demand of 4.5, 36 where one instance demands three, and 32 idle ones with five
     instances each, so that the fewest instances are where the fewest CPUs are free."""
     hosts = tuple(Host(f"h{at:02}", "kvm", 4, 65_536, cpu_overcommit=8.0) for at in range(72))
     assert len(hosts) > SMALL_CLOUD

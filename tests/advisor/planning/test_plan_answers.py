@@ -153,7 +153,7 @@ def test_one_is_worded_as_one() -> None:
 
 def test_a_step_tells_the_settings_that_come_with_another_size(capsys: pytest.CaptureFixture[str]) -> None:
     given = IsolationSettings(pinning=Pinning(((0,),)), cap_percent=100)
-    show_steps([PlanStep("a", "h1", action="resize", source="h1", vcpus=1, settings=given, why="is enough")])
+    show_steps([PlanStep("a", "h1", action="resize", source="h1", vcpus=1, settings=given, why="is enough")], {}, "T/B")
     assert "to 1 vCPU; pin 0:0, cap 100 % of a CPU; is enough" in capsys.readouterr().out
 
 

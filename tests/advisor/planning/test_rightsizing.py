@@ -63,7 +63,7 @@ def test_few_vcpus_are_left_more_room_for_bursts_than_many() -> None:
     """No size is advised at which a single vCPU is 79 % busy at busy times; of sixteen that is fine."""
     enough = {cpus: enough_vcpus(CpuPeaks(cpus, cpus, "")) for cpus in (0.1, 0.5, 0.51, 0.79, 1.2, 2.8, 12.6)}
     assert enough == {0.1: 1, 0.5: 1, 0.51: 2, 0.79: 2, 1.2: 2, 2.8: 4, 12.6: 16}
-    assert enough_vcpus(CpuPeaks(0.3, 2.4, "")) == 3, "what it wants in 1 % of the time counts, too"
+    assert enough_vcpus(CpuPeaks(0.3, 2.4, "")) == 3, "what it demands in 1 % of the time counts, too"
 
 
 def test_a_smaller_size_says_its_risk_and_what_each_class_saves() -> None:

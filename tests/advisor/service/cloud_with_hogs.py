@@ -20,7 +20,7 @@ from profiler.observed import MetricSample
 
 WINDOW_S = 300.0
 VCPUS, PCPUS, THERE = 2, 2, 4  # of each instance, of each host, instances on a host
-LOAD = 0.11  # CPUs that an instance wants on average
+LOAD = 0.11  # CPUs that an instance demands on average
 NOISE, RESEMBLES = 0.15, 0.6  # of demand between windows, and its correlation with the next one
 STRAY = 0.02  # of the logarithm of what is got, beside what the prior says
 SAMPLES = 3  # of a window
@@ -106,7 +106,7 @@ class CloudWithHogs:
 
 
 def ran(want: float, share: float, vcpus: int) -> tuple[float, float]:
-    """Run and wait, in CPUs, of who wants so much and gets this share of its time."""
+    """Run and wait, in CPUs, of who demands so much and gets this share of its time."""
     low, high = 0.0, 2.0 * vcpus
     for _ in range(50):
         asked = (low + high) / 2

@@ -21,7 +21,7 @@ from profiler.observed import MetricSample
 from tests.advisor.service.service_clock import Clock
 
 HOSTS = tuple(Host(f"h{at}", "kvm", pcpus=2, memory_mb=65_536, cpu_overcommit=8.0) for at in range(4))
-LOADS = (0.1, 0.5, 0.8, 0.9)  # CPUs that each of the two residents of a host wants
+LOADS = (0.1, 0.5, 0.8, 0.9)  # CPUs that each of the two residents of a host demands
 WINDOW_S = 300.0
 
 

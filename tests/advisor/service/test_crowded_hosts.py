@@ -43,7 +43,7 @@ class Counted:
 
 
 def residents(count: int, *, all_want: float = 6.0) -> list[Instance]:
-    """So many small instances, and one of a hundred times their weight that wants four CPUs."""
+    """So many small instances, and one of a hundred times their weight that demands four CPUs."""
     small: dict[Resource, Demand] = {"cpu": Demand(mean=all_want / count)}
     return [
         Instance("antagonist", 8, 1, host="h1", settings=HEAVY, demand={"cpu": Demand(mean=4.0)}),

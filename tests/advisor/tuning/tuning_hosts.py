@@ -24,7 +24,7 @@ SENDER = WorkloadProfile("sender", {"cpu": 40.0, "driver_domain.cpu": 40.0, "net
 
 
 def vm(name: str, mean: float, pins: tuple[int, ...] = (), *, vcpus: int = 1, **more: object) -> Instance:
-    """An instance that wants so many CPUs on average, on these pCPUs, () = any."""
+    """An instance that demands so many CPUs on average, on these pCPUs, () = any."""
     settings = IsolationSettings(pinning=Pinning.all_on(pins, vcpus) if pins else None)
     demand = {"cpu": Demand(mean=mean, spread=0.3 * mean)}
     return Instance(name, vcpus, 1024, host="h", demand=demand, settings=settings, **more)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from nova import monkey_patch
 
 monkey_patch.patch(backend="threading")
 
-import concurrent.futures  # noqa: E402 - nova wants to be first
+import concurrent.futures  # noqa: E402 - nova must be first
 import json  # noqa: E402
 import os  # noqa: E402
 import shlex  # noqa: E402
