@@ -52,7 +52,7 @@ define apt_install
 	fi
 endef
 
-.PHONY: run test test-beside generated test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release tag clean compiled collected style types contracts tests test-changed test-ansible terraform-provider
+.PHONY: run test test-beside generated test-real test-measured test-libvirt test-cluster test-guests test-xen test-faults test-fuzz test-openstack test-kubernetes kubevirt peers test-scenarios test-image test-wheels test-shown test-floors lint setup lab-tools server-tools bench docs wheels agent run-queue scheduler-plugin manifests release tag clean compiled collected style types contracts tests test-changed test-ansible terraform-provider
 .DEFAULT_GOAL := help
 
 help:  ## show the targets
@@ -243,6 +243,11 @@ $(VENV)/.docs: docs/site/requirements.txt | setup
 test-wheels: setup  ## the wheels, built, installed in environments of their own and used there; downloads what they need
 	$(call apt_install,zsh fish)
 	COTENANT_TEST_WHEELS=1 $(BIN)/python -m pytest tests/packaging/test_wheels.py tests/packaging/test_build_release.py tests/packaging/test_completions.py
+
+test-shown: setup  ## what documents show below commands, compared with what they print; trains a model once, in minutes
+	@test -d var/shown/models || { export COTENANT_STATE_DIR=var/shown COTENANT_DATABASE=sqlite:///$(CURDIR)/var/shown.sqlite3; \
+	  $(BIN)/cotenant db upgrade && $(BIN)/cotenant train $(addprefix --dataset datasets/lab-pairs,"" -xeon-2cpu -shared-xeon-2cpu); }
+	COTENANT_TEST_TRAINED=$(CURDIR)/var/shown $(BIN)/python -m pytest tests/docs/test_shown_outputs.py
 
 # Only what pyproject.toml names is at its floor. What those libraries need themselves is the newest that they take, so
 # that an old one may warn of it: warnings are no failures here.
