@@ -25,7 +25,8 @@ from profiler.agent.store_connection import SAMPLE, labels_of, literals, varint
 from profiler.metrics import Scope
 from profiler.observed import MetricSample
 
-MOST_LAYOUTS = 20_000  # of about 10 KB each with 30 instances, the least used go
+MOST_VALUES = 5_000_000  # of all layouts, of 130 bytes each: 10,000 hosts with 30 instances; the least used go
+MOST_OF_HOST = 4  # layouts: where they differ from window to window none comes again
 Key = tuple[object, ...]
 
 
@@ -51,8 +52,8 @@ class SentWindow:
 
     @property
     def number(self) -> int:
-        """How many values, at most."""
-        return sum(len(row.values) + len(row.others) for row in self.rows)
+        """How many values were measured."""
+        return sum(len(row.values) - row.values.count(None) + len(row.others) for row in self.rows)
 
     def samples(self) -> list[MetricSample]:
         """Row by row, each one's metrics and then its others."""
@@ -113,7 +114,8 @@ class Layouts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[Key, Layout] = OrderedDict()
+        self._known: OrderedDict[str, OrderedDict[Key, Layout]] = OrderedDict()  # by host
+        self._values = 0  # of all of them
         self._inventory = self._series = -1
 
     def find(
@@ -126,9 +128,11 @@ class Layouts:
         for window in windows:
             key, values = window.flat(only)
             with self._lock:
-                layout = self._known.get(key)
+                of_host = self._known.get(window.host, OrderedDict())
+                layout = of_host.get(key)
                 if layout is not None:
-                    self._known.move_to_end(key)
+                    self._known.move_to_end(window.host)
+                    of_host.move_to_end(key)
             if layout is None or not begin_s <= window.time_s <= end_s or int(window.time_s // DAY_S) > layout.day:
                 return None
             if not ((values >= 0) & (values < np.inf)).all():
@@ -141,9 +145,18 @@ class Layouts:
         with self._lock:
             if (seen.inventory, seen.series) != (self._inventory, self._series):
                 return
-            self._known[key] = layout
-            while len(self._known) > MOST_LAYOUTS:
-                self._known.popitem(last=False)
+            of_host = self._known.setdefault(layout.host, OrderedDict())
+            self._known.move_to_end(layout.host)
+            self._forget(of_host, [key] if key in of_host else [])
+            of_host[key] = layout
+            self._values += len(layout.ids)
+            self._forget(of_host, list(of_host)[:-MOST_OF_HOST])
+            while self._values > MOST_VALUES and len(self._known) > 1:
+                _, least_used = self._known.popitem(last=False)
+                self._forget(least_used, list(least_used))
+
+    def _forget(self, of_host: OrderedDict[Key, Layout], keys: Iterable[Key]) -> None:
+        self._values -= sum(len(of_host.pop(key).ids) for key in keys)
 
     def _follow(self, connection: Connection) -> None:
         """Forget what rests on a host or an instance that was changed since."""
@@ -152,11 +165,10 @@ class Layouts:
             return
         changes = counters.changes_since(connection, self._inventory) if now.series == self._series else None
         with self._lock:
-            if changes is None:
-                self._known.clear()
-            elif touched := changes.hosts | changes.instances:
-                for key in [key for key, layout in self._known.items() if not layout.names.isdisjoint(touched)]:
-                    del self._known[key]
+            touched = None if changes is None else changes.hosts | changes.instances  # None = all
+            for of_host in self._known.values() if touched is None or touched else ():
+                gone = [key for key, one in of_host.items() if touched is None or not one.names.isdisjoint(touched)]
+                self._forget(of_host, gone)
             self._inventory, self._series = now.inventory, now.series
 
 

@@ -21,6 +21,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import demands
 from advisor.store import samples as store
+from advisor.telemetry import layouts as layout_bounds
 from advisor.telemetry.layouts import SentWindow, WindowRow
 from tests.advisor.service.service_clock import Clock
 from tests.examples import examples
@@ -96,10 +97,32 @@ def test_the_same_is_stored_and_learned(services: tuple[Advisor, Advisor]) -> No
     for at in range(MINUTES):
         said = send(services, window(at))
         assert (said["accepted"], said["duplicate"]) == (len(window(at).samples()), 0)
-    assert len(services[1].telemetry._layouts._known) == 2
+    assert len(services[1].telemetry._layouts._known["h1"]) == 2
     one_by_one, whole = (known(advisor) for advisor in services)
     assert one_by_one == whole
     assert whole[3]["a", "cpu"]["n"] == 5
+
+
+def test_few_layouts_of_a_host_are_kept_and_no_more_values_than_memory_is_for(
+    services: tuple[Advisor, Advisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where an instance was not measured, or waited for another one, the layout differs: those may never end."""
+    layouts = services[1].telemetry._layouts
+    for at in range(MINUTES):
+        others = {f"mine-{at}": 1.0}
+        assert send(services, replace(window(at), rows=[*window(at).rows, WindowRow(None, "host", [None] * 6, others)]))
+        send(services, replace(window(at), host="h2"))
+    kept = {name: list(of_host.values()) for name, of_host in layouts._known.items()}
+    assert {name: len(of_host) for name, of_host in kept.items()} == {"h1": layout_bounds.MOST_OF_HOST, "h2": 2}
+    assert layouts._values == sum(len(one.ids) for of_host in kept.values() for one in of_host)
+    monkeypatch.setattr(layout_bounds, "MOST_VALUES", 60)
+    send(services, replace(window(0), rows=window(0).rows[:1]))
+    assert list(layouts._known) == ["h1"]
+    for advisor in services:
+        advisor.inventory.put(cloud(without="a"), mode="replace", generation=None)
+    send(services, window(3))
+    assert layouts._values == sum(len(one.ids) for one in layouts._known["h1"].values())
+    assert known(services[0]) == known(services[1])
 
 
 def test_what_is_sent_again_is_counted_once(services: tuple[Advisor, Advisor]) -> None:
