@@ -69,7 +69,8 @@ class InterferencePrediction:
     the same of the standard deviation of latency, `outside` marks questions of which nothing that was learned applies,
     or nothing is known, whose intervals are wide on purpose. All of shape (scenes, slots); latency and jitter are nan
     where not requested. `pressure` and `devices` are what the physics says of CPUs and devices over time, None = not
-    known; `basis` is what a learned answer rests on, None = it is the analytic model's.
+    known; `basis` is what a learned answer rests on, None = it is the analytic model's. `solved` is the PriorResult
+    (models.physics.prior) of these scenes where the analytic model has just made the prediction of it.
     """
 
     throughput: BandArrays
@@ -79,6 +80,7 @@ class InterferencePrediction:
     pressure: CpuPressure | None = None
     devices: DevicePressure | None = None
     basis: Basis | None = None
+    solved: object = None
 
     def time_short(self) -> Floats:
         """The part of the time in which each instance is short of CPU, 0-1, nan = not known; (S, N)."""

@@ -43,6 +43,8 @@ class CandidateArrays:
     remove them. `headroom` is what would be left on each host, `reserved` what was taken off each
     score because others will want the place. `short_before` (K, N) is for which
     part of the time each was short of CPU without the new VM, None = not known. `home` is the host that it is on.
+    `solved` is what the analytic model found of the hosts without the new VM and then with it, where the prediction
+    has just been made of that.
     """
 
     hosts: tuple[Host, ...]
@@ -60,6 +62,7 @@ class CandidateArrays:
     reserved: tuple[float, ...] = ()
     short_before: Floats | None = None
     home: str | None = None
+    solved: PriorResult | None = None
     once: Once = field(default_factory=Once, init=False, repr=False, compare=False)
 
     def involved(self, at: int) -> Mapping[int, Instance]:
@@ -207,8 +210,8 @@ def losses(arrays: CandidateArrays) -> tuple[tuple[ResourceLoss, ...], ...]:
     A loss is -log of the ratio that the resource alone allows, by the analytic model, relative to that without the
     new VM. Instances that lose nothing by the answer's own figures are not named.
     """
-    solved = solve(stack([arrays.scenes, _absent(arrays)]))
-    now, before = np.split(np.clip(solved.limits, 1e-3, 1.0), 2)
+    solved = arrays.solved or solve(stack([_absent(arrays), arrays.scenes]))
+    before, now = np.split(np.clip(solved.limits, 1e-3, 1.0), 2)
     before[:, -1] = 1.0
     cost = np.maximum(np.log(before / now), 0.0)
     wants = _asks(arrays, solved)
@@ -219,12 +222,12 @@ def losses(arrays: CandidateArrays) -> tuple[tuple[ResourceLoss, ...], ...]:
 def _slow_by(arrays: CandidateArrays, solved: PriorResult, now: Floats) -> list[list[SlowBy]]:
     """What costs each instance more than want of CPU time, of which `now` (S, N) is what the CPU allows in all."""
     count = len(arrays.hosts)
-    asked = np.minimum(solved.demands.cpu[:count], arrays.scenes.cap)
+    asked = np.minimum(solved.demands.cpu[count:], arrays.scenes.cap)
     siblings, clock = (speed(arrays.scenes, asked) for speed in (sibling_speed, clock_speed))
-    flushes = flush_speed(arrays.scenes, rows_of(solved.demands, slice(count)))
+    flushes = flush_speed(arrays.scenes, rows_of(solved.demands, slice(count, None)))
     slowest = np.argmin([flushes, siblings, clock], axis=0)
     which = np.array(["flushes", "siblings", "clock"])[slowest]
-    slow_by: list[list[SlowBy]] = np.where(now < solved.cpu.share[:count] ** 2, which, "").tolist()
+    slow_by: list[list[SlowBy]] = np.where(now < solved.cpu.share[count:] ** 2, which, "").tolist()
     return slow_by
 
 
@@ -243,16 +246,16 @@ def _absent(arrays: CandidateArrays) -> SceneBatch:
 def _asks(arrays: CandidateArrays, prior: PriorResult) -> Floats:
     """The demand of every instance on each of RESOURCES under its settings; (K, N, 5) in the units of
     ResourceDemand."""
-    scenes, want, count = arrays.scenes, prior.demands, len(arrays.hosts)
+    scenes, want = arrays.scenes, rows_of(prior.demands, slice(len(arrays.hosts), None))
     disk = np.broadcast_to(capacity(scenes, "disk_mb_s")[:, None], scenes.disk_limit.shape)
     most = np.divide(scenes.disk_limit, disk, out=np.full(disk.shape, np.inf), where=disk > 0)
     return np.stack(
         [
-            np.minimum(want.cpu[:count], scenes.cap),
-            want.driver[:count],
-            np.minimum(want.net[:count], scenes.net_ceil),
-            np.minimum(want.disk[:count], most),
-            want.memory[:count],
+            np.minimum(want.cpu, scenes.cap),
+            want.driver,
+            np.minimum(want.net, scenes.net_ceil),
+            np.minimum(want.disk, most),
+            want.memory,
         ],
         axis=2,
     )

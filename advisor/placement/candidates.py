@@ -39,6 +39,7 @@ from advisor.scheduling.pinning import latency_limits_of, limits_of, short_limit
 from advisor.snapshot import ClusterSnapshot, layout
 from models.arrays import Bools, Floats
 from models.data.scene import SLOT_FIELDS, SceneBatch, affinity_on, slot_values, stack
+from models.physics.prior import PriorResult
 from models.prediction import TARGETS, Basis, CpuPressure, InterferencePrediction, Predictor
 from models.prediction import BandArrays as Bands
 
@@ -163,7 +164,7 @@ def _build_candidates(
     request = question.request
     placed_new_vm = place(question, [ranked.host for ranked in shown], [ranked.option for ranked in shown])
     scenes = with_changes(placed_new_vm, shown)
-    before, after = _predicted(question, placed_new_vm, scenes, shown, remembered)
+    before, after, solved = _predicted(question, placed_new_vm, scenes, shown, remembered)
     _take_no_gains(before, after, [row for row, ranked in enumerate(shown) if not ranked.steps])
     for row, ranked in enumerate(shown):
         if ranked.steps:
@@ -211,6 +212,7 @@ def _build_candidates(
                 reserved=tuple(ranked.reserved for ranked in shown),
                 short_before=None if before.pressure is None else np.where(occupied, before.pressure.short, 0.0),
                 home=None if stands is None else stands.host,
+                solved=solved,
             )
         )
         if request.explain
@@ -372,19 +374,23 @@ def _predicted(
     scenes: SceneBatch,
     shown: Sequence[RankedHost],
     remembered: PredictionCache,
-) -> tuple[InterferencePrediction, InterferencePrediction]:
-    """Full predictions for K hosts, without and with the new VM; only unknown ones are computed."""
+) -> tuple[InterferencePrediction, InterferencePrediction, PriorResult | None]:
+    """Full predictions for K hosts, without and with the new VM; only unknown ones are computed. Where all are, and no
+    settings change, the last one is what the analytic model made them of, both one after the other."""
     keys_of_hosts = _prediction_keys(question, shown)
     columns = len(TARGETS) * len(EDGES) + 1 + len(OF_CPUS) + len(OF_BASIS)
     known, values = remembered.shown.find(keys_of_hosts, (2, scenes.slots, columns))
     unknown = first_of_each(keys_of_hosts, known)
+    solved: object = None
     if len(unknown.first):
         prediction = question.predictor.predict(stack([placed.absent.take(unknown.first), scenes.take(unknown.first)]))
         stacked = _packed(prediction)
         values[unknown.first] = np.stack([stacked[: len(unknown.first)], stacked[len(unknown.first) :]], axis=1)
         remembered.shown.keep([keys_of_hosts[row] for row in unknown.first.tolist()], values[unknown.first])
         values[unknown.rows] = values[unknown.like]
-    return _unpacked(values[:, 0]), _unpacked(values[:, 1])
+        if len(unknown.first) == len(shown) and scenes is placed.scenes:
+            solved = prediction.solved
+    return _unpacked(values[:, 0]), _unpacked(values[:, 1]), solved if isinstance(solved, PriorResult) else None
 
 
 def _prediction_keys(question: PlacementQuestion, shown: Sequence[RankedHost]) -> tuple[bytes, ...]:

@@ -30,6 +30,7 @@ from advisor.snapshot import ClusterSnapshot, layout
 from models.arrays import Bools, Floats, Ints, Once
 from models.data.scene import ProfileTable, SceneBatch
 from models.data.scene import stack as stack_scenes
+from models.physics.prior import pins_matter
 from models.prediction import BandArrays, InterferencePrediction, Predictor, correction_of, unasked
 
 # Cells (scenes x slots x slots) predicted at a time; they bound the memory of a prediction.
@@ -452,9 +453,20 @@ def _choices_on(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> t
     for rows, choices in known:
         if all(position in rows for position in positions):
             return pinning.taken(choices, np.array([rows[position] for position in positions], dtype=np.int64))
-    choices = pinning.options(base, question.request.instance, _hosts(question, hosts))
+    may_gain = _pins_may_gain(question, hosts, base)
+    choices = pinning.options(base, question.request.instance, _hosts(question, hosts), may_gain)
     known.append(({position: row for row, position in enumerate(positions)}, choices))
     return choices
+
+
+def _pins_may_gain(question: PlacementQuestion, hosts: Ints, base: SceneBatch) -> Bools:
+    """Where a pinning may be chosen, for something may change by it in what decides; (S,)."""
+    snapshot, new_vm = question.snapshot, question.request.instance
+    if question.predictor.origin != "analytic" or question.table.subjects or snapshot.where(new_vm.id):
+        return np.ones(len(hosts), dtype=bool)
+    described = rows_by_host(snapshot, hosts, new_vm, question.table, question.row) != 0
+    waits = ~np.isnan(latency_limits_of(snapshot, hosts, new_vm, question.slots)).all(axis=1)
+    return np.asarray(described | waits | pins_matter(base))
 
 
 def base_with(question: PlacementQuestion, hosts: Ints) -> tuple[SceneBatch, SceneBatch]:

@@ -61,7 +61,8 @@ def without_new_vm(
     snapshot: ClusterSnapshot, request: PlacementRequest, hosts: Ints, table: ProfileTable
 ) -> SceneBatch:
     """The hosts at these positions without the instance in question, which may run on one of them."""
-    base = replace(snapshot.scenes.take(hosts), table=table)
+    base = snapshot.scenes.take(hosts)
+    base = base if base.table is table else replace(base, table=table)
     own_places = snapshot.where(request.instance.id)
     if not own_places:
         return base
@@ -179,7 +180,9 @@ class PinningOption:
     given: Pinning | None = None
 
 
-def options(scenes: SceneBatch, new_vm: Instance, hosts: Sequence[Host]) -> tuple[PinningOption, ...]:
+def options(
+    scenes: SceneBatch, new_vm: Instance, hosts: Sequence[Host], may_gain: Bools | None = None
+) -> tuple[PinningOption, ...]:
     """Pinning options of the new VM on the host of each scene, at most four per host; unusable ones are left out.
 
     An existing pinning is the only option. Otherwise: `unpinned`; `quiet CPUs`: as many pCPUs as vCPUs, those with the
@@ -188,28 +191,31 @@ def options(scenes: SceneBatch, new_vm: Instance, hosts: Sequence[Host]) -> tupl
     domain's, where it has its own. Only `unpinned` includes the driver domain's pCPUs, and only it and `guest CPUs`
     include pCPUs that a pinned resident has to itself. None includes isolated and dedicated pCPUs: what the former are
     kept free for is not known. An instance with dedicated vCPUs is not pinned here: whoever runs the host gives it
-    pCPUs of its own. Of options that differ only in equivalent pCPUs the first is kept.
+    pCPUs of its own. Of options that differ only in equivalent pCPUs the first is kept. Where pins are known to gain
+    nothing, not `may_gain` (S,), only `unpinned` is left; None = they may everywhere.
 
     Which pCPUs are siblings is as the host says, else by their numbers (profiler.host_kinds).
     """
     count = len(scenes)
+    may_gain = np.ones(count, dtype=bool) if may_gain is None else may_gain
     pinning = new_vm.settings.pinning
     if pinning is not None and any(pinning.cpus):
         fixed = np.stack([_as_asked(host, pinning, shared) for host, shared in zip(hosts, scenes.shared, strict=True)])
         return (PinningOption("as asked", fixed, np.ones(count, dtype=bool), pins=True, given=pinning),)
-    if new_vm.dedicated_vcpus:  # whoever runs the host chooses pCPUs of its own for it
-        return (PinningOption(FREE, scenes.shared, np.ones(count, dtype=bool), pins=False),)
+    free = PinningOption(FREE, scenes.shared, np.ones(count, dtype=bool), pins=False)
+    if new_vm.dedicated_vcpus or not may_gain.any():  # whoever runs the host chooses pCPUs of its own for the former
+        return (free,)
     scenes = given_own_cpus(scenes)
     places = _PcpuPlaces.of(scenes)
     minds_latency = new_vm.service == "latency" or new_vm.max_latency_ratio is not None
-    choices = [PinningOption(FREE, scenes.shared, np.ones(count, dtype=bool), pins=False)]
+    choices = [replace(free, affinity=scenes.shared)]
     for name, affinity in (
         ("quiet CPUs", places.quiet(new_vm.vcpus)),
         *((("whole cores", places.whole_cores(new_vm.vcpus)),) if minds_latency else ()),
         ("one node", places.one_node(new_vm.vcpus)),
         ("guest CPUs", places.guest & (places.guest.sum(axis=1) >= new_vm.vcpus)[:, None]),
     ):
-        choices.append(PinningOption(name, affinity, affinity.any(axis=1), pins=True))
+        choices.append(PinningOption(name, affinity, affinity.any(axis=1) & may_gain, pins=True))
     return _distinct_options(choices, places)
 
 

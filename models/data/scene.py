@@ -318,6 +318,8 @@ EMPTY_SLOT: Mapping[str, Any] = {
 
 def stack(batches: Sequence[SceneBatch]) -> SceneBatch:
     """Batches of equal width, slots and profile table one after another."""
+    if len(batches) == 1:
+        return batches[0]
     return SceneBatch(
         batches[0].table,
         **{name: np.concatenate([getattr(batch, name) for batch in batches]) for name in ARRAYS},

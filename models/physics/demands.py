@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
@@ -115,13 +116,19 @@ def within(promised: Floats, room: Floats) -> Floats:
 
 def trait(kind: Ints, name: str) -> Floats:
     """A number of each scene's kind of host; nan where that kind has none. `kind` is an index into HOST_KINDS."""
-    values = [getattr(TRAITS[one], name) for one in HOST_KINDS]
-    return np.asarray(np.array([np.nan if value is None else float(value) for value in values])[kind])
+    return np.asarray(_of_kinds(name)[kind])
 
 
 def holds(kind: Ints, name: str) -> Bools:
     """Whether each scene's kind of host has a trait."""
-    return np.asarray(np.array([bool(getattr(TRAITS[one], name)) for one in HOST_KINDS])[kind])
+    return np.asarray(_of_kinds(name)[kind] > 0)
+
+
+@cache
+def _of_kinds(name: str) -> Floats:
+    """A trait of all HOST_KINDS, nan where one has none."""
+    values = [getattr(TRAITS[one], name) for one in HOST_KINDS]
+    return np.array([np.nan if value is None else float(value) for value in values])
 
 
 # Each further CPU of the driver domain, or of a guest, makes every page dearer: events grow 2.4-fold from one to four

@@ -22,7 +22,14 @@ from models.physics.contention import (
     doubted,
     together,
 )
-from models.physics.cpu_speed import CLOCK, clock_speed, clock_spread, delivered_under_cap, sibling_speed
+from models.physics.cpu_speed import (
+    CLOCK,
+    clock_speed,
+    clock_spread,
+    delivered_under_cap,
+    has_siblings,
+    sibling_speed,
+)
 from models.physics.demands import (
     DISK_IOPS,
     Demands,
@@ -84,15 +91,17 @@ class UnmodelledWaits:
     flushing: Floats
 
     @classmethod
-    def of(cls, scenes: SceneBatch, want: Demands, crowded: Floats, flushed: Floats) -> Self:
-        """`crowded` (S, N) is CPU demand per CPU on the CPUs that each may use, its own included, and `flushed` (S, N)
-        how fast its flushes let it be."""
+    def of(cls, result: PriorResult) -> Self:
+        """Those of the scenes that a result is about."""
+        scenes, want = result.scenes, result.demands
         known = scenes.present & (scenes.profile > 0) & np.isnan(scenes.cpu_demand[:, :, 0])
+        if not known.any():
+            return cls(*np.zeros((6, *known.shape)))
         classless = np.where(shaped(scenes), 0.0, want.net / link(scenes)[:, None])
         queued = np.maximum(_queued(scenes, classless), _queued(scenes, want.disk))
-        waking = _waking(scenes, want, crowded)
+        waking = _waking(scenes, want, result.crowd)
         parts = waking, _company(scenes, want), queued, _uneven(scenes, waking), _rationed(scenes, want)
-        return cls(*(np.where(known, part, 0.0) for part in (*parts, FLUSHING * (1 - flushed))))
+        return cls(*(np.where(known, part, 0.0) for part in (*parts, FLUSHING * (1 - result.flushed))))
 
     def down(self, throughput: Floats, own: Floats, further: Floats | float = 0.0) -> Floats:
         """The whole half width below `throughput`, (S, N), with the prior's `own`; `further` is that of the clock, of
@@ -161,19 +170,18 @@ METRICS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)  # without slots: waiting is computed when it is first read, which most questions never do
+@dataclass(frozen=True)  # without slots: what most questions never read is computed when it is first read
 class PriorResult:
     """`throughput` (S, N) what each keeps of its own speed; `latency` and `jitter` (S, N) ratios to alone, jitter
     being the standard deviation of latency; `limits` (S, N, 5) how far each of RESOURCES alone would let an instance
     go; `share` (S, N) what each gets of the CPU time that it demands, however fast the cores are; `demands` what was
-    asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use; `cpu` and `devices` what became of the demand for
-    CPUs and devices; `flushed` (S, N) how fast its flushes let each be; `scenes` what it is about."""
+    asked; `crowd` (S, N) CPU demand per CPU on the pCPUs it may use, its own included; `cpu` and `devices` what became
+    of the demand for CPUs and devices; `flushed` (S, N) how fast its flushes let each be; `scenes` what it is about."""
 
     throughput: Floats
     limits: Floats
     share: Floats
     demands: Demands
-    crowd: Floats
     cpu: CpuPressure
     devices: DevicePressure
     flushed: Floats
@@ -186,6 +194,10 @@ class PriorResult:
     @property
     def jitter(self) -> Floats:
         return self._waiting[1]
+
+    @cached_property
+    def crowd(self) -> Floats:
+        return crowd(self.scenes, self.demands)
 
     @cached_property
     def _waiting(self) -> tuple[Floats, Floats]:
@@ -254,9 +266,20 @@ def solve(scenes: SceneBatch, deviations: Floats | float = 0.0, *, fluid: bool =
     limits = np.where(scenes.present[:, :, None], np.clip(limits, 1e-3, 1.0), 1.0)
     share = limits.min(axis=2)
     limits[:, :, 0] = np.clip(limits[:, :, 0] * sibling_speed(scenes, asked) * clock_speed(scenes, asked), 1e-3, 1.0)
-    return PriorResult(
-        limits.min(axis=2), limits, share, want, crowd(scenes, want), shared.pressure, pressures, flushed, scenes
-    )
+    return PriorResult(limits.min(axis=2), limits, share, want, shared.pressure, pressures, flushed, scenes)
+
+
+def pins_matter(scenes: SceneBatch) -> Bools:
+    """Where speed, its range or time short may change if one more instance, which no profile describes, is pinned to at
+    least as many pCPUs as it has vCPUs; (S,).
+
+    Elsewhere such a pin changes no bit of them: the set of CPUs that it makes has room for all that may not leave it,
+    which is that instance alone, and all share the whole host as they did.
+    """
+    pinned = (scenes.present & (scenes.pinned | (scenes.own > 0))).any(axis=1)
+    apart = driver_apart(scenes) | scenes.driver_pinned
+    described = (scenes.profile != 0).any(axis=1)  # of pages for the driver domain and of flushes, which heed pins
+    return np.asarray(has_siblings(scenes) | pinned | apart | described)
 
 
 def _by_driver(shared: CpuContention, driver: Floats, yields: Floats) -> Floats:
@@ -265,6 +288,8 @@ def _by_driver(shared: CpuContention, driver: Floats, yields: Floats) -> Floats:
     One that waits for it leaves it its CPUs, but for what it keeps asking for: by `yields`, 0-1 (N5: two servers that
     never block and Dom0 hold a third of one CPU each).
     """
+    if not driver.any():
+        return np.zeros_like(driver)
     sure, beside = (fill(part, driver, np.ones_like(driver)) for part in (shared.driver, shared.driver_run))
     return np.asarray(sure + yields * np.maximum(beside - sure, 0.0))
 
@@ -343,7 +368,8 @@ class PriorPredictor:
 
     def predict(self, scenes: SceneBatch, targets: Collection[str] = TARGETS) -> InterferencePrediction:
         """Predict with intervals that widen with contention and are widest for unknown workloads."""
-        return answer(given_own_cpus(scenes), targets)[0]
+        prediction, result, _ = answer(given_own_cpus(scenes), targets)
+        return replace(prediction, solved=result)
 
 
 def answer(
@@ -383,7 +409,6 @@ def _solved(scenes: SceneBatch) -> tuple[PriorResult, Floats | None]:
         both.limits[first],
         both.share[first],
         rows_of(both.demands, first),
-        both.crowd[first],
         rows_of(both.cpu, first),
         rows_of(both.devices, first),
         both.flushed[first],
@@ -402,7 +427,7 @@ def _around(
     is added to the half width.
     """
     throughput = np.where(scenes.present, result.throughput, np.nan)
-    left_out = UnmodelledWaits.of(scenes, result.demands, result.crowd, result.flushed)
+    left_out = UnmodelledWaits.of(result)
 
     def least(values: Floats) -> Floats:
         return band(values, left_out.down(values, prior_spread(values, unknown), further), ceiling=CEILING).lower

@@ -58,7 +58,7 @@ def one(number: int, workload: str | None, pins: str = "", **more: Any) -> Insta
 def left_out(*instances: Instance, on: Host | None = None) -> UnmodelledWaits:
     scenes = build_batch([(on or host(), instances)], TABLE)
     found = solve(scenes)
-    return UnmodelledWaits.of(scenes, found.demands, found.crowd, found.flushed)
+    return UnmodelledWaits.of(found)
 
 
 def band(*instances: Instance, on: Host | None = None) -> BandArrays:
@@ -156,7 +156,7 @@ def test_a_cap_of_all_instances_together_is_shared_and_widens_the_range_of_those
     lone, both = (solve(build_batch([(capped, there)], table)) for there in (pair[:1], pair))
     assert lone.throughput[0, 0] == pytest.approx(1.0)
     np.testing.assert_allclose(both.throughput, 0.6, rtol=1e-3)
-    widths = [UnmodelledWaits.of(one.scenes, one.demands, one.crowd, one.flushed).rationed for one in (lone, both)]
+    widths = [UnmodelledWaits.of(one).rationed for one in (lone, both)]
     assert widths[0].max() == 0.0
     np.testing.assert_allclose(widths[1], RATIONED)
 
@@ -167,12 +167,10 @@ def test_when_a_flush_is_done_beside_a_busy_neighbour_is_uncertain_in_both_direc
     )
     scenes = build_batch([(host(1), [one(0, "log"), one(1, "hog")])], table)
     found = solve(scenes)
-    widths = UnmodelledWaits.of(scenes, found.demands, found.crowd, found.flushed).flushing[0]
+    widths = UnmodelledWaits.of(found).flushing[0]
     assert widths == pytest.approx([FLUSHING * (1 - 1 / (1 + 1000 * 0.004)), 0.0], rel=0.02)
     own = np.full((1, 2), 0.1)
-    assert UnmodelledWaits.of(scenes, found.demands, found.crowd, found.flushed).up(own)[0] == pytest.approx(
-        np.hypot(0.1, widths)
-    )
+    assert UnmodelledWaits.of(found).up(own)[0] == pytest.approx(np.hypot(0.1, widths))
 
 
 @settings(max_examples=examples(40), deadline=None)

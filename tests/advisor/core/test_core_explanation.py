@@ -44,12 +44,14 @@ def of_kind(kind: str, why: Sequence[Reason]) -> list[Reason]:
 
 
 def arrays_of(snapshot: ClusterSnapshot, question: PlacementRequest) -> CandidateArrays:
-    """The candidates of the prior's answer, as its explanation gets them."""
+    """The candidates of the prior's answer as its explanation gets them, which solves them again to the same effect."""
     explained: list[CandidateArrays] = []
 
     def keep(arrays: CandidateArrays) -> tuple[tuple[Reason, ...], ...]:
-        explained.append(arrays)
-        return explain(arrays)
+        explained.append(replace(arrays, solved=None))
+        reasons = explain(arrays)
+        assert reasons == explain(explained[0])
+        return reasons
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(explanation, "explain", keep)

@@ -11,9 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, IsolationSettings, Pinning
+from advisor.placement import host_classes
 from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
-from tests.advisor.core.core_clouds import cloud, host, vm
+from models.data.scene import build_batch
+from models.physics.prior import PriorPredictor, pins_matter
+from profiler.demand import Demand
+from tests.advisor.core.core_clouds import ask, cloud, host, request, vm
 from tests.examples import examples
 
 
@@ -267,3 +271,80 @@ def test_options_of_a_host_do_not_depend_on_which_hosts_are_asked_about(vcpus: i
         one = pinning.options(snapshot.scenes.take(np.array([at])), new_vm, [snapshot.hosts[at]])
         alone = {option.name: np.flatnonzero(option.affinity[0]).tolist() for option in one if option.usable[0]}
         assert alone == together[at]
+
+
+@st.composite
+def busy_hosts(draw: st.DrawFn) -> tuple[Host, list[Instance], Instance]:
+    """A host of 8 CPUs that is half to twice full by instances of which only demand is known, and one more."""
+
+    def instance(name: str, vcpus: int, **more: Any) -> Instance:
+        mean, varies = vcpus * draw(st.floats(0.05, 1.0)), draw(st.floats(0.0, 1.5))
+        open_loop = float(draw(st.booleans()))
+        wanted = Demand(mean, spread=mean * varies, common=0.2, windows=100.0, doubt=0.1 * mean, open_loop=open_loop)
+        return vm(name, None, vcpus=vcpus, demand={"cpu": wanted}, **more)
+
+    there = [
+        instance(
+            f"r{at}",
+            draw(st.sampled_from((1, 2, 4))),
+            on="h1",
+            weight=draw(st.sampled_from((512, 1024, 2048))),
+            cap_percent=draw(st.sampled_from((None, 50.0, 150.0))),
+        )
+        for at in range(draw(st.integers(2, 8)))
+    ]
+    nodes, own_cpus = ((0, 1, 2, 3), (4, 5, 6, 7)), draw(st.sampled_from((0.0, 0.5)))
+    of_host = host(pcpus=8, memory_mb=1e6, cpu_overcommit=16.0, numa=nodes, own_cpus=own_cpus)
+    return of_host, there, instance("n", draw(st.integers(1, 4)))
+
+
+@given(busy_hosts())
+@settings(max_examples=examples(100), deadline=None)
+def test_pins_that_are_left_out_change_neither_speed_nor_its_range_nor_time_short(
+    case: tuple[Host, list[Instance], Instance],
+) -> None:
+    there, residents, new_vm = case
+    base = build_batch([(there, residents)], cloud([there]).scenes.table)
+    assert not pins_matter(base).any()
+    offered = pinning.options(base, new_vm, [there])
+    assert [one.name for one in offered][:2] == ["unpinned", "quiet CPUs"]
+    assert [one.name for one in pinning.options(base, new_vm, [there], np.array([False]))] == ["unpinned"]
+    pins = [pinning.as_pinning(one, 0, new_vm.vcpus, there) for one in offered if one.usable[0]]
+    ways = [replace(new_vm, settings=IsolationSettings(pinning=pin)) for pin in pins]
+    found = PriorPredictor().predict(build_batch([(there, [*residents, way]) for way in ways], base.table))
+    assert found.pressure is not None
+    for figures in (found.throughput.expected, found.throughput.lower, found.pressure.short):
+        assert (figures == figures[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("of_host", "of_resident", "of_new_vm"),
+    [
+        ({}, {}, {}),
+        ({"threads_per_core": 2}, {}, {}),
+        ({}, {"pins": "0:3|1:3"}, {}),
+        ({}, {"dedicated_vcpus": 2, "vcpus": 2}, {}),
+        ({"driver_cpus": (0,)}, {}, {}),
+        ({"kind": "xen"}, {}, {}),
+        ({}, {"workload": "web"}, {}),
+        ({}, {"max_latency_ratio": 2.0}, {}),
+        ({}, {}, {"workload": "web"}),
+        ({}, {}, {"max_latency_ratio": 2.0}),
+    ],
+)
+def test_pins_are_asked_about_where_they_may_change_something(
+    of_host: dict[str, Any], of_resident: dict[str, Any], of_new_vm: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, bool] = {}
+    real = pinning.options
+
+    def listening(*given: Any) -> tuple[pinning.PinningOption, ...]:
+        asked.update(zip([there.id for there in given[2]], given[3].tolist(), strict=True))
+        return real(*given)
+
+    monkeypatch.setattr(host_classes.pinning, "options", listening)
+    plain = vm("s", None, on="b", vcpus=2, demand={"cpu": Demand(1.0, windows=10.0)})
+    there = {"workload": None, "vcpus": 2, "demand": plain.demand, **of_resident}
+    new_vm = vm(**{"workload": None, "vcpus": 2, "demand": plain.demand, **of_new_vm})
+    ask(cloud([host("a", **of_host), host("b")], [vm("r", on="a", **there), plain]), request(new_vm, mitigate=False))
+    assert asked["a"] == bool(of_host or of_resident or of_new_vm)
