@@ -4,6 +4,7 @@ come."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -76,14 +77,14 @@ class HostHeadroom:
 def headroom_of(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
     """The headroom of hosts at these positions, (H,), at least one; looked up where it was found for all."""
     if question.once.knows(_HEADROOM):
-        every, headroom = question.once(_HEADROOM, lambda: (hosts, _headroom(question, hosts)))
+        every, headroom = question.once(_HEADROOM, lambda: (hosts, _headroom(question, hosts, *_sums(question, hosts))))
         rows = np.searchsorted(every, hosts)
         if rows.max() < len(every) and (every[rows] == hosts).all():
             return headroom.take(rows)
-    return _headroom(question, hosts)
+    return _headroom(question, hosts, *_sums(question, hosts))
 
 
-def _headroom(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
+def _headroom(question: PlacementQuestion, hosts: Ints, without: Floats, together: Floats) -> HostHeadroom:
     snapshot, new_vm = question.snapshot, question.request.instance
     memory, needs_mb = snapshot.used_memory_mb[hosts], new_vm.ordinary_memory_mb
     for host, slot in snapshot.where(new_vm.id):  # it is asked about where it runs already
@@ -94,29 +95,24 @@ def _headroom(question: PlacementQuestion, hosts: Ints) -> HostHeadroom:
         used = (p95(sums[:, 0]), memory, p95(sums[:, 1]))
         return np.stack([_left(part, room) for part, room in zip(used, rooms, strict=True)])
 
-    cpu, memory_left, nic = left(sums_with(question, hosts), memory + needs_mb)
+    cpu, memory_left, nic = left(together, memory + needs_mb)
     return HostHeadroom(
         cpu=cpu,
         memory=memory_left,
         nic=nic,
-        before=left(sums_without(question, hosts), memory),
+        before=left(without, memory),
         one_node=(new_vm.vcpus <= snapshot.node_cpus[hosts]) & (needs_mb <= snapshot.node_memory_mb[hosts]),
     )
 
 
-def sums_without(question: PlacementQuestion, hosts: Ints) -> Floats:
-    """What all but the new VM ask of these hosts, as `demand_sums`; (H, 4, 16)."""
+def _sums(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats]:
+    """What is asked of these hosts without the new VM and with it, as `demand_sums`; (H, 4, 16) both."""
     snapshot = question.snapshot
     sums = snapshot.demand_sums[hosts]
     for host, _ in snapshot.where(question.request.instance.id):  # it is asked about where it runs already
         alone = without_new_vm(snapshot, question.request, np.array([host]), question.table)
         sums[hosts == host] = demand_sums(alone, demands(alone))
-    return np.asarray(sums)
-
-
-def sums_with(question: PlacementQuestion, hosts: Ints) -> Floats:
-    """The same with the new VM."""
-    return sums_without(question, hosts) + new_vm_sums(question, hosts)
+    return sums, sums + new_vm_sums(question, hosts)
 
 
 def new_vm_sums(question: PlacementQuestion, hosts: Ints) -> Floats:
@@ -370,20 +366,28 @@ class Promise:
 def by_promise(question: PlacementQuestion, hosts: Ints, remembered: PredictionCache) -> Promise:
     """The hosts at these positions (H,) in the order of an answer, with estimates for scores."""
     question.once(_NEW_VM, lambda: _new_vm_known(question, hosts[:1], remembered))
-    score, after = _estimated(question, hosts)
-    headroom = _headroom(question, hosts)
+    without, together = _sums(question, hosts)
+    score, after = _estimated(question, hosts, without, together)
+    headroom = _headroom(question, hosts, without, together)
     question.once(_HEADROOM, lambda: (hosts, headroom))
     lowest = scoring.grouped(after, scoring.NOTICED)
     fits = headroom.one_node.astype(np.float64)
     order = scoring.order(scoring.grouped(score, scoring.EQUAL), hosts, lowest, fits, headroom.least)
-    scenes, cpus = question.snapshot.scenes, question.snapshot.rooms[hosts, 0]
-    residents = scenes.present[hosts].sum(axis=1)
-    runners = np.where(scenes.present[hosts], scenes.vcpus[hosts], 0.0).sum(axis=1)
-    signals = np.stack([after, headroom.cpu, headroom.before[0], residents / cpus, runners / cpus], axis=1)
     doubtful, needed = _limits_in_question(question, hosts, after, headroom), _posted(question, hosts)
     if question.request.hosts or doubtful.sum() <= MOST_NAMED:
         needed |= doubtful
+    signals = _signals(question, hosts, after, headroom)
     return Promise(order, doubtful, needed, _kinds(question, hosts), score, signals)
+
+
+def _signals(question: PlacementQuestion, hosts: Ints, after: Floats, headroom: HostHeadroom) -> Floats:
+    """What may explain by how much a model corrects an estimate, (H, K); nothing does with the analytic one."""
+    if question.predictor.origin == "analytic":
+        return np.empty((len(hosts), 0))
+    scenes, cpus = question.snapshot.scenes, question.snapshot.rooms[hosts, 0]
+    residents = scenes.present[hosts].sum(axis=1)
+    runners = np.where(scenes.present[hosts], scenes.vcpus[hosts], 0.0).sum(axis=1)
+    return np.stack([after, headroom.cpu, headroom.before[0], residents / cpus, runners / cpus], axis=1)
 
 
 def _posted(question: PlacementQuestion, hosts: Ints) -> Bools:
@@ -410,14 +414,14 @@ def _kinds(question: PlacementQuestion, hosts: Ints) -> Ints:
     return kind
 
 
-def _estimated(question: PlacementQuestion, hosts: Ints) -> tuple[Floats, Floats]:
+def _estimated(question: PlacementQuestion, hosts: Ints, without: Floats, together: Floats) -> tuple[Floats, Floats]:
     """About each host's score, and about the relative throughput of all there with the new VM; both (H,)."""
     snapshot = question.snapshot
     count = snapshot.scenes.present[hosts].sum(axis=1)
-    after = _throughput(question, hosts, sums_with(question, hosts))
+    after = _throughput(question, hosts, together)
     before, less = np.ones(len(hosts)), np.flatnonzero(after < 1)
     if len(less):
-        before[less] = _throughput(question, hosts[less], sums_without(question, hosts[less]))
+        before[less] = _throughput(question, hosts[less], without[less])
     if question.request.objective == "total":
         return after + count * (after - before), after
     if question.request.objective == "limits":
@@ -440,11 +444,16 @@ def _throughput(question: PlacementQuestion, hosts: Ints, sums: Floats) -> Float
 
 def _limits_in_question(question: PlacementQuestion, hosts: Ints, after: Floats, headroom: HostHeadroom) -> Bools:
     snapshot, new_vm = question.snapshot, question.request.instance
-    highest = np.nan_to_num(limits_of(snapshot, hosts, new_vm, question.slots)).max(axis=1)
-    waits, shorts = (
-        ~np.isnan(limits(snapshot, hosts, new_vm, question.slots)).all(axis=1)
-        for limits in (latency_limits_of, short_limits_of)
-    )
+
+    def greatest(limits: Callable[..., Floats], of_residents: Floats, own: float | None) -> Floats:
+        """The greatest limit of any instance there, (H,), nan where none has one."""
+        if np.isnan(of_residents).all():  # of most clouds
+            return np.full(len(hosts), np.nan if own is None else own)
+        return np.asarray(np.fmax.reduce(limits(snapshot, hosts, new_vm, question.slots), axis=1))
+
+    highest = np.nan_to_num(greatest(limits_of, snapshot.min_ratio, new_vm.min_throughput_ratio))
+    waits = ~np.isnan(greatest(latency_limits_of, snapshot.max_latency, new_vm.max_latency_ratio))
+    shorts = ~np.isnan(greatest(short_limits_of, snapshot.max_short, new_vm.max_time_short))
     least = correction_of(question.predictor)
     highest = highest / np.exp(0.0 if least is None else least[0])  # below it even where a model takes off the most
     alike = ~snapshot.restrained[hosts] & (new_vm.settings == type(new_vm.settings)())

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, IsolationSettings, Pinning
-from advisor.placement import host_classes
 from advisor.scheduling import pinning
 from advisor.snapshot import ClusterSnapshot
 from models.data.scene import build_batch
@@ -342,7 +341,7 @@ def test_pins_are_asked_about_where_they_may_change_something(
         asked.update(zip([there.id for there in given[2]], given[3].tolist(), strict=True))
         return real(*given)
 
-    monkeypatch.setattr(host_classes.pinning, "options", listening)
+    monkeypatch.setattr(pinning, "options", listening)
     plain = vm("s", None, on="b", vcpus=2, demand={"cpu": Demand(1.0, windows=10.0)})
     there = {"workload": None, "vcpus": 2, "demand": plain.demand, **of_resident}
     new_vm = vm(**{"workload": None, "vcpus": 2, "demand": plain.demand, **of_new_vm})
