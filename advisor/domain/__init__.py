@@ -68,7 +68,7 @@ from advisor.domain.cloud import (
     Page,
     ResidentNow,
 )
-from advisor.domain.cpu_maps import AS_IS, CpuMap, cpu_map, dedicated_vcpus, settings_in_words, settings_named
+from advisor.domain.cpu_maps import AS_IS, CpuMap, cpu_map, settings_in_words, settings_named
 from advisor.domain.declared import Declared, DeclaredField, field_at, fields_of
 from advisor.domain.effects import (
     EVIDENCE_LEVELS,
@@ -89,6 +89,7 @@ from advisor.domain.effects import (
     is_guessed,
     rests_on,
 )
+from advisor.domain.flavors import dedicated_vcpus
 from advisor.domain.models import Activation, Anomaly, AnomalyCause, Calibration, ModelCard, calibration_in_words
 from advisor.domain.names import (
     NAMES,

@@ -50,3 +50,12 @@ def test_the_start_page_tells_every_journey_in_its_order(pages: tuple[str, ...])
     (row,) = [line for line in text.splitlines() if "→" in line and f"]({pages[1]})" in line]
     order = [row.find(f"]({page})") for page in pages[1:] if f"]({page})" in row]
     assert order == sorted(order)
+
+
+def test_all_journeys_fit_the_first_screen_of_a_phone() -> None:
+    """390 x 844 points show about 600 letters beside headings; table rows of one link each end at 713 of 844."""
+    above, _, table = (DOCS / "index.md").read_text(encoding="utf-8").partition("## Four journeys")
+    rows = [line for line in table.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    letters = re.sub(r"\]\([^)]*\)|[|*\[-]", "", "".join([above, *rows]))
+    assert len(rows) == 2 + 4
+    assert len(letters) < 500

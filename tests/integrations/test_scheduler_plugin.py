@@ -44,6 +44,7 @@ def cloud(tmp_path: Path) -> Iterator[Service]:
     service.kill()
 
 
+@pytest.mark.timeout(1000)  # Go compiles for minutes on a busy machine
 @pytest.mark.skipif(
     os.environ.get("COTENANT_TEST_KUBERNETES") != "1", reason="builds Go for minutes; make scheduler-plugin asks for it"
 )

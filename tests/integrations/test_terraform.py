@@ -68,6 +68,7 @@ def run(*words: str | Path, folder: Path, **more: str) -> subprocess.CompletedPr
     )
 
 
+@pytest.mark.timeout(1000)  # Go compiles for minutes on a busy machine
 def test_the_provider_s_own_tests_pass_against_a_real_service(cloud: Service, tofu: str, tmp_path: Path) -> None:
     go = shutil.which("go")
     if go is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.inventories.flavors import described
+from advisor.domain.flavors import described
 from advisor.inventories.reading import Facts, as_cpus, as_number, clean_labels
 from cotenant_cloudstack.calls import Row
 from cotenant_cloudstack.rules import TAG, Rules, tags_of

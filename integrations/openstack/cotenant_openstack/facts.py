@@ -8,9 +8,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from advisor.domain.flavors import cpu_shares, described
 from advisor.domain.rules import HAS, NEEDS, NONE, SOFT_AFFINITY, SOFT_ANTI_AFFINITY
-from advisor.inventories.flavors import cpu_shares, described
-from advisor.inventories.reading import STOPPED_LOAD, Facts
+from advisor.inventories.reading import STOPPED_LOAD, CpuShares, Facts
 from cotenant_openstack.listings import Row
 from profiler.host_kinds import HostKind
 from profiler.observed import (
@@ -176,7 +176,7 @@ def instance_facts(
     from_specs = {**({} if cpu_policies is None else {"dedicated_vcpus": 0}), **described(specs, vcpus)}
     settings = from_specs.pop("isolation", {})
     shares = cpu_shares(specs)
-    settings |= {} if shares is None else {"weight": shares}
+    settings |= {} if shares is None else {"weight": CpuShares(shares)}
     if "network" in settings:
         settings["network"] = NetworkSettings(**settings["network"])
     if row.get("OS-EXT-STS:power_state") in STOPPED:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from cotenant_nova import question as question_module
 from cotenant_nova.answer import Answer
-from cotenant_nova.flavors import described
+from cotenant_nova.flavors import cpu_shares, described
 from cotenant_nova.question import question
 from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.domain import Host, Instance, Inventory, WorkloadProfile, codec
-from advisor.inventories import flavors as of_sync
+from advisor.inventories.reading import CpuShares
 from advisor.service import Advisor
 from advisor.settings import Settings
 from api.schemas.placements import PlacementBody
@@ -121,6 +124,14 @@ def test_a_property_that_makes_no_sense_does_not_keep_a_server_from_being_placed
     PlacementBody.model_validate(question(spec({name: value}), ["h1"], "worst")).to_domain()
 
 
+def test_the_file_about_flavors_needs_no_package_of_cotenant() -> None:
+    tree = ast.parse((Path(question_module.__file__).parent / "flavors.py").read_text(encoding="utf-8"))
+    imported = {one.module for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)} | {
+        name.name for one in ast.walk(tree) if isinstance(one, ast.Import) for name in one.names
+    }
+    assert {str(name).partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
 KEYS = st.sampled_from(
     [*SPECS, "quota:disk_total_bytes_sec", "hw:cpu_policy", "hw:cpu_dedicated_mask", "resources:PCPU"]
 )
@@ -132,6 +143,7 @@ VALUES = st.one_of(
 
 
 @given(st.dictionaries(KEYS, VALUES), st.integers(1, 64))
-def test_weigher_and_sync_read_a_flavor_alike_and_the_service_takes_it(specs: dict[str, Any], vcpus: int) -> None:
-    assert described(specs, vcpus) == of_sync.described(specs, vcpus)
+def test_what_a_flavor_says_is_what_the_service_takes(specs: dict[str, Any], vcpus: int) -> None:
+    shares, isolation = cpu_shares(specs), described(specs, vcpus).get("isolation", {})
+    assert isolation.get("weight") == (None if shares is None else CpuShares(shares).weight(None))
     PlacementBody.model_validate(question(spec(specs), ["h1"], "worst")).to_domain()

@@ -1,26 +1,30 @@
-"""A flavor's extra specs as what they say of an instance: its limits, its workload and what it accepts.
+"""A flavor's extra specs as fields of Cotenant's instances: settings, workload, limits and dedicated vCPUs.
 
-The weigher in `integrations/nova` has a copy of this, for neither may import the other; a test compares them.
+The weigher and filter of Nova (`integrations/nova`) are loaded into Nova's scheduler, where no package of Cotenant is:
+they have this file by a link. So it imports the standard library only, and runs on Python 3.10.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.domain import dedicated_vcpus
-from advisor.inventories.reading import CpuShares
-
 SERVICES = ("latency", "throughput")
 DEFAULT_PERIOD_US = 100_000  # libvirt's, where a quota names none
-MOST_SHARES = 262_144.0  # of cpu.shares (kernel/sched/sched.h)
+# Weights are on Xen's scale with 256 as default, cpu.weight of control groups v2 has 100 (cgroup-v2.rst).
+DEFAULT_WEIGHT, DEFAULT_V2_WEIGHT, MAX_WEIGHT = 256, 100, 65_535
+DEFAULT_SHARES, MOST_SHARES = 1024, 262_144.0  # cpu.shares of control groups v1 (kernel/sched/sched.h)
+MOST_V2_WEIGHT = 10_000.0
+_PCPU = re.compile(r"resources\d*:PCPU\Z")
+_MASK_PART = re.compile(r"(?P<not>\^?)(?P<first>\d{1,4})(?:-(?P<last>\d{1,4}))?\Z")
 
 
 def described(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any]:
     """Fields of an instance by extra specs (Nova's resource-limits.rst, and those under `cotenant:`).
 
-    What makes no sense is left out: a wrong property must not keep a server from being placed.
+    Wrong values are left out: a server must be placed although a property of its flavor is wrong.
     """
     fields = {
         "workload": _text(specs, "cotenant:workload"),
@@ -47,26 +51,30 @@ def _isolation(specs: Mapping[str, Any], vcpus: int) -> dict[str, Any] | None:
 
 
 def _cap(specs: Mapping[str, Any], vcpus: int) -> float | None:
-    """Each vCPU may use quota of period, µs; 100 = one whole pCPU."""
+    """CPU cap in percent, 100 = one whole pCPU: each vCPU may use `quota` of every `period`, both in µs."""
     quota = _number(specs, "quota:cpu_quota", 0.0, 1e9)
     period = _number(specs, "quota:cpu_period", 0.0, 1e9) or DEFAULT_PERIOD_US
     return None if quota is None else 100.0 * vcpus * quota / period
 
 
-def cpu_shares(specs: Mapping[str, Any]) -> CpuShares | None:
-    """What Nova's libvirt driver hands on: cpu.shares on control groups v1, cpu.weight on v2."""
-    shares = _number(specs, "quota:cpu_shares", 0.0, MOST_SHARES)
-    return None if shares is None else CpuShares(shares)
+def cpu_shares(specs: Mapping[str, Any]) -> float | None:
+    """What Nova's libvirt driver writes as cpu.shares on control groups v1, as cpu.weight on v2."""
+    return _number(specs, "quota:cpu_shares", 0.0, MOST_SHARES)
 
 
 def _weight(specs: Mapping[str, Any]) -> int | None:
-    """On a host that is not known yet."""
+    """Weight on Xen's scale. Which version of control groups a host has is not known here; what is beyond cpu.weight
+    can only be cpu.shares.
+    """
     shares = cpu_shares(specs)
-    return None if shares is None else shares.weight(None)
+    if shares is None:
+        return None
+    default = DEFAULT_V2_WEIGHT if shares <= MOST_V2_WEIGHT else DEFAULT_SHARES
+    return min(max(1, round(shares * DEFAULT_WEIGHT / default)), MAX_WEIGHT)
 
 
 def _network(specs: Mapping[str, Any]) -> dict[str, Any] | None:
-    """kB/s of 1000 bytes that the server may send; what is more is dropped."""
+    """Mbit/s that the server may send, from kB/s of 1000 bytes; more is dropped."""
     average = _number(specs, "quota:vif_outbound_average", 0.0, 1e9)
     return None if average is None else {"mode": "dedicated", "rate_mbit": average * 8 / 1000}
 
@@ -91,10 +99,40 @@ def _choice(specs: Mapping[str, Any], name: str) -> str | None:
 
 
 def _number(specs: Mapping[str, Any], name: str, above: float, most: float, *, least: bool = False) -> float | None:
-    """A number over `above` (or from it on, where it is the `least`) and up to `most`."""
+    """A number above `above`, or from it on with `least`, and up to `most`; else None."""
     try:
         value = float(specs[name])
     except (KeyError, TypeError, ValueError):
         return None
     fits = math.isfinite(value) and value <= most and (value >= above if least else value > above)
     return value if fits else None
+
+
+def dedicated_vcpus(specs: Mapping[str, Any], vcpus: int) -> int | None:
+    """How many of a server's vCPUs are dedicated, None = none (Nova's cpu-topologies.rst and hw.py of its validators).
+
+    All with `hw:cpu_policy` dedicated, those of `hw:cpu_dedicated_mask` with mixed, and as many as PCPUs are asked of
+    Placement. A mask that makes no sense counts as all: Nova refuses it.
+    """
+    policy = str(specs.get("hw:cpu_policy", "")).lower()
+    if policy == "dedicated":
+        return vcpus
+    if policy == "mixed":
+        return _masked(str(specs.get("hw:cpu_dedicated_mask") or specs.get("hw:cpu_realtime_mask") or ""), vcpus)
+    asked = [str(value) for name, value in specs.items() if _PCPU.match(str(name))]
+    whole = sum(int(value) for value in asked if value.isascii() and value.isdecimal() and len(value) <= 4)
+    return min(whole, vcpus) or None
+
+
+def _masked(mask: str, vcpus: int) -> int:
+    """vCPUs of a mask such as `0-3,^1`; one that only takes away does so from all."""
+    chosen: set[int] = set()
+    without: set[int] = set()
+    for part in mask.replace(" ", "").split(","):
+        match = _MASK_PART.match(part)
+        if match is None:
+            return vcpus
+        cpus = range(int(match["first"]), int(match["last"] or match["first"]) + 1)
+        (without if match["not"] else chosen).update(cpus)
+    here = set(range(vcpus))
+    return len(((chosen or here) - without) & here) or vcpus
