@@ -25,11 +25,10 @@ from fastapi import FastAPI
 
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api import telemetry
+from api import nothing_collected, telemetry
 from api.app import create_app
 from api.html import Demonstration
 from api.http.connections import GuardedHTTP, most_connections
-from api.loading import nothing_collected
 from api.telemetry import counting
 
 GRACE_S = 30  # for requests under way when the service is stopping

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
+from advisor import deadline
 from advisor.access.audit import Audit, actor
 from advisor.domain import (
     Histories,
@@ -28,9 +32,10 @@ from advisor.prediction.active import LRUCache
 from advisor.settings import CLOCK_SKEW, Settings
 from advisor.store import counters, hosts, instances, probes, rollups
 from advisor.store.counters import Counts
+from advisor.store.engine import is_alone
 from advisor.store.rollups import BUCKET_S
 from advisor.store.schema import chunks
-from advisor.store.transactions import Transactions
+from advisor.store.transactions import Together, Transactions
 from advisor.telemetry import (
     antagonists,
     demands,
@@ -41,13 +46,21 @@ from advisor.telemetry import (
     profiles,
     series_store,
 )
+from advisor.telemetry.demands import News
 from advisor.telemetry.ingest import Checked, Ingested
-from advisor.telemetry.layouts import Layouts, SentWindow
+from advisor.telemetry.layouts import Flat, Layouts, SentWindow
 from advisor.telemetry.monitoring_history import MonitoringHistory
 from advisor.telemetry.series_store import SeriesStore
 from profiler.observed import MetricSample
 
 HOSTS_KEPT = 100  # whose result is kept until the next window is over
+
+
+class _Sent(NamedTuple):
+    """Windows of one request, and the context of its caller, who is in the audit log."""
+
+    flats: Sequence[Flat]
+    context: contextvars.Context
 
 
 class TelemetryService:
@@ -68,6 +81,7 @@ class TelemetryService:
         self._clock = clock
         self._stored = stored
         self._layouts = Layouts()
+        self._together = Together(self._store_quick)
         self._slowing: LRUCache[tuple[object, ...], SlowingHere] = LRUCache(HOSTS_KEPT)
 
     def ingest(self, samples: Sequence[MetricSample], *, only: str | None = None) -> Mapping[str, Any]:
@@ -90,28 +104,47 @@ class TelemetryService:
 
     def _quick(self, windows: Sequence[SentWindow], only: str | None) -> Mapping[str, Any] | None:
         """Windows whose layouts are all known; None = they go the long way."""
-        now = self._clock()
-        end_s = now.timestamp() + CLOCK_SKEW.total_seconds()
+        flats = [window.flat(only) for window in windows]
         if self._samples.elsewhere:
+            end_s = self._clock().timestamp() + CLOCK_SKEW.total_seconds()
             with self._read() as connection:
-                found = self._layouts.find(connection, windows, only, rollups.rolled_until(connection), end_s)
+                begin_s = rollups.rolled_until(connection)
+                self._layouts.follow(connection)
+                found = self._layouts.find(flats, begin_s, end_s)
             if not found or not all(self._samples.send_pack(one.layout.series, one.time_s, one.sent) for one in found):
                 return None
-        with self._write() as connection:
-            found = self._layouts.find(connection, windows, only, rollups.rolled_until(connection), end_s)
-            if not found:
-                return None
-            ingested = ingest.store_quick(
+        deadline.check()
+        return self._together(_Sent(flats, contextvars.copy_context()))
+
+    def _store_quick(self, sent: Sequence[_Sent]) -> Sequence[Mapping[str, Any] | None]:
+        """Windows of several requests in one transaction, with what each is answered."""
+        now = self._clock()
+        end_s = now.timestamp() + CLOCK_SKEW.total_seconds()
+        # one caller's time may be up, the others' is not
+        with deadline.within(math.inf), self._write() as connection:
+            begin_s = rollups.rolled_until(connection)
+            self._layouts.follow(connection)
+            found = [self._layouts.find(one.flats, begin_s, end_s) or [] for one in sent]
+            if not any(found):
+                return [None] * len(sent)
+            accepted, news = ingest.store_quick(
                 connection,
-                found,
+                [window for windows in found for window in windows],
                 now=now,
                 fresh_s=self._settings.fresh_s,
                 stall_percent=self._settings.memory_stall_percent,
                 samples=self._samples,
             )
-            counts = self._counted(connection, ingested)
-        self._publish(ingested)
-        return counts
+            numbers, said = iter(accepted), []
+            for one, windows in zip(sent, found, strict=True):
+                new = sum(islice(numbers, len(windows)))
+                ingested = Ingested(new, sum(len(window.values) for window in windows) - new, (), {})
+                said.append(one.context.run(self._counted, connection, ingested) if windows else None)
+            if is_alone(connection) and news:  # no other writer could wait for what this one holds
+                demands.tell(connection, news)
+                news = {}
+        self._publish(news)
+        return said
 
     def _keep(
         self,
@@ -130,17 +163,17 @@ class TelemetryService:
                 layout = ingest.kept(connection, sent, taken[begin : begin + len(sent)])
                 begin += len(sent)
                 if layout is not None:
-                    self._layouts.keep(window.flat(only)[0], layout, seen)
+                    self._layouts.keep(window.flat(only).key, layout, seen)
 
     def _counted(self, connection: Connection, ingested: Ingested) -> Mapping[str, Any]:
         counts = {name: getattr(ingested, name) for name in ("accepted", "duplicate", "dropped")}
         self._audit.record(connection, "samples.add", **(counts | {"dropped": len(counts["dropped"])}))
         return counts
 
-    def _publish(self, ingested: Ingested) -> None:
-        if ingested.news:
-            with self._write() as connection:
-                demands.tell(connection, ingested.news)
+    def _publish(self, news: News) -> None:
+        if news:
+            with deadline.within(math.inf), self._write() as connection:
+                demands.tell(connection, news)
         self._stored()
 
     def _ingest(self, samples: Sequence[MetricSample], only: str | None) -> tuple[Mapping[str, Any], Checked, Counts]:
@@ -160,7 +193,7 @@ class TelemetryService:
                 samples=self._samples,
             )
             counts = self._counted(connection, ingested)
-        self._publish(ingested)
+        self._publish(ingested.news)
         return counts, checked, seen
 
     def _sent(self, samples: Sequence[MetricSample], only: str | None) -> Checked:

@@ -21,6 +21,9 @@ counters = sa.Table(
 
 
 _ALL = sa.select(counters.c.name, counters.c.value)  # made once: every question reads them
+_HERE = counters.c.name == sa.bindparam("counter")
+_HOLD = sa.select(counters.c.value).where(_HERE).with_for_update()
+_BUMP = sa.update(counters).where(_HERE).values(value=counters.c.value + 1).returning(counters.c.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def hold(connection: sa.Connection, name: Counter) -> None:
     Do this first: what is read after it is what was committed last.
     """
     insert_new(connection, counters, [{"name": name, "value": 0}])
-    connection.execute(sa.select(counters.c.value).where(counters.c.name == name).with_for_update())
+    connection.execute(_HOLD, {"counter": name})
 
 
 def bump(connection: sa.Connection, name: Counter) -> int:
@@ -58,8 +61,7 @@ def bump(connection: sa.Connection, name: Counter) -> int:
     Do this first in a writing transaction: it takes the row's lock, so that generations have the order of commits.
     """
     insert_new(connection, counters, [{"name": name, "value": 0}])
-    statement = sa.update(counters).where(counters.c.name == name).values(value=counters.c.value + 1)
-    return int(connection.execute(statement.returning(counters.c.value)).scalar_one())
+    return int(connection.execute(_BUMP, {"counter": name}).scalar_one())
 
 
 def bump_from(connection: sa.Connection, name: Counter, expected: int) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,17 @@ from advisor.store import samples
 from advisor.store.instances import instances
 from advisor.store.rollups import BUCKET_S, bucket_ends
 from advisor.store.samples import series
-from advisor.store.schema import ID, VALUE, insert, insert_new, metadata, parameters, selected, upsert
+from advisor.store.schema import (
+    ID,
+    insert,
+    insert_new,
+    list_of,
+    metadata,
+    one_of,
+    parameters,
+    selected,
+    upsert,
+)
 from models.profiling.windows import MOST
 
 Key = tuple[str, str]  # instance, resource
@@ -28,7 +39,7 @@ demands = sa.Table(
     sa.Column("instance", ID, primary_key=True),
     sa.Column("resource", sa.String(16), primary_key=True),
     sa.Column("until_s", sa.Double, nullable=False),  # windows that end up to then are in the tally
-    sa.Column("tally", VALUE, nullable=False),
+    sa.Column("state", sa.LargeBinary, nullable=False, server_default=""),  # see `models.profiling.tallies`
 )
 totals = sa.Table(
     "demand_totals",
@@ -40,22 +51,28 @@ totals = sa.Table(
 )
 
 
+_TOTALS = sa.select(totals)
 _ABSENT = sa.not_(sa.exists().where(instances.c.id == demands.c.instance))
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A row: windows that end up to `until_s` are in `tally`, which is plain JSON."""
+    """A row: windows that end up to `until_s` are in `state`, a tally as bytes; empty = none yet."""
 
     until_s: float
-    tally: Mapping[str, Any]
+    state: bytes = b""
 
 
 def until(connection: sa.Connection, ids: Iterable[str]) -> dict[Key, float]:
     """Up to when each resource of these instances has been learned."""
+    rows = connection.execute(_until(connection.dialect.name), {"names": list_of(connection, ids)})
+    return {(name, resource): until_s for name, resource, until_s in rows.all()}
+
+
+@cache
+def _until(dialect: str) -> sa.Select[Any]:
     query = sa.select(demands.c.instance, demands.c.resource, demands.c.until_s)
-    rows = selected(connection, query, demands.c.instance, ids)
-    return {(row.instance, row.resource): row.until_s for row in rows}
+    return query.where(one_of(dialect, demands.c.instance, "names"))
 
 
 def begin(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
@@ -66,11 +83,20 @@ def begin(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
 def held(connection: sa.Connection, keys: Iterable[Key]) -> dict[Key, Learned]:
     """These rows; no other writer changes them before this transaction ends."""
     wanted_keys = set(keys)
+    names = list_of(connection, {name for name, _ in wanted_keys})
+    rows = connection.execute(_held(connection.dialect.name), {"names": names})
+    return {
+        (name, resource): Learned(until_s, state)
+        for name, resource, until_s, state in rows.all()
+        if (name, resource) in wanted_keys
+    }
+
+
+@cache
+def _held(dialect: str) -> sa.Select[Any]:
     # in one order, or two that hold some would wait for each other
-    locked = sa.select(demands).order_by(*demands.primary_key).with_for_update()
-    rows = selected(connection, locked, demands.c.instance, {name for name, _ in wanted_keys})
-    locked_rows = {(row.instance, row.resource): Learned(row.until_s, row.tally) for row in rows}
-    return {key: row for key, row in locked_rows.items() if key in wanted_keys}
+    query = sa.select(demands).order_by(*demands.primary_key).with_for_update()
+    return query.where(one_of(dialect, demands.c.instance, "names"))
 
 
 def put(connection: sa.Connection, rows: Mapping[Key, Learned]) -> None:
@@ -82,26 +108,51 @@ def series_of(
     connection: sa.Connection, hosts: Iterable[str], ids: Iterable[str], metrics: Sequence[str]
 ) -> dict[int, tuple[str, str]]:
     """Instance and metric of their series on these hosts, by number."""
-    here = (series.c.host.in_(sorted(set(hosts))), series.c.scope == "instance", series.c.metric.in_(metrics))
-    rows = selected(connection, sa.select(series).where(*here), series.c.instance, ids)
-    return {row.id: (row.instance, row.metric) for row in rows}
+    sent = {"hosts": list_of(connection, hosts), "metrics": list_of(connection, metrics)}
+    names = set(ids)
+    rows = connection.execute(_series_of(connection.dialect.name), sent)
+    return {number: (name, metric) for number, name, metric in rows.all() if name in names}
 
 
-def windows(connection: sa.Connection, of: Mapping[int, tuple[str, str]], begin_s: float, end_s: float) -> Means:
-    """Five-minute means of these series from one border to before another; a metric without samples is left out.
+@cache
+def _series_of(dialect: str) -> sa.Select[Any]:
+    here = (one_of(dialect, series.c.host, "hosts"), one_of(dialect, series.c.metric, "metrics"))
+    return sa.select(series.c.id, series.c.instance, series.c.metric).where(*here, series.c.scope == "instance")
+
+
+def windows(
+    connection: sa.Connection,
+    of: Mapping[int, tuple[str, str]],
+    begin_s: float,
+    end_s: float,
+    hosts: Collection[str] | None = None,
+) -> Means:
+    """Five-minute means of these series, of these hosts where they are known, from one border to before another; a
+    metric without samples is left out.
 
     Samples beyond anything that was ever measured count as missing.
     """
-    found = samples.flat(connection, of, begin_s, end_s)
+    found = samples.flat(connection, of, begin_s, end_s, hosts)
     here = found.values <= MOST
     ids, values, ends = found.ids[here], found.values[here], bucket_ends(found.times[here], BUCKET_S)
+    begins = samples.starts(ids, ends)
+    counts = np.diff(begins, append=len(ids))
+    totals = np.empty(len(begins))
+    for count in np.unique(counts):  # as a rule all are as long: they are added up together
+        alike = counts == count
+        totals[alike] = values[begins[alike][:, None] + np.arange(count)].sum(axis=1)
+    columns = (ids[begins].tolist(), ends[begins].tolist(), totals.tolist(), counts.tolist())
     sums: dict[tuple[str, float], dict[str, tuple[float, int]]] = {}
-    for begin, end in samples.spans(ids, ends):
-        instance, metric = of[int(ids[begin])]
-        of_window = sums.setdefault((instance, float(ends[begin])), {})
-        total_before, count_before = of_window.get(metric, (0.0, 0))
-        of_window[metric] = total_before + float(values[begin:end].sum()), count_before + end - begin
-    return {key: {name: total / count for name, (total, count) in means.items()} for key, means in sums.items()}
+    means: dict[tuple[str, float], dict[str, float]] = {}
+    for number, end, total, count in zip(*columns, strict=True):
+        instance, metric = of[number]
+        of_window = means.setdefault((instance, end), {})
+        if metric in of_window:  # it moved within the window
+            before, others = sums[instance, end][metric]
+            total, count = before + total, others + count  # noqa: PLW2901 - of all hosts
+        sums.setdefault((instance, end), {})[metric] = total, count
+        of_window[metric] = total / count
+    return means
 
 
 def first_after(connection: sa.Connection, ids: Iterable[int], since_s: float) -> float | None:
@@ -119,7 +170,7 @@ def first_after(connection: sa.Connection, ids: Iterable[int], since_s: float) -
 
 def totals_at(connection: sa.Connection, times: Iterable[float]) -> dict[tuple[str, float], tuple[float, int]]:
     """By resource and end of window: the sum of demands over their own means, and of how many instances."""
-    rows = selected(connection, sa.select(totals), totals.c.time_s, times)
+    rows = selected(connection, _TOTALS, totals.c.time_s, times)
     return {(row.resource, row.time_s): (row.total, row.number) for row in rows}
 
 
@@ -158,4 +209,4 @@ def expire_totals(connection: sa.Connection, now_s: float) -> None:
 
 
 def _row(key: Key, row: Learned) -> dict[str, Any]:
-    return {"instance": key[0], "resource": key[1], "until_s": row.until_s, "tally": dict(row.tally)}
+    return {"instance": key[0], "resource": key[1], "until_s": row.until_s, "state": row.state}

@@ -49,6 +49,11 @@ def shared_with(connection: sa.Connection, name: What) -> None:
     _lock(connection, sa.func.pg_advisory_xact_lock_shared(_KEYS[name]))
 
 
+def is_alone(connection: sa.Connection) -> bool:
+    """Whether no other transaction writes while this one does, as on SQLite."""
+    return connection.dialect.name == "sqlite"
+
+
 def _lock(connection: sa.Connection, function: sa.Function[None]) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(function))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +16,21 @@ import sqlalchemy as sa
 from advisor.domain import Host, HostMemory, Page, codec
 from advisor.settings import CLOCK_SKEW
 from advisor.store import schema
-from advisor.store.schema import ID, VALUE, UtcTime, among, every, existing, keep_only, metadata, page, selected, upsert
+from advisor.store.schema import (
+    ID,
+    VALUE,
+    UtcTime,
+    among,
+    every,
+    existing,
+    keep_only,
+    list_of,
+    metadata,
+    one_of,
+    page,
+    selected,
+    upsert,
+)
 
 hosts = sa.Table(
     "hosts",
@@ -177,8 +192,7 @@ def heard(
     reported = expected_s != 0
     replaced: list[str] = []
     renewed, latest = False, now + CLOCK_SKEW
-    query = sa.select(hosts.c.id, hosts.c.seen_at, hosts.c.reported, hosts.c.patience_s)
-    for row in selected(connection, query, hosts.c.id, times):
+    for row in connection.execute(_notes(connection.dialect.name), {"hosts": list_of(connection, times)}):
         unknown = row.seen_at > latest
         allowed = fresh if row.patience_s is None else timedelta(seconds=row.patience_s)
         slower = bool(expected_s) and (row.patience_s is None or row.patience_s < expected_s)
@@ -205,6 +219,12 @@ def heard(
     return renewed
 
 
+@cache
+def _notes(dialect: str) -> sa.Select[Any]:
+    query = sa.select(hosts.c.id, hosts.c.seen_at, hosts.c.reported, hosts.c.patience_s)
+    return query.where(one_of(dialect, hosts.c.id, "hosts"))
+
+
 @dataclass(frozen=True, slots=True)
 class LearnedLoad:
     """The CPUs that a host's own work used of late, by samples up to a time (s); None = not measured."""
@@ -229,10 +249,15 @@ _OWN_LOAD = (hosts.c.id, hosts.c.pcpus, hosts.c.measured_own_cpus, hosts.c.own_u
 
 def own_load_due(connection: sa.Connection, newest: Mapping[str, float], every_s: float) -> list[LearnedLoad]:
     """Those of these hosts, by when their newest sample was taken, of which the own load is to be learned again."""
-    query = sa.select(*_OWN_LOAD).where(hosts.c.kind != "xen")
-    found = (LearnedLoad(*row) for row in selected(connection, query, hosts.c.id, newest))
+    rows = connection.execute(_own_load(connection.dialect.name), {"hosts": list_of(connection, newest)})
+    found = (LearnedLoad(*row) for row in rows)
     due = (row for row in found if row.until_s is None or newest[row.id] - row.until_s >= every_s)
     return sorted(due, key=attrgetter("id"))
+
+
+@cache
+def _own_load(dialect: str) -> sa.Select[Any]:
+    return sa.select(*_OWN_LOAD).where(hosts.c.kind != "xen", one_of(dialect, hosts.c.id, "hosts"))
 
 
 def own_loads(connection: sa.Connection) -> list[MeasuredLoad]:
@@ -243,8 +268,14 @@ def own_loads(connection: sa.Connection) -> list[MeasuredLoad]:
 
 def put_own_load(connection: sa.Connection, host_id: str, cpus: float, until_s: float) -> None:
     """Store what was measured by samples up to a time."""
-    new = {"measured_own_cpus": cpus, "own_until_s": until_s}
-    connection.execute(sa.update(hosts).where(hosts.c.id == host_id).values(**new))
+    connection.execute(_PUT_OWN_LOAD, {"host": host_id, "cpus": cpus, "end_s": until_s})
+
+
+_PUT_OWN_LOAD = (
+    sa.update(hosts)
+    .where(hosts.c.id == sa.bindparam("host"))
+    .values(measured_own_cpus=sa.bindparam("cpus"), own_until_s=sa.bindparam("end_s"))
+)
 
 
 def _read(row: sa.RowMapping) -> Host:
@@ -264,8 +295,13 @@ host_memory = sa.Table(
 
 def get_memory(connection: sa.Connection, hosts: Collection[str]) -> dict[str, tuple[float, HostMemory]]:
     """Of these hosts, up to when it was learned, and the state."""
-    rows = selected(connection, sa.select(host_memory), host_memory.c.host, hosts)
-    return {row.host: (row.until_s, codec.decode(HostMemory, row.state)) for row in rows}
+    rows = connection.execute(_memory(connection.dialect.name), {"hosts": list_of(connection, hosts)})
+    return {host: (until_s, codec.decode(HostMemory, state)) for host, until_s, state in rows}
+
+
+@cache
+def _memory(dialect: str) -> sa.Select[Any]:
+    return sa.select(host_memory).where(one_of(dialect, host_memory.c.host, "hosts"))
 
 
 def memory_since(connection: sa.Connection, since_s: float) -> dict[str, HostMemory]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import cache
 from operator import attrgetter
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -184,12 +186,32 @@ def measured(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[i
     return {row.id: (row.vcpus, _demands(row.measured)) for row in rows}
 
 
-def tell_measured(connection: sa.Connection, news: Mapping[str, Measured], counter: int) -> None:
+def published(connection: sa.Connection, ids: Iterable[str]) -> dict[str, tuple[int, Mapping[Resource, Any]]]:
+    """The same as it is stored, in plain values."""
+    rows = connection.execute(_published(connection.dialect.name), {"names": schema.list_of(connection, ids)})
+    return {name: (vcpus, measured) for name, vcpus, measured in rows.all()}
+
+
+@cache
+def _published(dialect: str) -> sa.Select[Any]:
+    query = sa.select(instances.c.id, instances.c.vcpus, instances.c.measured)
+    return query.where(schema.one_of(dialect, instances.c.id, "names"))
+
+
+def tell_measured(
+    connection: sa.Connection, news: Mapping[str, Mapping[Resource, Demand | Mapping[str, Any]]], counter: int
+) -> None:
     """Replace what is known of the measured demand of these, which was news when the counter moved to `counter`."""
-    here = instances.c.id == sa.bindparam("name")
-    for name in sorted(news):
-        values = {"measured": dict(news[name]), "measured_at": counter}
-        connection.execute(sa.update(instances).where(here).values(values), {"name": name})
+    rows = [{"name": name, "demands": dict(news[name]), "counter": counter} for name in sorted(news)]
+    if rows:
+        connection.execute(_PUBLISH, rows)
+
+
+_PUBLISH = (
+    sa.update(instances)
+    .where(instances.c.id == sa.bindparam("name"))
+    .values(measured=sa.bindparam("demands", type_=VALUE), measured_at=sa.bindparam("counter"))
+)
 
 
 def measured_since(connection: sa.Connection, counter: int) -> tuple[Instance, ...]:

@@ -71,7 +71,10 @@ def rolled_until(connection: sa.Connection) -> float:
     It stays where it is until this transaction, which adds samples, ends.
     """
     engine.shared_with(connection, "border")
-    return connection.scalar(sa.select(retention.c.rolled_until_s)) or 0.0
+    return connection.scalar(_ROLLED_UNTIL) or 0.0
+
+
+_ROLLED_UNTIL = sa.select(retention.c.rolled_until_s)  # made once: every window that comes asks
 
 
 def hold(

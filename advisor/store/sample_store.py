@@ -52,8 +52,8 @@ class SampleStore(Protocol):
         """Keep what is learned from; returns how many samples are new, as far as the database knows."""
         ...
 
-    def add_packs(self, connection: sa.Connection, coming: Sequence[samples.Pack]) -> int:
-        """The same of packs of series that are known, whose names `send_pack` was given."""
+    def add_packs(self, connection: sa.Connection, coming: Sequence[samples.Pack]) -> list[int]:
+        """The same, of each pack, of series that are known and whose names `send_pack` was given."""
         ...
 
     def send_pack(self, series: Sequence[samples.SeriesKey], time_s: float, values: Values) -> bool:
@@ -74,7 +74,9 @@ class SampleStore(Protocol):
         """Of instances on these hosts → instance and metric; for `windows` and `first_after`."""
         ...
 
-    def windows(self, connection: sa.Connection, of: Series, begin_s: float, end_s: float) -> Means:
+    def windows(
+        self, connection: sa.Connection, of: Series, begin_s: float, end_s: float, hosts: Collection[str]
+    ) -> Means:
         """As `demands.windows`."""
         ...
 
@@ -154,7 +156,7 @@ class StoredSamples:
     def add(self, connection: sa.Connection, taken: Sequence[MetricSample]) -> int:
         return samples.add(connection, taken)
 
-    def add_packs(self, connection: sa.Connection, coming: Sequence[samples.Pack]) -> int:
+    def add_packs(self, connection: sa.Connection, coming: Sequence[samples.Pack]) -> list[int]:
         return samples.add_packs(connection, coming)
 
     def send_pack(self, series: Sequence[samples.SeriesKey], time_s: float, values: Values) -> bool:  # noqa: ARG002
@@ -171,8 +173,10 @@ class StoredSamples:
     ) -> Series:
         return demands.series_of(connection, hosts, ids, metrics)
 
-    def windows(self, connection: sa.Connection, of: Series, begin_s: float, end_s: float) -> Means:
-        return demands.windows(connection, of, begin_s, end_s)
+    def windows(
+        self, connection: sa.Connection, of: Series, begin_s: float, end_s: float, hosts: Collection[str]
+    ) -> Means:
+        return demands.windows(connection, of, begin_s, end_s, hosts)
 
     def first_after(self, connection: sa.Connection, of: Series, since_s: float) -> float | None:
         return demands.first_after(connection, of, since_s)

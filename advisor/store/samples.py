@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from advisor.domain import Usage
 from advisor.domain.codec import Unreadable
 from advisor.store import engine, packs
 from advisor.store.packs import Ids, Values
-from advisor.store.schema import ID, chunks, insert_new, metadata, selected, with_pairs
+from advisor.store.schema import ID, chunks, insert_new, list_of, metadata, one_of, selected, with_pairs
 from models.profiling.windows import MOST, Readings
 from profiler.metrics import WAITED_FOR
 from profiler.observed import MetricSample
@@ -96,6 +97,7 @@ def _ends_s(name: str) -> float:
 
 
 SeriesKey = tuple[str, str, str, str]  # as stored: an empty instance is the host's own
+SHORT_S = 3600.0  # of which packs of several hosts are read at once
 _AT_ONCE = 500  # packs that are read before those series are picked that are wanted
 
 # Neither table refers to hosts or instances: what was measured outlives them, and retention removes it.
@@ -153,34 +155,41 @@ def add(connection: sa.Connection, items: Sequence[MetricSample]) -> int:
     by_time: dict[tuple[str, float], dict[int, float]] = {}
     for key, item in zip(keys, items, strict=True):
         by_time.setdefault((item.host, item.time_s), {}).setdefault(ids[key], item.value)
-    return add_packs(connection, [_pack(*place, values) for place, values in by_time.items()])
+    return sum(add_packs(connection, [_pack(*place, values) for place, values in by_time.items()]))
 
 
-def add_packs(connection: sa.Connection, coming: Sequence[Pack]) -> int:
-    """Keep values where none is stored of that series and time, after `series_ids` gave the ids; returns how many are
-    new."""
+def add_packs(connection: sa.Connection, coming: Sequence[Pack]) -> list[int]:
+    """Keep values where none is stored of that series and time, after `series_ids` gave the ids; returns how many of
+    each pack are new."""
     make(connection, {pack.time_s for pack in coming})
-    by_place: dict[tuple[str, float], Pack] = {}
     # In one order everywhere, or two that send the same at once would wait for each other.
-    for pack in sorted(coming, key=lambda pack: pack[:2]):
-        place = pack.host, pack.time_s
-        former = by_place.get(place)
-        by_place[place] = pack if former is None else Pack(*place, *packs.joined(*former[2:], *pack[2:]))
+    order = sorted(range(len(coming)), key=lambda at: coming[at][:2])
+    first = {coming[at][:2]: at for at in reversed(order)}
     rows = [
         {"host": one.host, "time_s": one.time_s, "number": len(one.ids), "data": packs.pack(one.ids, one.values)}
-        for one in by_place.values()
+        for one in (coming[at] for at in order if first[coming[at][:2]] == at)
     ]
-    new = _insert(connection, rows)
-    number = sum(len(by_place[place].ids) for place in new)
-    return number + sum(_join(connection, pack) for place, pack in by_place.items() if place not in new)
+    new, accepted = _insert(connection, rows), [0] * len(coming)
+    for at in order:
+        is_new = first[coming[at][:2]] == at and coming[at][:2] in new
+        accepted[at] = len(coming[at].ids) if is_new else _join(connection, coming[at])
+    return accepted
 
 
 def _insert(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> set[tuple[str, float]]:
     """Insert packs where there is none; returns of which host and time those are."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement = dialect.insert(sample_packs).on_conflict_do_nothing()
-    returned = connection.execute(statement.returning(sample_packs.c.host, sample_packs.c.time_s), list(rows))
-    return {(row.host, row.time_s) for row in returned}
+    if len(rows) == 1:
+        counted = connection.execution_options(preserve_rowcount=True)
+        is_new = counted.execute(_add(connection.dialect.name), rows[0]).rowcount == 1
+        return {(rows[0]["host"], rows[0]["time_s"])} if is_new else set()
+    statement = _add(connection.dialect.name).returning(sample_packs.c.host, sample_packs.c.time_s)
+    return {(row.host, row.time_s) for row in connection.execute(statement, list(rows))}
+
+
+@cache
+def _add(dialect: str) -> postgresql.Insert | sqlite.Insert:
+    make_insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    return make_insert(sample_packs).on_conflict_do_nothing()
 
 
 def forget(connection: sa.Connection, host: str, begin_s: float, end_s: float) -> None:
@@ -210,13 +219,21 @@ def _pack(host: str, time_s: float, values: Mapping[int, float]) -> Pack:
 def read(connection: sa.Connection, hosts: Iterable[str], begin_s: float, end_s: float) -> Iterator[Pack]:
     """Packs of these hosts from one time to before another, of each host in order of time. Unreadable where one is
     damaged."""
-    query = sa.select(sample_packs.c.time_s, sample_packs.c.data)
-    query = query.where(sample_packs.c.time_s >= begin_s, sample_packs.c.time_s < end_s)
-    query = query.order_by(sample_packs.c.time_s)
-    for host in sorted(set(hosts)):  # one at a time: of a week it has 7 MB
-        for time_s, data in connection.execute(query.where(sample_packs.c.host == host)):
+    names = sorted(set(hosts))
+    together = 1 if end_s - begin_s > SHORT_S else len(names)  # of a week one has 7 MB
+    for part in chunks(names, max(together, 1)):
+        sent = {"hosts": list_of(connection, part), "begin_s": begin_s, "end_s": end_s}
+        for host, time_s, data in connection.execute(_read(connection.dialect.name), sent):
             ids, (values,) = unpacked(data)
             yield Pack(host, time_s, ids, values)
+
+
+@cache
+def _read(dialect: str) -> sa.Select[Any]:
+    time_s = sample_packs.c.time_s
+    query = sa.select(sample_packs.c.host, time_s, sample_packs.c.data).order_by(sample_packs.c.host, time_s)
+    within = (time_s >= sa.bindparam("begin_s"), time_s < sa.bindparam("end_s"))
+    return query.where(one_of(dialect, sample_packs.c.host, "hosts"), *within)
 
 
 def unpacked(data: bytes) -> tuple[Ids, list[Values]]:
@@ -227,11 +244,14 @@ def unpacked(data: bytes) -> tuple[Ids, list[Values]]:
         raise Unreadable(str(error)) from error
 
 
-def flat(connection: sa.Connection, ids: Collection[int], begin_s: float, end_s: float) -> Flat:
-    """All values of these series from one time to before another."""
+def flat(
+    connection: sa.Connection, ids: Collection[int], begin_s: float, end_s: float, hosts: Collection[str] | None = None
+) -> Flat:
+    """All values of these series, of these hosts where they are known, from one time to before another."""
     wanted = np.array(sorted(ids), np.int64)
     parts: list[Flat] = []
-    for some in _together(read(connection, hosts_of(connection, ids), begin_s, end_s)):
+    hosts = hosts_of(connection, ids) if hosts is None else hosts
+    for some in _together(read(connection, hosts, begin_s, end_s)):
         numbers = np.concatenate([one.ids for one in some])
         times = np.repeat([one.time_s for one in some], [len(one.ids) for one in some])
         here = np.isin(numbers, wanted)
@@ -380,17 +400,23 @@ def last_measured(connection: sa.Connection) -> dict[str, float]:
 def busy(connection: sa.Connection, host: str, begin_s: float, end_s: float) -> dict[str, tuple[float, int]]:
     """Sum and number of samples after `begin_s` and up to `end_s` (%): under `host` of how busy its CPUs were, under
     `instance` and `driver_domain` of what its instances and its driver domain used."""
-    own = sa.and_(series.c.instance == "", series.c.scope == "host", series.c.metric == "busy")
-    of_driver = sa.and_(series.c.instance == "", series.c.scope == "driver_domain", series.c.metric == "cpu")
-    of_instances = sa.and_(series.c.instance != "", series.c.scope == "instance", series.c.metric == "cpu")
-    query = sa.select(series.c.id, series.c.scope).where(series.c.host == host, sa.or_(own, of_driver, of_instances))
-    scopes = {row.id: row.scope for row in connection.execute(query)}
+    scopes = {number: scope for number, scope in connection.execute(_BUSY, {"host": host}).all()}  # noqa: C416
     found: dict[str, tuple[float, int]] = {}
     after_s, past_s = math.nextafter(begin_s, math.inf), math.nextafter(end_s, math.inf)
-    for number, total, count in sums(flat(connection, scopes, after_s, past_s)):
+    for number, total, count in sums(flat(connection, scopes, after_s, past_s, [host])):
         before, former = found.get(scopes[number], (0.0, 0))
         found[scopes[number]] = before + total, former + count
     return found
+
+
+_BUSY = sa.select(series.c.id, series.c.scope).where(
+    series.c.host == sa.bindparam("host"),
+    sa.or_(
+        sa.and_(series.c.instance == "", series.c.scope == "host", series.c.metric == "busy"),
+        sa.and_(series.c.instance == "", series.c.scope == "driver_domain", series.c.metric == "cpu"),
+        sa.and_(series.c.instance != "", series.c.scope == "instance", series.c.metric == "cpu"),
+    ),
+)
 
 
 def run_and_wait(connection: sa.Connection, since_s: float) -> dict[tuple[str, str], dict[str, float]]:

@@ -8,10 +8,10 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar, cast
 
 from sqlalchemy import Connection
 
@@ -79,6 +79,76 @@ class Transactions:
         revision = migrate.upgrade(self._database)
         self._outdated = None
         return revision
+
+
+# Work of several threads in one transaction.
+
+MOST_TOGETHER = 32
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class _Turn(Generic[Item, Result]):
+    """What a thread brought, and what became of it once `is_done`; without, the thread is to go on with the next."""
+
+    item: Item
+    woken: threading.Event = field(default_factory=threading.Event)
+    is_done: bool = False
+    result: Result | None = None
+    error: BaseException | None = None
+
+
+class Together(Generic[Item, Result]):
+    """Threads that come while one is at it wait, and the first of them then works for all that wait: many small
+    transactions become a few. One that is alone does not wait. Thread-safe."""
+
+    def __init__(self, work: Callable[[Sequence[Item]], Sequence[Result]]) -> None:
+        self._work = work
+        self._lock = threading.Lock()  # over what is below
+        self._waiting: deque[_Turn[Item, Result]] = deque()
+        self._at_it = False
+
+    def __call__(self, item: Item) -> Result:
+        """What the work made of it. Where it fails for several, each is tried by itself, and gets its own error."""
+        mine: _Turn[Item, Result] = _Turn(item)
+        with self._lock:
+            self._waiting.append(mine)
+            goes_on, self._at_it = not self._at_it, True
+        if not goes_on:
+            mine.woken.wait()
+        if not mine.is_done:
+            with self._lock:
+                part = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_TOGETHER))]
+            try:
+                self._do(part)
+            finally:
+                self._hand_over([turn for turn in part if turn is not mine])
+        if mine.error is not None:
+            raise mine.error
+        return cast(Result, mine.result)
+
+    def _do(self, part: Sequence[_Turn[Item, Result]]) -> None:
+        try:
+            results = self._work([turn.item for turn in part])
+        except Exception as error:  # noqa: BLE001 - its own thread raises it
+            for turn in part if len(part) > 1 else ():
+                self._do([turn])
+            if len(part) == 1:
+                part[0].error = error
+            return
+        for turn, result in zip(part, results, strict=True):
+            turn.result = result
+
+    def _hand_over(self, done: Sequence[_Turn[Item, Result]]) -> None:
+        with self._lock:
+            following = self._waiting[0] if self._waiting else None
+            self._at_it = following is not None
+        if following is not None:
+            following.woken.set()
+        for turn in done:
+            turn.is_done = True
+            turn.woken.set()
 
 
 # Writes that no caller waits for: what a dry run or a plan leaves behind, stored once no other writer is at it.

@@ -6,38 +6,38 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
 from sqlalchemy import Connection
 
+from advisor.domain.codec import Unreadable
 from advisor.store import counters, demands, instances, scores
 from advisor.store.demands import Key, Learned, Means
 from advisor.store.instances import Measured
 from advisor.store.rollups import BUCKET_S
 from advisor.store.sample_store import STORED, SampleStore, Series
 from advisor.store.scores import Delivery
-from models.profiling.demand_estimation import (
-    LARGEST,
-    Tally,
-    Window,
-    as_json,
-    demanded_cpus,
-    estimated,
-    from_json,
-    is_news,
-)
+from models.profiling.demand_estimation import LARGEST, Estimate, demanded_cpus, is_news
+from models.profiling.tallies import Rows, Tallies
+from models.profiling.tallies import Unreadable as NoTally
 from profiler.demand import RESOURCES, Demand, Resource
 from profiler.observed import MetricSample
 
 # Of one host's samples a window is over when one of this long after its end is there: samples of one moment may come
 # in two batches.
 AFTER_S = 60.0
-MOST_AT_ONCE = 600  # windows learned in one call, all instances and resources together; what is left comes next time
+MOST_AT_ONCE = 600  # windows of a host learned in one call, all instances and resources; what is left comes next time
 LEAST_DEMAND = 0.01  # CPUs: of who asks for less, the share delivered says nothing
 ENOUGH = 12  # windows, an hour of them, before an instance says how busy all are
 _OF_CPU = ("cpu", "waiting", "throttled", "execution", "ready_threads", "psi_memory")
 METRICS = (*_OF_CPU, *RESOURCES[1:])
-News = Mapping[str, Measured]  # by instance: all that is measured of it
-Known = Mapping[str, tuple[int, Measured]]  # by instance: its vCPUs, and what is published of it now
+_FIELDS = frozenset(Estimate._fields)
+# By instance all that is measured of it; what is no news stays as it is stored, in plain values.
+News = Mapping[str, Mapping[Resource, Demand | Mapping[str, Any]]]
+History = Mapping[str, Measured]
+# By instance its vCPUs, and what is published of it now, in plain values.
+Known = Mapping[str, tuple[int, Mapping[Resource, Mapping[str, Any]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,20 @@ def learn(connection: Connection, taken: Sequence[MetricSample], samples: Sample
 
 
 def learn_of(
-    connection: Connection, host: str, time_s: float, keys: Collection[Key], samples: SampleStore = STORED
-) -> tuple[News, bool]:
-    """The same by one time of a host, with instances and resources that were measured; and whether nothing is left."""
-    names, over_s = {name for name, _ in keys}, over(time_s)
-    batch = _Batch(dict.fromkeys(keys, time_s), dict.fromkeys(names, over_s), {host}, dict.fromkeys(names, host))
-    return _learn(connection, batch, samples)
+    connection: Connection, heard: Mapping[str, tuple[float, Collection[Key]]], samples: SampleStore = STORED
+) -> tuple[News, set[str]]:
+    """The same by one time of each host, with instances and resources that were measured; and the hosts of which
+    nothing is left to learn."""
+    first: dict[Key, float] = {}
+    on: dict[str, set[str]] = defaultdict(set)
+    for host, (time_s, keys) in heard.items():
+        for key in keys:
+            first[key] = min(time_s, first.get(key, math.inf))
+            on[key[0]].add(host)
+    overs = {name: max(over(heard[host][0]) for host in hosts) for name, hosts in on.items()}
+    places = {name: next(iter(hosts)) for name, hosts in on.items() if len(hosts) == 1}
+    news, left = _learn(connection, _Batch(first, overs, heard.keys(), places), samples)
+    return news, {host for host, (_, keys) in heard.items() if left.isdisjoint(keys)}
 
 
 def over(newest_s: float) -> float:
@@ -89,45 +97,42 @@ def over(newest_s: float) -> float:
     return _border(newest_s - AFTER_S)
 
 
-def _learn(connection: Connection, batch: _Batch, samples: SampleStore) -> tuple[News, bool]:
+def _learn(connection: Connection, batch: _Batch, samples: SampleStore) -> tuple[News, set[Key]]:
+    """The news, and what is not learned up to where windows are over."""
     learned_until = demands.until(connection, batch.over)
-    new = {
-        key: Learned(_border(first), as_json(_empty(key)))
-        for key, first in batch.first.items()
-        if key not in learned_until
-    }
+    new = {key: Learned(_border(first)) for key, first in batch.first.items() if key not in learned_until}
     if new:
         demands.begin(connection, new)
         learned_until |= {key: row.until_s for key, row in new.items()}
     due = {key for key, until_s in learned_until.items() if until_s + BUCKET_S <= batch.over[key[0]]}
     if not due:
-        return {}, True
+        return {}, set()
     rows = demands.held(connection, due)
     series = samples.series_of(connection, batch.hosts, {name for name, _ in rows}, METRICS)
-    known = instances.measured(connection, {name for name, _ in rows})
-    windows: list[tuple[Key, Window]] = []
+    known = instances.published(connection, {name for name, _ in rows})
+    windows: dict[float, list[_Window]] = defaultdict(list)
     until: dict[Key, float] = {}
     delivered: dict[str, Delivery] = {}
     for (begin_s, over_s), keys in _alike(rows, batch).items():
-        end_s = min(over_s, begin_s + max(MOST_AT_ONCE // len(rows), 1) * BUCKET_S)
+        most = MOST_AT_ONCE * len(batch.hosts) // len(rows)
+        end_s = min(over_s, begin_s + max(most, 1) * BUCKET_S)
         series_of_keys = _series_for(series, keys)
-        means = samples.windows(connection, series_of_keys, begin_s, end_s)
+        means = samples.windows(connection, series_of_keys, begin_s, end_s, batch.hosts)
         if not means and end_s < over_s:  # a gap without samples: go on where the next sample is
             end_s = min(_border(samples.first_after(connection, series_of_keys, end_s) or over_s), over_s)
         until |= dict.fromkeys(keys, end_s)
-        windows += [(key, window) for key in keys for window in _windows(means, key, known)]
+        _add_windows(windows, means, set(keys), known)
         delivered |= _delivered(means, batch.places)
-    tallies = {key: _Learning.read(row) for key, row in rows.items() if key in until}
-    windows.sort(key=lambda item: (item[1].time_s, item[0]))
-    demands.add_totals(connection, _teach(tallies, windows, _totals(connection, tallies, windows)))
-    demands.put(connection, {key: Learned(until[key], learning.written()) for key, learning in tallies.items()})
+    learning = _Learning.of({key: row for key, row in rows.items() if key in until})
+    demands.add_totals(connection, learning.teach(windows, _totals(connection, learning.tallies, windows)))
+    demands.put(connection, learning.written(until))
     scores.put_deliveries(connection, delivered)
     samples.learned(connection, _learned_on(batch, learned_until | until))
-    whole = all(until.get(key, 0.0) >= batch.over[key[0]] for key in due)
-    return _news(known, {key: tallies[key].tally for key, _ in windows}), whole
+    left = {key for key in due if until.get(key, 0.0) < batch.over[key[0]]}
+    return learning.news(known, {one.key for of_time in windows.values() for one in of_time}), left
 
 
-def news_of_history(connection: Connection, history: News) -> News:
+def news_of_history(connection: Connection, history: History) -> History:
     """What another system's history says differently from what is published, where no agent has measured."""
     news: dict[str, Measured] = {}
     for name, (_, current) in instances.measured(connection, history).items():
@@ -147,70 +152,100 @@ def tell(connection: Connection, news: News) -> None:
     instances.tell_measured(connection, news, counter)
 
 
-@dataclass(slots=True)
-class _Learning:
-    """A tally; `added` is its last window over its mean as it was added to the totals, None = it was not added."""
+class _Window(NamedTuple):
+    """The demand of an instance in a window, the CPUs that it used and how often in a second it was given one."""
 
-    tally: Tally
-    added: float | None = None
-
-    @classmethod
-    def read(cls, row: Learned) -> _Learning:
-        return cls(from_json(row.tally), row.tally.get("added"))
-
-    def written(self) -> dict[str, object]:
-        return {**as_json(self.tally), "added": self.added}
+    key: Key
+    demand: float
+    ran: float
+    executions: float
 
 
 Totals = dict[tuple[str, float], tuple[float, int]]
 
 
-def _teach(tallies: Mapping[Key, _Learning], windows: Sequence[tuple[Key, Window]], totals: Totals) -> Totals:
-    """Add windows in order of time; returns what they add to the totals.
+@dataclass(frozen=True, slots=True)
+class _Learning:
+    """Tallies in the order of `keys`; `added` of each is its last window over its mean as it was added to the totals,
+    nan = it was not added."""
 
-    How busy the others were in a window is looked up when the next one is over: until then all hosts have reported.
-    """
-    additions: Totals = {}
-    for key, window in windows:
-        learning, time_s = tallies[key], window.time_s
-        _compare(learning, totals.get((key[1], learning.tally.last_s)))
-        learning.tally.add(window)
-        ratio = window.demand / learning.tally.mean if learning.tally.mean > 0 and learning.tally.n >= ENOUGH else None
-        learning.added = ratio
-        if ratio is not None:
-            for sums in (totals, additions):
-                total, number = sums.get((key[1], time_s), (0.0, 0))
-                sums[key[1], time_s] = total + ratio, number + 1
-    return additions
+    keys: Mapping[Key, int]
+    tallies: Tallies
+
+    @classmethod
+    def of(cls, rows: Mapping[Key, Learned]) -> _Learning:
+        """Unreadable where the database is damaged."""
+        try:
+            tallies = Tallies.of([_resource(key) for key in rows], [row.state for row in rows.values()], BUCKET_S)
+        except NoTally as error:
+            raise Unreadable(str(error)) from error
+        return cls({key: at for at, key in enumerate(rows)}, tallies)
+
+    def written(self, until: Mapping[Key, float]) -> dict[Key, Learned]:
+        return {key: Learned(until[key], state) for key, state in zip(self.keys, self.tallies.states(), strict=True)}
+
+    def teach(self, windows: Mapping[float, Sequence[_Window]], totals: Totals) -> Totals:
+        """Add windows in order of time; returns what they add to the totals.
+
+        How busy the others were in a window is looked up when the next one is over: until then all hosts have reported.
+        """
+        additions: Totals = {}
+        for time_s, unordered in sorted(windows.items()):
+            of_time = sorted(unordered)
+            rows = np.array([self.keys[one.key] for one in of_time])
+            self._compare(rows, totals)
+            demand, ran, executions = (np.array(column) for column in list(zip(*of_time, strict=True))[1:])
+            self.tallies.add(rows, time_s, demand, ran, executions)
+            mean = self.tallies.mean[rows]
+            says = (mean > 0) & (self.tallies.n[rows] >= ENOUGH)
+            self.tallies.added[rows] = np.divide(demand, mean, out=np.full(len(rows), np.nan), where=says)
+            for one, ratio in zip(of_time, self.tallies.added[rows].tolist(), strict=True):
+                for sums in (totals, additions) if ratio == ratio else ():  # noqa: PLR0124 - not nan
+                    total, number = sums.get((one.key[1], time_s), (0.0, 0))
+                    sums[one.key[1], time_s] = total + ratio, number + 1
+        return additions
+
+    def _compare(self, rows: Rows, totals: Totals) -> None:
+        """Note how busy the others were in the last window, at least two of them."""
+        rows = rows[self.tallies.n[rows] > 0]
+        resources, ends = self.tallies.resources, self.tallies.last_s[rows].tolist()
+        sums = [totals.get((resources[row], end), (0.0, 0)) for row, end in zip(rows.tolist(), ends, strict=True)]
+        total, number = np.array([one[0] for one in sums]), np.array([one[1] for one in sums])
+        own = self.tallies.added[rows]
+        mine = (number > 0) & ~np.isnan(own)
+        total[mine] -= own[mine]
+        number[mine] -= 1
+        there = number >= 2
+        rows = rows[there]
+        self.tallies.compare(rows, self.tallies.last[rows], total[there] / number[there])
+
+    def news(self, known: Known, keys: Collection[Key]) -> News:
+        """What differs by more than the noise from what is published, of these that have a new window."""
+        ordered = sorted(key for key in keys if key[0] in known)
+        rows = np.array([self.keys[key] for key in ordered], np.intp)
+        estimates = self.tallies.estimates(rows, [known[name][0] for name, _ in ordered])
+        found: dict[str, dict[Resource, Demand | Mapping[str, Any]]] = {}
+        for (name, _), now in zip(ordered, estimates, strict=True):
+            current = known[name][1]
+            if is_news(_estimate(current.get(now.resource)), now):
+                found.setdefault(name, dict(current))[now.resource] = _demand(now)
+        return found
 
 
-def _compare(learning: _Learning, others_in_step: tuple[float, int] | None) -> None:
-    """Note how busy the others were in the last window, at least two of them."""
-    if others_in_step is None or learning.tally.n == 0:
-        return
-    total, number = others_in_step
-    if learning.added is not None:
-        total, number = total - learning.added, number - 1
-    if number >= 2:
-        learning.tally.compare(learning.tally.last, total / number)
+def _estimate(stored: Mapping[str, Any] | None) -> Estimate | None:
+    """What is published, not checked; what another version wrote beside is left out."""
+    if stored is None:
+        return None
+    return Estimate(**{name: value for name, value in stored.items() if name in _FIELDS})
 
 
-def _totals(connection: Connection, tallies: Mapping[Key, _Learning], windows: Iterable[tuple[Key, Window]]) -> Totals:
-    last = {learning.tally.last_s for learning in tallies.values() if learning.tally.n}
-    return dict(demands.totals_at(connection, last | {window.time_s for _, window in windows}))
+def _demand(known: Estimate) -> Demand:
+    return Demand(**known._replace(hours=tuple(known.hours), seen_hours=tuple(known.seen_hours))._asdict())
 
 
-def _news(known: Known, learned: Mapping[Key, Tally]) -> News:
-    """What differs by more than the noise from what is published."""
-    news: dict[str, dict[Resource, Demand]] = {}
-    for (name, _), tally in sorted(learned.items()):
-        if name not in known or tally.n < 1:
-            continue
-        vcpus, current = known[name]
-        now = estimated(tally, vcpus=vcpus)
-        if is_news(current.get(tally.resource), now):
-            news.setdefault(name, dict(current))[tally.resource] = now
-    return news
+def _totals(connection: Connection, tallies: Tallies, times: Iterable[float]) -> Totals:
+    last = set(tallies.last_s[tallies.n > 0].tolist())
+    return dict(demands.totals_at(connection, last | set(times)))
 
 
 def _learned_on(batch: _Batch, until: Mapping[Key, float]) -> Mapping[str, float]:
@@ -237,23 +272,22 @@ def _series_for(series: Series, keys: Iterable[Key]) -> Series:
     return {number: named for number, named in series.items() if named in demanded}
 
 
-def _windows(means: Means, key: Key, known: Known) -> list[Window]:
-    """Each window of one instance and resource.
+def _add_windows(windows: Mapping[float, list[_Window]], means: Means, keys: Collection[Key], known: Known) -> None:
+    """Add each window of these instances and resources, by when it ended.
 
     Demand for CPUs is more than what it used by what it waited for (`demanded_cpus`), at most the vCPUs: threads of the
     emulator may run beside. Linux counts tasks that their own quota holds back as waiting, too, so that time is taken
     off. Where waiting is not measured, demand is what it used.
     """
-    name, resource = key
-    windows = []
-    for (owner, time_s), metrics in means.items():
-        if owner != name or resource not in metrics or name not in known:
+    for (name, time_s), metrics in means.items():
+        if name not in known:
             continue
-        value = demanded(metrics, resource, known[name][0])
-        if value is not None:
-            ran, executions = metrics.get("cpu", 0.0) / 100, metrics.get("execution", 0.0)
-            windows.append(Window(time_s, value, ran=ran, executions=executions))
-    return windows
+        ran, executions = metrics.get("cpu", 0.0) / 100, metrics.get("execution", 0.0)
+        for resource in RESOURCES:
+            if resource in metrics and (name, resource) in keys:
+                value = demanded(metrics, resource, known[name][0])
+                if value is not None:
+                    windows[time_s].append(_Window((name, resource), value, ran, executions))
 
 
 def demanded(metrics: Mapping[str, float], resource: str, vcpus: int) -> float | None:
@@ -290,8 +324,8 @@ def delivered_share(metrics: Mapping[str, float]) -> float | None:
     return run / (run + wait) if run + wait >= 100 * LEAST_DEMAND else None
 
 
-def _empty(key: Key) -> Tally:
-    return Tally(next(resource for resource in RESOURCES if resource == key[1]), BUCKET_S)
+def _resource(key: Key) -> Resource:
+    return next(resource for resource in RESOURCES if resource == key[1])
 
 
 def _border(time_s: float) -> float:

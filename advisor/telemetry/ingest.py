@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -13,9 +16,9 @@ from advisor.domain import STALLED_PERCENT
 from advisor.errors import Conflict, InvalidInput
 from advisor.settings import CLOCK_SKEW
 from advisor.store import counters, hosts, instances, models, rollups, stays
-from advisor.store.instances import Measured
 from advisor.store.sample_store import STORED, SampleStore
 from advisor.store.samples import DAY_S, Pack, SeriesKey, series_ids
+from advisor.store.schema import chunks
 from advisor.telemetry import demands, host_reports
 from advisor.telemetry.demands import News
 from advisor.telemetry.layouts import Layout, Quick, layout_of
@@ -24,6 +27,7 @@ from profiler.demand import RESOURCES
 from profiler.metrics import ADDITIONAL, EIGHT, SCOPES, WAITED_FOR
 from profiler.observed import Colocation, MetricSample, check_id
 
+HOSTS_AT_ONCE = 6  # whose demand is learned together: longer, and others would wait for the locks
 MOST_NAMES = 100  # metrics of one host beside those that the agent measures
 _OWN = {metric.name for metric in (*EIGHT, *ADDITIONAL)}
 
@@ -195,29 +199,16 @@ def store_quick(
     fresh_s: float,
     stall_percent: float = STALLED_PERCENT,
     samples: SampleStore = STORED,
-) -> Ingested:
-    """The same of windows whose layouts are known. What each layout notes holds also where this transaction fails: the
-    next window then does what is left."""
-    total = sum(len(one.values) for one in windows)
-    accepted = samples.add_packs(
-        connection, [Pack(one.layout.host, one.time_s, one.layout.ids, one.values) for one in windows]
-    )
-    news: dict[str, Measured] = {}
+) -> tuple[Sequence[int], News]:
+    """The same of windows whose layouts are known, with how many values of each are new. What each layout notes holds
+    also where this transaction fails: the next window then does what is left."""
+    packs = [Pack(one.layout.host, one.time_s, one.layout.ids, one.values) for one in windows]
+    accepted = samples.add_packs(connection, packs)
+    news: dict[str, Any] = {}
     moved = False
-    for layout, time_s, _, sent in sorted(windows, key=lambda one: one.time_s) if accepted else ():
-        over_s = demands.over(time_s)
-        if layout.resources and over_s > layout.learned_s:
-            more, whole = demands.learn_of(connection, layout.host, time_s, layout.resources, samples)
-            news |= more
-            layout.learned_s = over_s if whole else layout.learned_s
-        if layout.has_busy and time_s - layout.own_s >= host_reports.EVERY_S:
-            moved |= host_reports.learn_own_load_of(connection, {layout.host: time_s}, samples)
-            layout.own_s = time_s
-        of_host = [
-            MetricSample(layout.host, None, "host", layout.series[at][3], float(sent[at]), time_s)
-            for at in layout.memory
-        ]
-        moved |= host_reports.learn_memory(connection, of_host, stall_percent)
+    for part in _rounds(windows) if any(accepted) else ():
+        news |= _learn_demand(connection, part, samples)
+        moved |= _learn_hosts(connection, part, stall_percent, samples)
     latest: dict[str, float] = {}
     for layout, time_s, *_ in windows:
         if not 0 <= time_s - layout.seen_s < fresh_s / 40:  # sooner than a note of the host is replaced
@@ -227,7 +218,43 @@ def store_quick(
         _note_heard(connection, latest, now, timedelta(seconds=fresh_s))
     if moved:
         counters.bump(connection, "sightings")
-    return Ingested(accepted, total - accepted, (), news)
+    return accepted, news
+
+
+def _rounds(windows: Sequence[Quick]) -> Iterator[Sequence[Quick]]:
+    """In order of time, each with at most one window of a host and HOSTS_AT_ONCE of them."""
+    by_host: dict[str, list[Quick]] = defaultdict(list)
+    for one in sorted(windows, key=lambda one: one.time_s):
+        by_host[one.layout.host].append(one)
+    for together in zip_longest(*by_host.values()):
+        yield from chunks([one for one in together if one is not None], HOSTS_AT_ONCE)
+
+
+def _learn_demand(connection: Connection, windows: Sequence[Quick], samples: SampleStore) -> News:
+    """Demand of all hosts whose five minutes are over, together."""
+    due = {one.layout.host: one for one in windows if one.layout.resources}
+    due = {host: one for host, one in due.items() if demands.over(one.time_s) > one.layout.learned_s}
+    if not due:
+        return {}
+    heard = {host: (one.time_s, one.layout.resources) for host, one in due.items()}
+    news, whole = demands.learn_of(connection, heard, samples)
+    for host in whole:
+        due[host].layout.learned_s = demands.over(due[host].time_s)
+    return news
+
+
+def _learn_hosts(connection: Connection, windows: Sequence[Quick], stall_percent: float, samples: SampleStore) -> bool:
+    """Own load and memory of all hosts; True where either is another."""
+    busy = [one for one in windows if one.layout.has_busy and one.time_s - one.layout.own_s >= host_reports.EVERY_S]
+    moved = host_reports.learn_own_load_of(connection, {one.layout.host: one.time_s for one in busy}, samples)
+    for one in busy:
+        one.layout.own_s = one.time_s
+    of_hosts = [
+        MetricSample(layout.host, None, "host", layout.series[at][3], float(sent[at]), time_s)
+        for layout, time_s, _, sent in windows
+        for at in layout.memory
+    ]
+    return host_reports.learn_memory(connection, of_hosts, stall_percent) or moved
 
 
 def kept(connection: Connection, window: Sequence[MetricSample], taken: Sequence[MetricSample]) -> Layout | None:

@@ -30,6 +30,15 @@ MOST_OF_HOST = 4  # layouts: where they differ from window to window none comes 
 Key = tuple[object, ...]
 
 
+class Flat(NamedTuple):
+    """A window in one row: its host, when it ended, the key of its layout, and its values."""
+
+    host: str
+    time_s: float
+    key: Key
+    values: Values
+
+
 @dataclass(frozen=True, slots=True)
 class WindowRow:
     """An instance, the host or its driver domain: a value for each of the window's metrics, None = not measured, and
@@ -66,19 +75,19 @@ class SentWindow:
             ]
         return found
 
-    def flat(self, only: str | None) -> tuple[Key, Values]:
-        """The key of its layout, and the values in the order of `samples`."""
+    def flat(self, only: str | None) -> Flat:
+        """Its host and time, the key of its layout, and the values in the order of `samples`."""
         table = np.array([row.values for row in self.rows], np.float64).reshape(len(self.rows), len(self.metrics))
         there = ~np.isnan(table)
         rows = tuple((row.instance, row.scope, *row.others) for row in self.rows)
         key = (only, self.host, tuple(self.metrics), rows, there.tobytes())
         if not any(row.others for row in self.rows):
-            return key, table[there]
+            return Flat(self.host, self.time_s, key, table[there])
         parts = [
             np.concatenate([of_row[here], np.array([*row.others.values()], np.float64)])
             for of_row, here, row in zip(table, there, self.rows, strict=True)
         ]
-        return key, np.concatenate(parts)
+        return Flat(self.host, self.time_s, key, np.concatenate(parts))
 
 
 @dataclass(slots=True)
@@ -118,26 +127,22 @@ class Layouts:
         self._values = 0  # of all of them
         self._inventory = self._series = -1
 
-    def find(
-        self, connection: Connection, windows: Sequence[SentWindow], only: str | None, begin_s: float, end_s: float
-    ) -> list[Quick] | None:
-        """All windows, where each is of a layout that may be taken as it is; None = they go the long way."""
-        engine.shared_with(connection, "series")  # no other writer removes one of these meanwhile
-        self._follow(connection)
+    def find(self, flats: Sequence[Flat], begin_s: float, end_s: float) -> list[Quick] | None:
+        """All windows, where each is of a layout that may be taken as it is, after `follow`; None = they go the long
+        way."""
         found = []
-        for window in windows:
-            key, values = window.flat(only)
+        for host, time_s, key, values in flats:
             with self._lock:
-                of_host = self._known.get(window.host, OrderedDict())
+                of_host = self._known.get(host, OrderedDict())
                 layout = of_host.get(key)
                 if layout is not None:
-                    self._known.move_to_end(window.host)
+                    self._known.move_to_end(host)
                     of_host.move_to_end(key)
-            if layout is None or not begin_s <= window.time_s <= end_s or int(window.time_s // DAY_S) > layout.day:
+            if layout is None or not begin_s <= time_s <= end_s or int(time_s // DAY_S) > layout.day:
                 return None
             if not ((values >= 0) & (values < np.inf)).all():
                 return None
-            found.append(Quick(layout, window.time_s, values[layout.order], values))
+            found.append(Quick(layout, time_s, values[layout.order], values))
         return found
 
     def keep(self, key: Key, layout: Layout, seen: Counts) -> None:
@@ -158,8 +163,10 @@ class Layouts:
     def _forget(self, of_host: OrderedDict[Key, Layout], keys: Iterable[Key]) -> None:
         self._values -= sum(len(of_host.pop(key).ids) for key in keys)
 
-    def _follow(self, connection: Connection) -> None:
-        """Forget what rests on a host or an instance that was changed since."""
+    def follow(self, connection: Connection) -> None:
+        """Forget what rests on a host or an instance that was changed since; what is left holds until this transaction
+        ends."""
+        engine.shared_with(connection, "series")  # no other writer removes one of these meanwhile
         now = counters.read(connection)
         if (now.inventory, now.series) == (self._inventory, self._series):
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,7 +136,7 @@ class RemoteSamples:
     def add(self, connection: sa.Connection, taken: Sequence[MetricSample]) -> int:
         return STORED.add(connection, taken)
 
-    def add_packs(self, connection: sa.Connection, coming: Sequence[samples.Pack]) -> int:
+    def add_packs(self, connection: sa.Connection, coming: Sequence[samples.Pack]) -> list[int]:
         return STORED.add_packs(connection, coming)
 
     def learned(self, connection: sa.Connection, until: Mapping[str, float]) -> None:
@@ -158,8 +158,10 @@ class RemoteSamples:
     ) -> Series:
         return STORED.series_of(connection, hosts, ids, metrics)
 
-    def windows(self, connection: sa.Connection, of: Series, begin_s: float, end_s: float) -> Means:
-        return STORED.windows(connection, of, begin_s, end_s)
+    def windows(
+        self, connection: sa.Connection, of: Series, begin_s: float, end_s: float, hosts: Collection[str]
+    ) -> Means:
+        return STORED.windows(connection, of, begin_s, end_s, hosts)
 
     def first_after(self, connection: sa.Connection, of: Series, since_s: float) -> float | None:
         return STORED.first_after(connection, of, since_s)

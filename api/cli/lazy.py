@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from api.loading import nothing_collected
+from api import nothing_collected
 
 # How commands end: their exit codes, and what stops those that go on.
 

@@ -21,7 +21,7 @@ from lab.on_off.freezer import Freezer
 from lab.on_off.progress import CounterFile, ProgressReader, open_progress
 from lab.on_off.states import State
 from lab.processes import LabProcess, sleep_until
-from profiler.ratio_artefacts import ANSWERED
+from profiler.metrics import ANSWERED
 
 _STEAL_SHARE = 0.05  # of a window's time on all CPUs; one tick of the counter is as much of 100 ms on two CPUs
 _FOREIGN_SHARE = 0.1  # of one CPU

@@ -16,7 +16,7 @@ from lab.show.over_time import OutcomeHistories, over_time
 from lab.show.pairs import FormResults, forms, pair_results
 from lab.show.sweeps import FactorSweep, NetworkModes, modes, sweeps
 from lab.statistics import Description, describe
-from profiler.ratio_artefacts import ANSWERED, artefact_of
+from profiler.metrics import ANSWERED, artefact_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class DatasetAnalysis:
     """The content of `cotenant-lab show`. `noise` describes solo throughput per workload and pinning over the rounds.
 
     `disturbed` counts disturbed runs, without calibrations; None where the dataset does not say. `artefacts` counts
-    ratios that are faults of the measurement (profiler.ratio_artefacts) by what they are: shown here, and not learned.
+    ratios that are faults of the measurement (profiler.metrics) by what they are: shown here, and not learned.
     """
 
     directory: str

@@ -13,8 +13,8 @@ from typing import Any, Literal, get_args
 from models.data.profile import WorkloadProfile
 from models.data.tables import CellRule, DatasetError, TableRow, find_table, read_rows
 from profiler.demand import Demand
+from profiler.metrics import ANSWERED, artefact_of
 from profiler.observed import Colocation, Instance, IsolationSettings, Outcome, Pinning, parse_cpus
-from profiler.ratio_artefacts import ANSWERED, artefact_of
 
 # What a dataset may be used for: to learn from, to judge by, or neither (docs/decisions/0176).
 

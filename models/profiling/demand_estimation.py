@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 from models.data.demand_classes import DAY_ONE, PRIOR_HOURS, doubt, usual_spread
 from profiler.demand import Demand, DemandOrigin, Resource
 
 HOURS = 168  # of a week, in UTC; the first is Thursday 0:00-1:00, when the epoch began
 PER_OCTAVE = 8  # bins of the histogram: a quantile is right to 9 % of itself
-_FIRST, _LAST = -10 * PER_OCTAVE, 24 * PER_OCTAVE  # 0.001 CPUs to 16 TB/s
+FIRST_BIN, LAST_BIN = -10 * PER_OCTAVE, 24 * PER_OCTAVE  # 0.001 CPUs to 16 TB/s
 PRIOR_WINDOWS = 4.0  # what the class counts for where the spread is estimated
 # Days that must have been seen before hours of the day, or of the week, are reported.
 DAYS_FOR_HOURS, DAYS_FOR_WEEK = 0.9, 21.0
@@ -87,7 +87,7 @@ class Tally:
         self.mean += change / self.n
         self.squares += change * (value - self.mean)
         self.least, self.most = min(self.least, value), max(self.most, value)
-        at = _bin(value)
+        at = bin_of(value)
         self.bins[at] = self.bins.get(at, 0) + 1
         hour = int(window.time_s - self.window_s / 2) // 3600 % HOURS
         self.sums[hour] += value
@@ -132,7 +132,7 @@ class Tally:
         for at in sorted(self.bins):
             count = self.bins[at]
             if before + count >= below:
-                low, high = _border(at), _border(at + 1)
+                low, high = border(at), border(at + 1)
                 value = low + (high - low) * max(below - before, 0.0) / count
                 return min(max(value, self.least), self.most)
             before += count
@@ -182,7 +182,7 @@ def estimated(known: Tally, *, vcpus: int | None = None, origin: DemandOrigin = 
     mean = min(known.mean, most)  # threads of the emulator may run and wait beside the vCPUs
     guess = max(usual_spread(mean, most), 1e-3 if known.resource == "cpu" else 0.0)
     variance = (known.squares + PRIOR_WINDOWS * guess**2) / (known.n - 1 + PRIOR_WINDOWS)
-    lag = _lag_one(known)
+    lag = lag_one(known.lagged)
     p50, p95, p99 = (min(known.quantile(share), most) for share in (0.50, 0.95, 0.99))
     return Demand(
         mean=mean,
@@ -195,7 +195,7 @@ def estimated(known: Tally, *, vcpus: int | None = None, origin: DemandOrigin = 
         autocorrelation_s=known.window_s / -math.log(lag) if lag is not None and lag > 0 else None,
         hours=_hours(known),
         seen_hours=_seen_hours(known),
-        common=_common(known),
+        common=common_share(known.shared),
         windows=known.n,
         burst_ms=known.burst_ms,
         doubt=doubt(known.n, math.sqrt(variance), mean, DAY_ONE.lag_one if lag is None else lag, known.days),
@@ -203,7 +203,28 @@ def estimated(known: Tally, *, vcpus: int | None = None, origin: DemandOrigin = 
     )
 
 
-def is_news(before: Demand | None, now: Demand) -> bool:
+class Estimate(NamedTuple):
+    """The fields of a Demand, not checked."""
+
+    mean: float
+    resource: Resource = "cpu"
+    spread: float = 0.0
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    window_s: float = 300.0
+    autocorrelation_s: float | None = None
+    hours: Sequence[float] = ()
+    seen_hours: Sequence[float] = ()
+    common: float | None = None
+    windows: float = 0.0
+    doubt: float = 0.0
+    open_loop: float | None = None
+    burst_ms: float | None = None
+    origin: DemandOrigin = "given"
+
+
+def is_news(before: Demand | Estimate | None, now: Demand | Estimate) -> bool:
     """Whether it differs by more than the noise: its mean by half its doubt; spread, p95 or hours by a tenth; its
     bursts by a quarter; or a quarter more of the day was seen."""
     if before is None or before.origin != now.origin or before.window_s != now.window_s:
@@ -248,41 +269,14 @@ def others_in_step(demands: Mapping[str, tuple[float, float]]) -> dict[str, floa
     return found
 
 
-def as_json(known: Tally) -> dict[str, Any]:
-    """The tally as plain JSON values of bounded size."""
-    seen = known.n > 0
-    return {
-        **{name: getattr(known, name) for name in ("resource", "window_s", "n", "mean", "squares", "last")},
-        "range": [known.least, known.most] if seen else [],
-        "times": [known.first_s, known.last_s] if seen else [],
-        "bins": sorted(known.bins.items()),
-        "sums": known.sums if seen else [],
-        "counts": known.counts if seen else [],
-        "lagged": known.lagged,
-        "shared": known.shared,
-        "bursts": known.bursts,
-    }
+def bin_of(value: float) -> int:
+    """Where the histogram counts a demand."""
+    return min(max(math.floor(math.log2(value) * PER_OCTAVE), FIRST_BIN), LAST_BIN) if value > 0 else FIRST_BIN - 1
 
 
-def from_json(data: Mapping[str, Any]) -> Tally:
-    """The inverse of `as_json`, of what the store kept."""
-    plain = {name: data[name] for name in ("resource", "window_s", "n", "mean", "squares", "last")}
-    found = Tally(**plain, lagged=list(data["lagged"]), shared=list(data["shared"]))
-    found.bursts = list(data.get("bursts", found.bursts))  # not counted before they were learned
-    if found.n:
-        found.least, found.most = data["range"]
-        found.first_s, found.last_s = data["times"]
-        found.bins = {int(at): count for at, count in data["bins"]}
-        found.sums, found.counts = list(data["sums"]), list(data["counts"])
-    return found
-
-
-def _bin(value: float) -> int:
-    return min(max(math.floor(math.log2(value) * PER_OCTAVE), _FIRST), _LAST) if value > 0 else _FIRST - 1
-
-
-def _border(at: int) -> float:
-    return 2.0 ** (at / PER_OCTAVE) if at >= _FIRST else 0.0
+def border(at: int) -> float:
+    """Where a bin begins."""
+    return 2.0 ** (at / PER_OCTAVE) if at >= FIRST_BIN else 0.0
 
 
 def _co_moments(held: list[float], x: float, y: float) -> None:
@@ -303,15 +297,15 @@ def _correlation(held: Sequence[float]) -> float | None:
     return min(max(xy / math.sqrt(xx) / math.sqrt(yy), -1.0), 1.0)
 
 
-def _lag_one(known: Tally) -> float | None:
+def lag_one(lagged: Sequence[float]) -> float | None:
     """The lag-1 correlation; None below eight pairs, of which it would be mostly noise."""
-    found = _correlation(known.lagged) if known.lagged[0] >= 8 else None
+    found = _correlation(lagged) if lagged[0] >= 8 else None
     return None if found is None else min(found, _MOST_LAG)
 
 
-def _common(known: Tally) -> float | None:
+def common_share(shared: Sequence[float]) -> float | None:
     """The share of the variance that goes with every instance's, less what as many windows show by chance."""
-    n, r = known.shared[0], _correlation(known.shared)
+    n, r = shared[0], _correlation(shared)
     if n < LEAST_COMMON or r is None:
         return None
     return max(1 - (1 - r * r) * (n - 1) / (n - 2), 0.0) if r > 0 else 0.0

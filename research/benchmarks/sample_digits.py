@@ -23,7 +23,8 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import demands
 from advisor.telemetry.layouts import SentWindow, WindowRow
-from models.profiling.demand_estimation import estimated, from_json
+from models.profiling.demand_estimation import estimated
+from models.profiling.tallies import Tallies
 from profiler.agent.spool import short
 from profiler.metrics import Scope
 from profiler.observed import MetricSample
@@ -64,7 +65,7 @@ def known(shorten: Callable[[float, str], float], hours: float) -> Known:
             demand = {
                 (row.instance, row.resource, figure): float(getattr(learned, figure) or 0.0)
                 for row in rows
-                for learned in [estimated(from_json(row.tally), vcpus=2)]
+                for learned in [estimated(Tallies.of([row.resource], [row.state]).tally(0), vcpus=2)]
                 for figure in FIGURES
             }
             return Known(demand, delivered, hosts)

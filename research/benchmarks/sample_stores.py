@@ -1,13 +1,15 @@
 """What a push of one host costs the service, and how many bytes a sample takes on disk, by the store of samples.
 
     python -m research.benchmarks.sample_stores [--kind KIND] [--pushes N] [--days D] [--rounds N] [--one-by-one]
+        [--hosts N] [--at-once N] [--services N]
 
 Senders are simulated, service and stores are real. A push is one window of 60 s of a host of 30 VMs: 16 metrics of each
 and five of the host, values as agents round them. A third of the VMs idle; CPU use, waiting and rates follow an
-autoregressive process with noise, five of the sixteen metrics are nearly always 0. Pushes go one after the other over
-HTTP to a service of one worker, of hosts in turn; CPU time is that of the service's process, and of the store's beside
-it, without the first pushes. For the bytes, a time-series database gets `--days` of the same windows of two hosts
-without the service, and is flushed and merged; a database gets as much, and its table and index are counted.
+autoregressive process with noise, five of the sixteen metrics are nearly always 0. Pushes go one
+after the other, or so many at once, over HTTP to services of one worker on one database, of hosts in turn; CPU time is
+that of the services' processes, and of the store's beside it, without the first pushes. For the bytes, a time-series
+database gets `--days` of the same windows of two hosts without the service, and is flushed and merged; a database gets
+as much, and its table and index are counted.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ import math
 import random
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -48,7 +53,6 @@ from tests.servers.victoria_metrics import victoria_metrics
 
 KINDS = ("sqlite", "postgresql", "victoria-metrics")
 HOSTS, VMS, WINDOW_S = 10, 30, 60
-WARM = 2 * HOSTS  # pushes before the clock starts
 MOVING = {"cpu": 40.0, "cpu_p95": 60.0, "waiting": 3.0, "waiting_p95": 6.0, "execution": 300.0, "block": 55.0}
 MOVING |= {"net_mbit": 2.0, "disk_mb_s": 0.8, "disk_iops": 12.0, "system": 8.0, "run_queue_p99_us": 900.0}
 STILL = ("throttled", "psi_io", "psi_memory", "swap_mb", "net_drops")
@@ -61,8 +65,12 @@ class Cost:
     """CPU time of a push in ms, by process, and bytes of a sample on disk."""
 
     kind: str
+    hosts: int
+    at_once: int
+    services: int
     pushes: int
     samples: int
+    pushes_per_s: float
     service_ms: float
     store_ms: float
     bytes_per_sample: float
@@ -107,41 +115,68 @@ class Sender:
         return MetricSample(self._host, instance, scope, metric, sent, time_s)  # type: ignore[arg-type]
 
 
-def cloud() -> Inventory:
-    names = [f"h{number}" for number in range(HOSTS)]
+def cloud(number: int = HOSTS) -> Inventory:
+    names = [f"h{host}" for host in range(number)]
     hosts = tuple(Host(name, "kvm", 64, 262_144) for name in names)
     return Inventory(hosts, tuple(Instance(f"{name}-i{vm}", vcpus=2, host=name) for name in names for vm in range(VMS)))
 
 
-def pushed(settings: Settings, pushes: int, store: Sequence[int], *, one_by_one: bool) -> tuple[int, float, float]:
-    """Samples of the pushes that count, CPU seconds of the service and of these processes of a store."""
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How many pushes, of how many hosts, how many of them at once, and to how many services."""
+
+    pushes: int
+    hosts: int = HOSTS
+    at_once: int = 1
+    services: int = 1
+    one_by_one: bool = False
+
+
+def pushed(settings: Settings, load: Load, store: Sequence[int]) -> tuple[int, float, float, float]:
+    """Samples of the pushes that count, CPU seconds of the services and of these processes of a store, and seconds."""
     with Advisor(settings) as advisor:
-        advisor.inventory.put(cloud(), mode="replace", generation=None)
+        advisor.inventory.put(cloud(load.hosts), mode="replace", generation=None)
     more = {"samples_url": settings.samples_url} if settings.samples_url else {}
-    service = Service(settings.database, settings.state_dir, port=None, forked=False, **more).start()
-    assert isinstance(service.running, Running)
-    assert service.running.process is not None
-    pid = service.running.process.pid
-    senders = [Sender(number) for number in range(HOSTS)]
-    begin_s = time.time() - (pushes + WARM) // HOSTS * WINDOW_S
-    connection, sent, before = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60), 0, (0.0, 0.0)
-    try:
-        for number in range(WARM + pushes):
-            if number == WARM:
-                before = _cpu([pid]), _cpu(store)
-            window = senders[number % HOSTS].window(begin_s + number // HOSTS * WINDOW_S)
-            connection.request(
-                "POST", "/v1/samples", _body(window, one_by_one=one_by_one), {"Content-Type": "application/json"}
-            )
-            with connection.getresponse() as answer:
-                document = json.loads(answer.read())
-            if answer.status != 200 or document["accepted"] != len(window):
-                raise RuntimeError(f"the service says {answer.status}: {document}")
-            sent += len(window) if number >= WARM else 0
-        return sent, _cpu([pid]) - before[0], _cpu(store) - before[1]
-    finally:
-        connection.close()
-        service.running.stop()
+    services = [
+        Service(settings.database, settings.state_dir, port=None, forked=False, **more) for _ in range(load.services)
+    ]
+    with ExitStack() as stack:
+        pids = []
+        for service in services:
+            service.start()
+            assert isinstance(service.running, Running)
+            stack.callback(service.running.stop)
+            assert service.running.process is not None
+            pids.append(service.running.process.pid)
+        senders, warm = [Sender(number) for number in range(load.hosts)], 2 * load.hosts
+        begin_s = time.time() - (load.pushes + warm) // load.hosts * WINDOW_S
+        bodies = []  # made before the clock starts: they take as long as their pushes
+        for number in range(warm + load.pushes):
+            window = senders[number % load.hosts].window(begin_s + number // load.hosts * WINDOW_S)
+            bodies.append((number % load.hosts, len(window), _body(window, one_by_one=load.one_by_one)))
+        with ThreadPoolExecutor(load.at_once) as pool:
+            push = partial(_push, [service.port for service in services], threading.local())
+            for _ in range(2):  # of a host no two at once
+                sent, bodies = bodies[: load.hosts], bodies[load.hosts :]
+                list(pool.map(push, sent))
+            before, begun = (_cpu(pids), _cpu(store)), time.monotonic()
+            list(pool.map(push, bodies))
+            taken_s = time.monotonic() - begun
+        return sum(number for _, number, _ in bodies), _cpu(pids) - before[0], _cpu(store) - before[1], taken_s
+
+
+def _push(ports: Sequence[int], mine: threading.local, sent: tuple[int, int, bytes]) -> None:
+    """A window of a host to its service, by a connection that this thread keeps."""
+    host, number, body = sent
+    port = ports[host % len(ports)]
+    connections = mine.__dict__.setdefault("connections", {})
+    if port not in connections:
+        connections[port] = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connections[port].request("POST", "/v1/samples", body, {"Content-Type": "application/json"})
+    with connections[port].getresponse() as answer:
+        document = json.loads(answer.read())
+    if answer.status != 200 or document["accepted"] != number:
+        raise RuntimeError(f"the service says {answer.status}: {document}")
 
 
 def _cpu(pids: Sequence[int]) -> float:
@@ -159,7 +194,7 @@ def _body(window: Sequence[MetricSample], *, one_by_one: bool) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def measure(kind: str, pushes: int, days: float, *, one_by_one: bool) -> Cost:
+def measure(kind: str, load: Load, days: float) -> Cost:
     """Both figures of one kind of store, on new ones."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cotenant-samples-")))
@@ -173,9 +208,8 @@ def measure(kind: str, pushes: int, days: float, *, one_by_one: bool) -> Cost:
             tsdb = stack.enter_context(victoria_metrics())
             assert tsdb.running.process is not None
             samples_url, pids = tsdb.url, [tsdb.running.process.pid]
-        sent, service_s, store_s = pushed(
-            Settings(database=database, state_dir=folder, samples_url=samples_url), pushes, pids, one_by_one=one_by_one
-        )
+        settings = Settings(database=database, state_dir=folder, samples_url=samples_url)
+        sent, service_s, store_s, taken_s = pushed(settings, load, pids)
         if kind == "victoria-metrics":
             other = stack.enter_context(victoria_metrics())
             store = RemoteSamples(Settings(samples_url=other.url))
@@ -184,7 +218,9 @@ def measure(kind: str, pushes: int, days: float, *, one_by_one: bool) -> Cost:
         else:
             _fill_table(database, days)
             size, on_disk = _table(database)
-        return Cost(kind, pushes, sent, 1000 * service_s / pushes, 1000 * store_s / pushes, size / on_disk, on_disk)
+        pushes = load.pushes
+        how = (kind, load.hosts, load.at_once, load.services, pushes, sent, pushes / taken_s)
+        return Cost(*how, 1000 * service_s / pushes, 1000 * store_s / pushes, size / on_disk, on_disk)
 
 
 def _fill(take: Callable[[Sequence[MetricSample]], bool], days: float) -> int:
@@ -225,10 +261,10 @@ def _table(url: str) -> tuple[int, int]:
     return of_table, rows
 
 
-def costs(kinds: Sequence[str], pushes: int, days: float, *, one_by_one: bool) -> Iterator[Cost]:
+def costs(kinds: Sequence[str], load: Load, days: float) -> Iterator[Cost]:
     for kind in kinds:
         try:
-            yield measure(kind, pushes, days, one_by_one=one_by_one)
+            yield measure(kind, load, days)
         except NotInstalled as error:
             print(f"{kind} is left out: {error}", file=sys.stderr)
 
@@ -240,20 +276,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--days", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=1, help="each kind so often, one after the other")
     parser.add_argument("--one-by-one", action="store_true", help="samples as agents sent them before")
+    parser.add_argument("--hosts", type=int, default=HOSTS)
+    parser.add_argument("--at-once", type=int, default=1, help="so many pushes at a time, of different hosts")
+    parser.add_argument("--services", type=int, default=1, help="on one PostgreSQL; each has some of the hosts")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     kinds = [kind for _ in range(options.rounds) for kind in options.kind or KINDS]
-    found = list(costs(kinds, options.pushes, options.days, one_by_one=options.one_by_one))
+    load = Load(options.pushes, options.hosts, options.at_once, options.services, one_by_one=options.one_by_one)
+    found = list(costs(kinds, load, options.days))
     if options.json:
         print(json.dumps({**circumstances(), "costs": [asdict(cost) for cost in found]}))
         return 0
     table = Table(title="Samples of windows, simulated senders: {date}, {machine}".format(**circumstances()))
-    for title in ("store", "samples a push", "service, ms", "store, ms", "bytes a sample", "1,000 hosts, GB a month"):
+    for title in (
+        "store",
+        "samples a push",
+        "pushes/s",
+        "service, ms",
+        "store, ms",
+        "bytes a sample",
+        "1,000 hosts, GB a month",
+    ):
         table.add_column(title, justify="left" if title == "store" else "right")
     for cost in found:
         per_push = f"{cost.samples / cost.pushes:.0f}"
         figures = (cost.service_ms, cost.store_ms, cost.bytes_per_sample, cost.month_gb)
-        table.add_row(cost.kind, per_push, *(f"{figure:,.2f}" for figure in figures))
+        table.add_row(cost.kind, per_push, f"{cost.pushes_per_s:.0f}", *(f"{figure:,.2f}" for figure in figures))
     Console().print(table)
     return 0
 

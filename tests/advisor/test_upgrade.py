@@ -19,6 +19,7 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import backup, migrate, packs
 from advisor.store.engine import Database
+from models.profiling.tallies import Tallies
 from tests.advisor.test_backup import New, new, postgres_server
 
 __all__ = ["new", "postgres_server"]
@@ -89,6 +90,21 @@ def test_no_row_and_no_value_is_lost(new: New, tmp_path: Path, kind: str) -> Non
     now["rollups"] = [
         row | {"number": int(row["number"])} for row in measured(now["mean_packs"], "mean", "most", "number")
     ]
+    learned_before = {(row["instance"], row["resource"]): row["tally"] for row in recorded()["demands"]}
+    for row in now["demands"]:
+        known, tally = (
+            Tallies.of([row["resource"]], [base64.b64decode(row["state"])]).tally(0),
+            learned_before.pop((row["instance"], row["resource"])),
+        )
+        assert (known.n, known.mean, known.last, known.lagged) == (
+            tally["n"],
+            tally["mean"],
+            tally["last"],
+            tally["lagged"],
+        )
+        assert not known.n or (known.sums, known.counts) == (tally["sums"], tally["counts"])
+        assert sorted(known.bins.items()) == [tuple(each) for each in tally["bins"]]
+    assert learned_before == {}
     for name, rows in recorded().items():
         if name in {"counters", "changes", "watches"}:  # which the restore itself moves on, or are of minutes
             continue

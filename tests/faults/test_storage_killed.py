@@ -7,7 +7,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from advisor.store import samples
+from advisor.service import Advisor
+from advisor.settings import Settings
+from advisor.store import demands, samples
 from advisor.store.engine import Database
+from api.schemas.inventory import InventoryBody
+from api.schemas.observations import WindowBody
+from models.profiling.tallies import Tallies
 from tests.servers.fixtures import empty_url, kind, postgres_server
 from tests.servers.service import Service
 
@@ -105,3 +111,72 @@ def test_every_acknowledged_sample_outlives_kill_9_and_none_is_there_twice(
         with sqlite3.connect(sa.make_url(empty_url).database or "") as plain:
             assert plain.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         plain.close()
+
+
+class WindowSender(Sender):
+    """Sends windows of two instances of a host; all hosts' requests may meet in one transaction."""
+
+    def _send(self) -> None:
+        while not self._stopping.is_set():
+            self.tries += 1
+            with suppress(OSError):
+                answer = self._service.ask("POST", "/v1/samples", {"windows": [self.window(self.acknowledged)]})
+                if answer.status == 200 and answer.body["accepted"] + answer.body["duplicate"] == 5:
+                    self.acknowledged += 1
+                    continue
+            time.sleep(0.01)
+
+    def window(self, at: int) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = [
+            {"instance": f"{self.host}-{name}", "values": [10.0 + (at * step) % 71, 2.0 + at % 5]}
+            for name, step in (("a", 7), ("b", 13))
+        ]
+        rows.append({"instance": None, "scope": "host", "values": [200.0 + at % 9, None]})
+        when = datetime.fromtimestamp(BEGIN + 60.0 * at, UTC).isoformat()
+        return {"host": self.host, "time": when, "metrics": ["cpu", "net_mbit"], "rows": rows}
+
+
+def test_what_was_acknowledged_is_learned_once_whenever_the_service_is_killed(
+    service: Service, empty_url: str, tmp_path: Path
+) -> None:
+    """Tallies are those of a service that took the same windows one after the other and was never killed; only how
+    busy all others were depends on whose window came first."""
+    chance, hosts = random.Random(3), ("h0", "h1", "h2", "h3")
+    inventory = {
+        "hosts": [{"id": host, "kind": "kvm", "pcpus": 8, "memory_mb": 4096} for host in hosts],
+        "instances": [{"id": f"{host}-{name}", "host": host, "vcpus": 2} for host in hosts for name in ("a", "b")],
+    }
+    assert service.ask("PUT", "/v1/inventory", inventory).status == 200
+    senders = [WindowSender(service, host) for host in hosts]
+    try:
+        for _ in range(KILLS // 3):
+            before = sum(one.acknowledged for one in senders)
+            while sum(one.acknowledged for one in senders) < before + 40:
+                time.sleep(0.005)
+            time.sleep(chance.uniform(0, 0.05))
+            service.kill()
+            service.start()
+    finally:
+        for one in senders:
+            one.stop()
+    for one in senders:  # its last window may be stored without that it knows
+        assert service.ask("POST", "/v1/samples", {"windows": [one.window(one.acknowledged)]}).status == 200
+        one.acknowledged += 1
+    plain = Settings(database=f"sqlite:///{tmp_path}/plain.sqlite3", state_dir=tmp_path)
+    with Advisor(plain) as advisor:
+        advisor.inventory.put(InventoryBody.model_validate(inventory).to_domain(), mode="replace", generation=None)
+        for one in senders:
+            for at in range(one.acknowledged):
+                window = WindowBody.model_validate(one.window(at)).to_domain()
+                advisor.telemetry.ingest(window.samples())
+    with closing(Database(empty_url)) as killed, closing(Database(plain.database)) as whole:
+        for one in senders:
+            assert learned(killed, one.host) == learned(whole, one.host), one.host
+
+
+def learned(database: Database, host: str) -> dict[tuple[str, str], Any]:
+    with database.read() as connection:
+        rows = demands.held(
+            connection, [(f"{host}-{name}", kind) for name in ("a", "b") for kind in ("cpu", "net_mbit")]
+        )
+    return {key: replace(Tallies.of(["cpu"], [row.state]).tally(0), shared=[]) for key, row in rows.items()}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,20 +13,19 @@ from hypothesis import strategies as st
 
 from models.arrays import Floats
 from models.data.demand_classes import PRIOR_HOURS, LogSums, completed, day_one, doubt, from_class, from_mean, log_of
-from models.profiling import demand_estimation
+from models.profiling import demand_estimation, tallies
 from models.profiling.demand_estimation import (
     Tally,
     Window,
-    as_json,
     demanded_cpus,
     estimated,
-    from_json,
     from_trace,
     is_news,
     others_in_step,
     tally,
 )
-from profiler.demand import Demand
+from models.profiling.tallies import Tallies
+from profiler.demand import RESOURCES, Demand
 from tests.examples import examples
 
 values = st.lists(st.floats(0, 64), min_size=1, max_size=60)
@@ -34,6 +33,14 @@ values = st.lists(st.floats(0, 64), min_size=1, max_size=60)
 
 def _windows(demands: list[float]) -> list[Window]:
     return [Window((at + 1) * 300.0, value) for at, value in enumerate(demands)]
+
+
+def _stored(known: Tally) -> bytes:
+    return Tallies.of_tallies([known]).states()[0]
+
+
+def _read(state: bytes) -> Tally:
+    return Tallies.of(["cpu"], [state]).tally(0)
 
 
 def _bursty(number: int, mean: float = 1.0, seed: int = 1) -> list[float]:
@@ -62,7 +69,7 @@ def test_windows_taken_in_two_parts_with_the_store_between_teach_what_all_at_onc
     first: list[float], second: list[float]
 ) -> None:
     windows = _windows([*first, *second])
-    known = from_json(json.loads(json.dumps(as_json(tally(windows[: len(first)])))))
+    known = _read(_stored(tally(windows[: len(first)])))
     for window in windows[len(first) :]:
         known.add(window)
     assert known == tally(windows)
@@ -80,10 +87,10 @@ def test_mean_and_spread_of_many_windows_are_those_of_numpy() -> None:
 
 def test_what_is_kept_does_not_grow_with_the_number_of_windows() -> None:
     known = tally(_windows(_bursty(5_000)))
-    before = len(json.dumps(as_json(known)))
+    before = len(_stored(known))
     for window in _windows(_bursty(5_000, seed=2)):
         known.add(Window(window.time_s + 1.5e6, window.demand))
-    assert len(json.dumps(as_json(known))) < before + 1_000
+    assert len(_stored(known)) < before + 1_000
     assert before < 10_000
 
 
@@ -101,7 +108,7 @@ def test_windows_seen_twice_as_often_do_not_raise_the_doubt(demands: list[float]
     lagless = Tally()
     for at, value in enumerate(demands):
         lagless.add(Window(at * 3_600.0, value))
-    twice = from_json(as_json(lagless))
+    twice = _read(_stored(lagless))
     for at, value in enumerate(demands):
         twice.add(Window(at * 3_600.0, value))
     assert estimated(twice).doubt <= estimated(lagless).doubt * (1 + 1e-9)
@@ -222,10 +229,7 @@ def test_a_burst_is_what_ran_over_how_often_a_cpu_was_given() -> None:
     known = tally([Window(300.0, 0.5, ran=0.4, executions=40.0), Window(600.0, 0.5, ran=0.2, executions=20.0)])
     known.add(Window(900.0, 0.5))
     assert estimated(known).burst_ms == pytest.approx(10.0), "windows without a count do not change it"
-    reported = as_json(known)
-    assert estimated(from_json(reported)).burst_ms == pytest.approx(10.0)
-    of_before = {name: value for name, value in reported.items() if name != "bursts"}
-    assert estimated(from_json(of_before)).burst_ms is None
+    assert estimated(_read(_stored(known))).burst_ms == pytest.approx(10.0)
     assert estimated(tally([Window(300.0, 0.001, ran=0.001, executions=0.2)])).burst_ms is None, "60 are too few"
 
 
@@ -363,3 +367,54 @@ def test_an_instance_that_shrank_is_measured_within_its_vcpus() -> None:
     assert before.within(4) is before
     assert before.within(2) == Demand(2.0, p50=2.0, p95=2.0, origin="measured")
     assert Demand(300.0, "net_mbit").within(1).mean == 300.0
+
+
+@settings(max_examples=examples(20))
+@given(
+    st.lists(st.sampled_from(RESOURCES), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 1, 1, 2, 300, 3000]),  # windows since the last one: some are missing, some weeks
+            st.lists(st.one_of(st.just(0.0), st.floats(1e-4, 64)), min_size=5, max_size=5),
+            st.lists(st.booleans(), min_size=5, max_size=5),
+            st.sampled_from([math.nan, 0.4, 1.0, 3.0]),
+        ),
+        min_size=1,
+        max_size=60,
+    ),
+    st.sampled_from([7, 16_128]),
+)
+def test_tallies_side_by_side_are_those_of_each_by_itself(
+    resources: list[Any], steps: list[tuple[int, list[float], list[bool], float]], most_windows: int
+) -> None:
+    """Value by value, whoever has a window when, with the store between any two windows and counts that are halved."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (demand_estimation, tallies):
+            patch.setattr(module, "MOST_WINDOWS", most_windows)
+        alone, together = [Tally(resource) for resource in resources], Tallies(resources)
+        time_s = 1.7e9 // 300 * 300
+        for missing, demand, there, others in steps:
+            time_s += 300.0 * missing
+            rows = np.flatnonzero(there[: len(resources)])
+            for row in rows.tolist():
+                if alone[row].n:
+                    alone[row].compare(alone[row].last, others)
+                alone[row].add(Window(time_s, demand[row], ran=demand[row], executions=100.0 * row))
+            seen = rows[together.n[rows] > 0]
+            together.compare(seen, together.last[seen], np.full(len(seen), others))
+            values = np.array(demand)[rows]
+            together.add(rows, time_s, values, values, np.array(100.0 * rows, np.float64))
+            together = Tallies.of(resources, together.states())
+            assert [together.tally(row) for row in range(len(resources))] == alone
+        rows = np.flatnonzero(together.n)
+        for row, found in zip(rows.tolist(), together.estimates(rows, [2] * len(rows)), strict=True):
+            expected = estimated(alone[row], vcpus=2)
+            assert found.hours == pytest.approx(expected.hours, rel=1e-12)
+            as_checked = found._replace(hours=expected.hours, seen_hours=tuple(found.seen_hours))
+            assert Demand(**as_checked._asdict()) == expected
+
+
+@pytest.mark.parametrize("state", [b"\x02", b"\x01\x00", b"\x01" * 40])
+def test_bytes_that_are_no_tally_are_refused(state: bytes) -> None:
+    with pytest.raises(tallies.Unreadable):
+        Tallies.of(["cpu"], [state])

@@ -14,7 +14,8 @@ from advisor.service import Advisor
 from advisor.settings import Settings
 from advisor.store import demands as store
 from advisor.telemetry import demands
-from models.profiling.demand_estimation import Tally, from_json
+from models.profiling.demand_estimation import Tally
+from models.profiling.tallies import Tallies
 from profiler.demand import Demand
 from profiler.observed import MetricSample
 from tests.advisor.service.service_clock import Clock
@@ -59,7 +60,7 @@ def cpu(advisor: Advisor, name: str = "a") -> Demand:
 def learned(advisor: Advisor, name: str = "a") -> Tally:
     """All that was learned of its CPU, shown or not."""
     with advisor._database.read() as connection:
-        return from_json(store.held(connection, [(name, "cpu")])[name, "cpu"].tally)
+        return Tallies.of(["cpu"], [store.held(connection, [(name, "cpu")])[name, "cpu"].state]).tally(0)
 
 
 def waves(at: float) -> float:

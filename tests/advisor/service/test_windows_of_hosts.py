@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,13 +17,16 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.access.audit import acting
 from advisor.domain import Host, Instance, Inventory
 from advisor.service import Advisor
+from advisor.serving.telemetry import _Sent
 from advisor.settings import Settings
 from advisor.store import demands
 from advisor.store import samples as store
 from advisor.telemetry import layouts as layout_bounds
 from advisor.telemetry.layouts import SentWindow, WindowRow
+from models.profiling.tallies import Tallies
 from tests.advisor.service.service_clock import Clock
 from tests.examples import examples
 from tests.servers.fixtures import sqlite_with_tables
@@ -86,7 +90,8 @@ def send(services: tuple[Advisor, Advisor], *windows: SentWindow, only: str | No
 def known(advisor: Advisor) -> Any:
     """Everything that is stored and learned."""
     with advisor._transactions.read() as connection:
-        learned = {(row.instance, row.resource): row.tally for row in connection.execute(sa.select(demands.demands))}
+        rows = connection.execute(sa.select(demands.demands)).all()
+        learned = {(row.instance, row.resource): Tallies.of([row.resource], [row.state]).tally(0) for row in rows}
         stored = [store.of_instance(connection, name) for name in (*NAMES, "")]
     instances = advisor.cloud.inventory().instances
     checkup = advisor.cloud.checkup()
@@ -100,7 +105,7 @@ def test_the_same_is_stored_and_learned(services: tuple[Advisor, Advisor]) -> No
     assert len(services[1].telemetry._layouts._known["h1"]) == 2
     one_by_one, whole = (known(advisor) for advisor in services)
     assert one_by_one == whole
-    assert whole[3]["a", "cpu"]["n"] == 5
+    assert whole[3]["a", "cpu"].n == 5
 
 
 def test_few_layouts_of_a_host_are_kept_and_no_more_values_than_memory_is_for(
@@ -249,3 +254,75 @@ def test_in_any_order_with_gaps_over_midnight_and_the_border_of_retention_both_w
                 for advisor in services:
                     advisor.inventory.put(cloud(without=value), mode="replace", generation=None)
         assert known(services[0]) == known(services[1])
+
+
+def of_host(at: int, host: str) -> SentWindow:
+    """Of the second cloud below: each host has instances of its own."""
+    seed = int(host[1:]) + at
+    rows = [
+        WindowRow(f"{host}-{name}", "instance", [20.0 + seed * 7 % 90, 1.0, 2.5 + seed % 4, 0.5, 100.0, 0.0])
+        for name in NAMES
+    ]
+    own = WindowRow(None, "host", [None] * len(METRICS), {"busy": 400.0 + seed % 9, "psi_memory": float(seed % 4)})
+    return SentWindow(host, NOW.timestamp() - 60.0 * (200 - at), METRICS, [*rows, own])
+
+
+def test_requests_that_come_at_once_are_learned_from_as_one_after_the_other(
+    services: tuple[Advisor, Advisor],
+) -> None:
+    """The last bits of how busy all others were depend on the order in which hosts are added up, as ever."""
+    hosts = [f"h{number}" for number in range(1, 9)]
+    there = tuple(Instance(f"{host}-{name}", vcpus=2, host=host) for host in hosts for name in NAMES)
+    for advisor in services:
+        inventory = Inventory(tuple(Host(host, "kvm", 8, 16_384) for host in hosts), there)
+        advisor.inventory.put(inventory, mode="replace", generation=None)
+    alone, together = (advisor.telemetry for advisor in services)
+    for at in range(190):
+        windows = [of_host(at, host) for host in hosts]
+        one_by_one = [dict(alone.ingest_windows([window])) for window in windows]
+        if at == 0:
+            at_once = [dict(together.ingest_windows([window])) for window in windows]
+        else:
+            sent = [_Sent([window.flat(None)], contextvars.copy_context()) for window in windows]
+            at_once = [dict(said or {}) for said in together._store_quick(sent)]
+        assert at_once == one_by_one
+    found = []
+    for advisor in services:
+        with advisor._transactions.read() as connection:
+            rows = connection.execute(sa.select(demands.demands)).all()
+            own = sorted(connection.execute(sa.text("SELECT id, measured_own_cpus, own_until_s FROM hosts")).all())
+            memory = sorted(connection.execute(sa.text("SELECT host, until_s, state FROM host_memory")).all())
+        tallies = {row[:2]: Tallies.of([row.resource], [row.state]).tally(0) for row in rows}
+        shared = {key: tally.shared for key, tally in tallies.items()}
+        assert min(one[0] for one in shared.values()) > 20, "it was learned how busy the others were"
+        found.append(({key: replace(tally, shared=[]) for key, tally in tallies.items()}, own, memory, shared))
+    assert found[0][:3] == found[1][:3]
+    for key, of_both in found[0][3].items():
+        assert found[1][3][key] == pytest.approx(of_both, rel=1e-9)
+    demand = [{one.id: one.demand for one in advisor.cloud.inventory().instances} for advisor in services]
+    assert demand[0].keys() == demand[1].keys()
+    for name, of_one in demand[0].items():
+        for resource, one in of_one.items():
+            assert replace(demand[1][name][resource], common=one.common) == one
+
+
+def test_each_request_has_its_own_actor_and_its_own_failure(services: tuple[Advisor, Advisor]) -> None:
+    telemetry = services[1].telemetry
+    telemetry.ingest_windows([window(0)])
+
+    def sent(at: int, actor: str) -> _Sent:
+        with acting(actor, ""):
+            return _Sent([window(at).flat(None)], contextvars.copy_context())
+
+    unknown = _Sent([replace(window(1), host="stranger").flat(None)], contextvars.copy_context())
+    said = telemetry._store_quick([sent(1, "agent-a"), unknown, sent(2, "agent-b"), sent(1, "agent-b")])
+    number = len(window(2).samples())
+    assert [one and (one["accepted"], one["duplicate"]) for one in said] == [None, None, (number, 0), None]
+    said = telemetry._store_quick([sent(4, "agent-a"), sent(4, "agent-b")])
+    assert [one and (one["accepted"], one["duplicate"]) for one in said] == [(number, 0), (0, number)]
+    entries = services[1].access.audit(limit=3).items
+    assert [(entry.actor, entry.detail["accepted"]) for entry in entries] == [
+        ("agent-b", 0),
+        ("agent-a", number),
+        ("agent-b", number),
+    ]

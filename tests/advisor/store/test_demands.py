@@ -13,7 +13,8 @@ from advisor.store.demands import Learned
 from advisor.store.engine import Database
 from advisor.telemetry import demands as learning
 from advisor.telemetry import ingest
-from models.profiling.demand_estimation import Tally, Window, as_json, from_json
+from models.profiling.demand_estimation import Tally, Window
+from models.profiling.tallies import Tallies
 from profiler.demand import Demand
 from profiler.observed import Host, Instance, MetricSample
 from tests.advisor.store.at_once import at_once
@@ -29,17 +30,21 @@ def known() -> Tally:
     return tally
 
 
+def state(tally: Tally) -> bytes:
+    return Tallies.of_tallies([tally]).states()[0]
+
+
 def test_what_was_learned_comes_back_as_it_was_put(database: Database, known: Tally) -> None:
-    rows = {("b", "cpu"): Learned(1200.0, as_json(known)), ("a", "net_mbit"): Learned(300.0, as_json(Tally()))}
+    rows = {("b", "cpu"): Learned(1200.0, state(known)), ("a", "net_mbit"): Learned(300.0)}
     with database.write() as connection:
         demands.begin(connection, rows)
-        demands.begin(connection, {("b", "cpu"): Learned(0.0, {})})
+        demands.begin(connection, {("b", "cpu"): Learned(0.0)})
     with database.write() as connection:
         assert demands.until(connection, ["a", "b", "c"]) == {("b", "cpu"): 1200.0, ("a", "net_mbit"): 300.0}
         found = demands.held(connection, [("b", "cpu"), ("b", "disk_mb_s")])
         assert list(found) == [("b", "cpu")]
-        assert from_json(found["b", "cpu"].tally) == known
-        demands.put(connection, {("b", "cpu"): Learned(1500.0, as_json(known))})
+        assert Tallies.of(["cpu"], [found["b", "cpu"].state]).tally(0) == known
+        demands.put(connection, {("b", "cpu"): Learned(1500.0, state(known))})
         assert demands.until(connection, ["b"]) == {("b", "cpu"): 1500.0}
 
 
@@ -82,13 +87,13 @@ def test_what_many_add_of_one_window_is_all_in_its_total(database: Database) -> 
 
 def test_two_that_learn_of_one_instance_wait_for_each_other(database: Database, known: Tally) -> None:
     with database.write() as connection:
-        demands.begin(connection, {("a", "cpu"): Learned(0.0, as_json(known))})
+        demands.begin(connection, {("a", "cpu"): Learned(0.0, state(known))})
 
     def add() -> None:
         for _ in range(5):
             with database.write() as connection:
                 row = demands.held(connection, [("a", "cpu")])["a", "cpu"]
-                demands.put(connection, {("a", "cpu"): Learned(row.until_s + 300.0, row.tally)})
+                demands.put(connection, {("a", "cpu"): Learned(row.until_s + 300.0, row.state)})
 
     at_once(*[add] * 4)
     with database.read() as connection:
@@ -120,7 +125,7 @@ def test_agents_that_send_the_same_instances_at_once_teach_each_window_once(data
     with database.write() as connection:
         rows = demands.held(connection, [(name, "cpu") for name in names])
         for row in rows.values():
-            tally = from_json(row.tally)
+            tally = Tallies.of(["cpu"], [row.state]).tally(0)
             assert tally.mean == pytest.approx(0.5)
             assert tally.n <= 12, "a window of each five minutes, once"
         known = instances.measured(connection, names)
@@ -149,7 +154,7 @@ def test_who_is_gone_for_long_and_totals_of_long_ago_are_forgotten(database: Dat
     with database.write() as connection:
         instances.put(connection, [Instance("here")])
         rows = {
-            (name, "cpu"): Learned(until_s, as_json(known))
+            (name, "cpu"): Learned(until_s, state(known))
             for name, until_s in (("here", 0.0), ("gone", 0.0), ("away", day))
         }
         demands.begin(connection, rows)
