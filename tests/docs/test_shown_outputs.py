@@ -71,10 +71,9 @@ def run(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def alike(expected: Sequence[str], actual: Sequence[str]) -> bool:
-    """Whether these are the lines but for dates; `...` stands for any number of lines."""
-    undated = [
-        [re.sub(r"\b\d{4}-\d\d-\d\d\b", "DATE", line).rstrip() for line in lines] for lines in (expected, actual)
-    ]
+    """Whether these are the lines but for dates and versions of models; `...` stands for any number of lines."""
+    of_a_day = re.compile(r"\b\d{4}-\d\d-\d\d\b|\bm-[0-9a-f]{12}\b")
+    undated = [[of_a_day.sub("OF A DAY", line).rstrip() for line in lines] for lines in (expected, actual)]
     pattern = "".join("(?:.*\n)*?" if line == "..." else re.escape(line) + "\n" for line in undated[0])
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in undated[1])) is not None
 
