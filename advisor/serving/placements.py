@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,7 +17,7 @@ from advisor import deadline
 from advisor.access.audit import Audit
 from advisor.deadline import stage
 from advisor.domain import HostRanking, Instance, Move, MoveSeen, PlacementRequest, Recommendation, Scene, SceneEffects
-from advisor.errors import NotFound, StorageLocked
+from advisor.errors import DeadlinePassed, NotFound, StorageLocked
 from advisor.lifecycle import anomalies, monitoring
 from advisor.lifecycle.monitoring import HowItHeld, Monitor
 from advisor.placement import decision, sequential
@@ -31,6 +31,7 @@ from advisor.settings import Settings
 from advisor.snapshot import ClusterSnapshot
 from advisor.store import answers as recommendations
 from advisor.store import counters, hosts, instances, stays
+from advisor.store.engine import SILENCE_S
 from advisor.store.instances import Pending
 from advisor.store.transactions import LaterWrites, Transactions
 
@@ -39,6 +40,7 @@ _ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held anothe
 _SEARCHED = 0.5  # of the time that a question has left, at most, for a joint search; the rest is for its answers
 _ATTEMPTS = 1  # at an answer that no other replica's answer overtakes, before the others wait for it
 _CROWDED = timedelta(seconds=5)  # for which, once one was overtaken, the others wait at once: none is made in vain
+_ALONE_S = 0.5  # in which an answer is made while others wait; twice as much each time that it was not enough
 
 
 class PlacementService:
@@ -195,7 +197,7 @@ class PlacementService:
         if not placed or not reserve:
             with self._read() as connection:
                 return instances.answered_since(connection, now - _ELSEWHERE, reserve)
-        with self._write() as connection:
+        with self._in_turn_to_hold() as connection:
             counters.bump(connection, "pending")
             instances.purge_pending(connection, now, reserve)
             known_hosts = hosts.staying(connection, [instance.host for instance in placed if instance.host])
@@ -211,7 +213,7 @@ class PlacementService:
 
     def release(self, instance_ids: Sequence[str]) -> None:
         """Hold no host for these instances any longer: their scheduler gave up. Who holds none is left alone."""
-        with self._write() as connection:
+        with self._in_turn_to_hold() as connection:
             if instances.drop_pending(connection, instance_ids):
                 counters.bump(connection, "pending")
                 self._audit.record(connection, "placement.release", list(instance_ids))
@@ -327,19 +329,41 @@ class PlacementService:
             return self._monitor.how_it_held(connection, version, view.inventory.hosts, view.doubted)
 
     def _until_held(self, attempt: Callable[[Connection | None], T | None]) -> T:
-        """What an attempt gives that no other replica's answer overtook. The last one is made, and its hosts are held,
-        in a transaction for whose end every other replica's answer waits: no place is ever given twice."""
+        """What an attempt gives that no other replica's answer overtook. Once one was overtaken, it is made, and its
+        hosts are held, in a transaction for whose end every other replica's answer waits: no place is given twice.
+
+        They wait for `_ALONE_S`. What takes longer is made beside them, so that most of it is remembered when they wait
+        again.
+        """
         crowded = time.monotonic() < self._crowded_until_s
         for _ in range(0 if crowded else _ATTEMPTS):
             if (given := attempt(None)) is not None:
                 return given
             self._crowded_until_s = time.monotonic() + _CROWDED.total_seconds()
-        with self._write() as connection:
+        alone_s = _ALONE_S
+        while True:
+            self._cache.at(self._clock())  # others do not wait while a cloud is laid out
+            try:
+                given = self._alone(attempt, alone_s)
+            except DeadlinePassed:
+                deadline.check()  # of the caller: then all is over
+                given, alone_s = attempt(None), alone_s * 2
+                if given is None:
+                    continue
+            if given is None:
+                raise StorageLocked("other answers were held in between again and again; try again")
+            return given
+
+    def _alone(self, attempt: Callable[[Connection | None], T | None], most_s: float) -> T | None:
+        """An attempt for whose end other replicas wait; DeadlinePassed, and nothing written, after this time."""
+        with self._in_turn_to_hold() as connection:
             counters.hold(connection, "pending")
-            given = attempt(connection)
-        if given is None:
-            raise StorageLocked("other answers were held in between again and again; try again")
-        return given
+            with deadline.within(min(most_s, deadline.left_s())):
+                return attempt(connection)
+
+    def _in_turn_to_hold(self) -> AbstractContextManager[Connection]:
+        """A transaction that waits for other replicas' answers for as long as its caller does."""
+        return self._write(wait_s=min(max(deadline.left_s(), 0.0), SILENCE_S))
 
     def _hold_first(
         self, answers: Sequence[Recommendation], view: CloudView, *, alone: Connection | None = None
@@ -365,7 +389,7 @@ class PlacementService:
             answer.head.id: as_pending(answer.recommendation, until) for answer in answers if self._settings.reserve_s
         }
         coming = [place for place in pending_by_answer.values() if place is not None]
-        with nullcontext(alone) if alone is not None else self._write() as connection:
+        with nullcontext(alone) if alone is not None else self._in_turn_to_hold() as connection:
             if coming:
                 if not counters.bump_from(connection, "pending", view.counts.pending):
                     return False

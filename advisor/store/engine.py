@@ -125,17 +125,18 @@ class Database:
     def write(self, *, synced: bool = True, wait_s: float | None = None) -> Iterator[sa.Connection]:
         """A transaction that is committed at the end, rolled back on any exception; OutOfSpace on a full disk.
 
-        StorageLocked where another writer of SQLite keeps it waiting for longer than `wait_s`, None = BUSY_S. Without
-        `synced` a power cut may undo it, and what else was written so since the last one that was synced. The database
-        stays whole, and a process that dies loses nothing.
+        StorageLocked where another writer keeps it waiting for longer than `wait_s`, None = BUSY_S: for a row of
+        PostgreSQL, or for the one turn of SQLite, there at most BUSY_S. Without `synced` a power cut may undo it, and
+        what else was written so since the last one that was synced. The database stays whole, and a process that dies
+        loses nothing.
         """
-        wait_s = self._busy_s if wait_s is None else wait_s
-        options: dict[str, Any] = {_WRITES: True, _UNSYNCED: not synced, _WAIT_MS: int(wait_s * 1000)}
-        with self._speaking(), self._in_line(wait_s):
+        turn_s = self._busy_s if wait_s is None else min(wait_s, self._busy_s)
+        options: dict[str, Any] = {_WRITES: True, _UNSYNCED: not synced, _WAIT_MS: int(turn_s * 1000)}
+        with self._speaking(), self._in_line(turn_s):
             self._check_file()
             with self._engine.connect() as connection, connection.execution_options(**options).begin():
-                if not synced and not self.is_sqlite:
-                    connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+                if not self.is_sqlite and (asked := _asked_of_postgresql(synced, wait_s)):
+                    connection.exec_driver_sql(asked)
                 yield connection
             self._check_file()  # nothing is reported as stored that cannot be found
 
@@ -268,6 +269,14 @@ def _postgresql_options(url: URL, busy_s: float) -> dict[str, Any]:
     connect_args = {name: value for name, value in ours.items() if name not in url.query}
     # last in, first out: what is not needed stays idle, and is found closed by the server without harm
     return {"pool_size": SERVER_POOL, "pool_pre_ping": True, "pool_use_lifo": True, "connect_args": connect_args}
+
+
+def _asked_of_postgresql(synced: bool, wait_s: float | None) -> str:
+    """What a transaction sets for itself, in one statement; "" = nothing. A limit of 0 would be none."""
+    settings = [] if synced else ["SET LOCAL synchronous_commit TO OFF"]
+    if wait_s is not None:
+        settings.append(f"SET LOCAL lock_timeout TO {max(int(wait_s * 1000), 1)}")
+    return "; ".join(settings)
 
 
 def _one_line(cause: object) -> str:

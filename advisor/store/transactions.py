@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import itertools
 import logging
 import math
 import threading
@@ -155,6 +156,8 @@ class Together(Generic[Item, Result]):
 
 HASTY_S = 0.2  # a writer that waits longer lets its caller go first
 MOST = 1000  # writes that may wait, of some 10 KB each
+TOGETHER = 100  # at most in one transaction: each would wait for a turn of its own behind all other writers
+TURN_S = 3.0  # for which they wait for their turn, before what ends the service is looked at again
 AGAIN_S = 0.5  # after a database that did not answer
 LAST_S = 10.0  # for what still waits when the service ends
 
@@ -224,25 +227,38 @@ class LaterWrites:
                 if not self._waiting:
                     self._thread = None
                     return
-                first = self._waiting[0]
+                batch = list(itertools.islice(self._waiting, TOGETHER))
             if self._ending.is_set():
                 until_s = min(until_s, time.monotonic() + LAST_S)
-            if not first.context.run(self._is_stored, first):
+            stored = self._store_together(batch)
+            with self._lock:
+                for _ in range(stored):
+                    self._waiting.popleft()
+            if not stored:
                 if time.monotonic() >= until_s:
                     log.warning("%d answers and plans were not stored: the database is locked", len(self._waiting))
                     return
                 self._ending.wait(AGAIN_S)
-                continue
-            with self._lock:
-                self._waiting.popleft()
 
-    def _is_stored(self, waiting: _Waiting) -> bool:
-        """False = it is to be tried again; what cannot be stored at all is left out, which the log says."""
+    def _store_together(self, batch: Sequence[_Waiting]) -> int:
+        """How many of the first are done with: all, in one transaction, or none, which are to be tried again. What
+        cannot be stored at all is left out, which the log says."""
+        synced = any(waiting.synced for waiting in batch)
         try:
-            with deadline.within(math.inf), self._transactions.write(synced=waiting.synced, wait_s=1.0) as connection:
-                waiting.work(connection)
+            with deadline.within(math.inf), self._transactions.write(synced=synced, wait_s=TURN_S) as connection:
+                for waiting in batch:
+                    waiting.context.run(_do, waiting.work, connection)
         except StorageUnavailable:
-            return False
+            return 0
         except Exception:
-            log.exception("an answer was not stored")
-        return True
+            if len(batch) == 1:
+                log.exception("an answer was not stored")
+                return 1
+            stored = (self._store_together([waiting]) for waiting in batch)  # one of them spoils it for all
+            return len([*itertools.takewhile(bool, stored)])
+        return len(batch)
+
+
+def _do(work: Callable[[Connection], None], connection: Connection) -> None:
+    with deadline.within(math.inf):  # the caller's own time, which is in its context, is over
+        work(connection)

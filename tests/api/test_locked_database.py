@@ -6,16 +6,18 @@ import re
 import threading
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from advisor.domain import Host
 from advisor.errors import NotFound, StorageLocked
 from advisor.service import Advisor
 from advisor.settings import Settings
-from advisor.store import transactions
+from advisor.store import counters, transactions
 from advisor.store.engine import Database
 from api.app import ROUTES, create_app
 from tests.api.api_client import Client
@@ -110,6 +112,28 @@ def test_what_waits_is_bounded(advisor: Advisor, settings: Settings, monkeypatch
             later.write(lambda _: None, synced=False)
     later.close()
     assert later.find("k1") is None
+
+
+@pytest.mark.parametrize("spoilt", [None, 0, 3, 5])
+def test_what_waited_is_stored_together_and_what_cannot_be_stored_spoils_nothing_else(
+    advisor: Advisor, settings: Settings, spoilt: int | None
+) -> None:
+    later, turns = transactions.LaterWrites(advisor._transactions), []
+
+    def store(number: int, connection: Connection) -> None:
+        turns.append(connection)
+        if number == spoilt:
+            raise ValueError(number)
+        counters.bump(connection, "series")
+
+    with locked(settings):
+        for number in range(6):
+            later.write(partial(store, number), synced=False)
+    later.close()
+    with advisor._transactions.read() as connection:
+        assert counters.read(connection).series == (6 if spoilt is None else 5)
+    if spoilt is None:
+        assert len({id(connection) for connection in turns}) == 1
 
 
 def test_an_unknown_answer_is_not_found_while_the_database_is_locked(advisor: Advisor, settings: Settings) -> None:

@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from advisor.domain import Host, Instance, Inventory, PlacementRequest
+from advisor import deadline
+from advisor.domain import Host, Instance, Inventory, PlacementRequest, Recommendation
+from advisor.placement import decision
+from advisor.prediction.active import QuestionContext
 from advisor.service import Advisor
 from advisor.serving import placements
 from advisor.settings import Settings
+from advisor.snapshot import ClusterSnapshot
 from advisor.store.answers import recommendations
 from advisor.store.engine import Database
 from advisor.store.instances import pending
@@ -123,3 +127,41 @@ def test_where_others_always_come_first_an_answer_is_made_while_they_wait(
         one.inventory.put(Inventory(hosts, ()), mode="merge", generation=None)
         at_once(lambda: place(one, "a"), lambda: place(other, "b"))
     assert sorted(given) == [f"h{number}" for number in range(8)]
+
+
+def test_an_answer_that_takes_long_lets_other_replicas_hold_meanwhile(
+    empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is begun while the others wait, given up, and made beside them: here it ends only after theirs was held."""
+    monkeypatch.setattr(placements, "_ATTEMPTS", 0)
+    monkeypatch.setattr(placements, "_ALONE_S", 0.05)
+    settings = Settings(database=empty_url, state_dir=tmp_path)
+    begun, held = threading.Event(), threading.Event()
+    recommend, given = decision.recommend, {}
+
+    def slow(snapshot: ClusterSnapshot, context: QuestionContext, request: PlacementRequest) -> Recommendation:
+        if request.limit == 1:
+            begun.set()
+            while not held.wait(0.01):
+                deadline.check()
+        return recommend(snapshot, context, request)
+
+    def place(advisor: Advisor, name: str, limit: int) -> None:
+        request = PlacementRequest(Instance(name, memory_mb=1000.0), limit=limit)
+        with deadline.within(60):
+            given[name] = advisor.placements.place(request).recommendation.candidates[0].host
+
+    def other_replica() -> None:
+        assert begun.wait(60)
+        place(other, "quick", 2)
+        held.set()
+
+    monkeypatch.setattr(decision, "recommend", slow)
+    with Advisor(settings) as one, Advisor(settings) as other:
+        one.inventory.put(
+            Inventory((Host("h0", "kvm", 4, PLACE_MB), Host("h1", "kvm", 4, PLACE_MB)), ()),
+            mode="merge",
+            generation=None,
+        )
+        at_once(lambda: place(one, "slow", 1), other_replica)
+    assert sorted(given.values()) == ["h0", "h1"]
