@@ -214,7 +214,7 @@ class Overview:
     def __init__(self, fresh_s: float) -> None:
         self._fresh_s = fresh_s
         self._making = threading.Lock()
-        self._last: tuple[CloudView, ActivePredictor, CloudNow] | None = None
+        self._last: tuple[CloudView, Predictor, CloudNow] | None = None  # without what the predictor was asked before
         self._known: dict[bytes, Floats] = {}
         self._version = ""
         self._left = 0  # hosts that are being predicted
@@ -222,7 +222,7 @@ class Overview:
     def is_quick(self, view: CloudView, chosen: ActivePredictor) -> bool:
         """Whether `now` has an answer within a second: it has it, or the cloud is not large."""
         last = self._last
-        made = last is not None and last[0] is view and last[1] is chosen
+        made = last is not None and last[0] is view and last[1] is chosen.predictor
         return made or len(view.inventory.instances) <= AT_ONCE
 
     def part_done(self, view: CloudView) -> float:
@@ -233,8 +233,8 @@ class Overview:
         """All instances in this view as this predictor sees them."""
         with self._making:
             last = self._last
-            if last is None or last[0] is not view or last[1] is not chosen:
-                last = self._last = view, chosen, self._make(view, chosen)
+            if last is None or last[0] is not view or last[1] is not chosen.predictor:
+                last = self._last = view, chosen.predictor, self._make(view, chosen)
             return last[2]
 
     def _make(self, view: CloudView, chosen: ActivePredictor) -> CloudNow:

@@ -298,6 +298,7 @@ class SnapshotCache:
             active = base
         else:
             active = replace(base, predictor=predictor, remembered=PredictionCache())
+            base = replace(base, remembered=PredictionCache())  # what it was asked is not asked again for long
         return _Chosen(counts.models, counts.posted, counts.inventory, base, active, now)
 
     def _take(self, counts: Counts, former: CloudView | None, moved: _Moved, now: datetime) -> CloudView:

@@ -105,3 +105,24 @@ def test_a_host_that_stays_keeps_no_predictions_of_those_that_went(advisor: Advi
     cloud: Any = advisor.cloud
     (row,) = cloud._overview._known.values()
     assert row.base is None, "a view would keep what was predicted of all of them"
+
+
+def test_of_predictors_that_posted_results_moved_only_the_last_keeps_what_it_was_asked(advisor: Advisor) -> None:
+    def filled() -> int:
+        gc.collect()
+        mine = [one for one in gc.get_objects() if isinstance(one, PredictionCache)]
+        return sum(len(one.after) + len(one.before) > 0 for one in mine if one not in before)
+
+    gc.collect()
+    before = [one for one in gc.get_objects() if isinstance(one, PredictionCache)]
+    predictors = set()
+    for turn in range(4):
+        ask(advisor, turn)
+        advisor.cloud.now()
+        cache: Any = advisor.placements
+        predictors.add(id(cache._cache._chosen.active.predictor))
+        assert filled() == 1
+        pair = [RESIDENTS[1], Instance(f"b{turn}", host="h1", workload="busy")]
+        outcomes = tuple(Outcome(one, "throughput", 100.0, 50.0, "1/s") for one in pair)
+        advisor.outcomes.record_colocation(Colocation(f"run-{turn}", "h1", "1", outcomes))
+    assert len(predictors) > 1, "nothing moved them"
