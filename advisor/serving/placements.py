@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -104,8 +104,7 @@ class PlacementService:
 
             def attempt(alone: Connection | None) -> EncodedRecommendation | None:
                 encoded, view = self._answer(request, former=False)
-                with stage("store"):
-                    return encoded if self._hold([encoded], view, alone=alone) else None
+                return encoded if self._hold([encoded], view, alone=alone) else None
 
             return self._until_held(attempt)
 
@@ -174,7 +173,8 @@ class PlacementService:
             ranking, _ = self._ranked(request, without, detailed=0)
             if not (holds_next and ranking.scores):
                 best = next(iter(ranking.scores), None)
-                self._later.write(partial(self._note, recommendation=ranking.answer, best=best), synced=False)
+                with stage("store"):
+                    self._later.write(partial(self._note, recommendation=ranking.answer, best=best), synced=False)
             return ranking
         with self._one_at_a_time:
 
@@ -356,8 +356,10 @@ class PlacementService:
 
     def _alone(self, attempt: Callable[[Connection | None], T | None], most_s: float) -> T | None:
         """An attempt for whose end other replicas wait; DeadlinePassed, and nothing written, after this time."""
-        with self._in_turn_to_hold() as connection:
-            counters.hold(connection, "pending")
+        with ExitStack() as opened:
+            with stage("store"):
+                connection = opened.enter_context(self._in_turn_to_hold())
+                counters.hold(connection, "pending")
             with deadline.within(min(most_s, deadline.left_s())):
                 return attempt(connection)
 
@@ -389,7 +391,8 @@ class PlacementService:
             answer.head.id: as_pending(answer.recommendation, until) for answer in answers if self._settings.reserve_s
         }
         coming = [place for place in pending_by_answer.values() if place is not None]
-        with nullcontext(alone) if alone is not None else self._in_turn_to_hold() as connection:
+        opened = nullcontext(alone) if alone is not None else self._in_turn_to_hold()
+        with stage("store"), opened as connection:
             if coming:
                 if not counters.bump_from(connection, "pending", view.counts.pending):
                     return False
@@ -418,7 +421,8 @@ class PlacementService:
                 self._note(connection, look)
 
         if looks:
-            self._later.write(note, synced=False)
+            with stage("store"):
+                self._later.write(note, synced=False)
 
     def _note(self, connection: Connection, recommendation: Recommendation, best: str | None = None) -> None:
         """The entry of an answer that is not stored; `best` is its host where it names none."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from advisor.deadline import STAGES
+from advisor.deadline import STAGES, Stage
 from advisor.errors import StorageUnavailable
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -64,6 +67,41 @@ def test_the_stages_of_a_question_are_timed(client: Client) -> None:
     passed = {name: _metric(client, f'{count}{{stage="{name}"}}') for name in STAGES}
     assert {name: float(times or 0) >= 1 for name, times in passed.items()} == dict.fromkeys(STAGES, True)
     assert passed["filters"] == passed["store"] == "1.0"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/placements", {"instance": {"id": "n", "vcpus": 1}, "dry_run": True}),
+        ("/v1/placements", {"instance": {"id": "n", "vcpus": 1}}),
+        ("/v1/placements", {"instance": {"id": "shop-3"}, "dry_run": True, "tune": True}),
+        ("/v1/placements:batch", {"instances": [{"id": "n", "vcpus": 1}, {"id": "o", "vcpus": 2}], "dry_run": True}),
+        ("/v1/placements:batch", {"instances": [{"id": "n", "vcpus": 1}, {"id": "o", "vcpus": 2}]}),
+        ("/v1/placements:batch", {"instances": [{"id": "n", "vcpus": 1}], "order": "joint", "time_limit_s": 1}),
+    ],
+)
+def test_stages_do_not_overlap_so_that_their_sum_is_part_of_the_time_of_the_request(
+    client: Client, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
+) -> None:
+    telemetry = client.app.state.telemetry
+    stage, passed, under_way = telemetry.stage, [], []
+
+    @contextmanager
+    def watched(name: Stage) -> Iterator[None]:
+        assert under_way == [], f"{name} within {under_way}"
+        under_way.append(name)
+        passed.append(name)
+        with stage(name):
+            yield
+        under_way.remove(name)
+
+    monkeypatch.setattr(type(telemetry), "stage", lambda _, name: watched(name))
+    assert client.ask("POST", path, json=body).status_code == 200
+    assert set(passed) >= {"snapshot", "filters", "predict", "store"}
+    stages = [_metric(client, f'cotenant_stage_duration_seconds_sum{{stage="{name}"}}') for name in STAGES]
+    route = f'{{method="POST",route="{path}",status="200"}}'
+    whole = _metric(client, f"cotenant_http_request_duration_seconds_sum{route}")
+    assert sum(float(each or 0) for each in stages) <= float(whole or 0)
 
 
 def test_questions_and_samples_are_counted_by_what_came_of_them(client: Client) -> None:

@@ -59,7 +59,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     found = {"up"}
     for text in (
         service,
-        page(_view(), SpoolStatus(*[0] * 8), PushStatus(0, 0, {"x": 0}, 0, {"x": 0}, 1.0), "1").decode(),
+        page(agent_view(), SpoolStatus(*[0] * 8), PushStatus(0, 0, {"x": 0}, 0, {"x": 0}, 1.0), "1").decode(),
     ):
         found |= {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
     # No request was answered, so that the histogram has no series yet; its names follow from its own.
@@ -73,7 +73,7 @@ def _outcome() -> Colocation:
     return Colocation("run-1", "h1", "1", outcomes)
 
 
-def _view() -> AgentView:
+def agent_view() -> AgentView:
     keys: list[Key] = [("i1", "instance", metric.name) for metric in EIGHT if "instance" in metric.scopes]
     keys += [("i1", "instance", name) for name in ADDITIONAL_UNITS]
     keys += [(None, scope, metric.name) for metric in EIGHT for scope in metric.scopes if scope != "instance"]
@@ -171,3 +171,62 @@ def test_the_board_has_one_place_for_every_panel_and_the_variables_it_uses() -> 
     assert len(set(places)) == len(places)
     assert len({panel["id"] for panel in BOARD["panels"]}) == len(BOARD["panels"])
     assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in BOARD["panels"])
+
+
+# What a panel and a variable must and may say: https://github.com/grafana/grafana, kinds/dashboard/dashboard_kind.cue
+# (schema 36 and later), and transformers and units of packages/grafana-data.
+PANEL_TYPES = {"row", "stat", "table", "timeseries"}  # of those that Grafana brings along
+UNITS = {"short", "percentunit", "s", "reqps", "cps", "bytes"}  # of its valueFormats/categories.ts
+TRANSFORMATIONS = {"merge", "organize"}
+VARIABLE_TYPES = {"query", "adhoc", "constant", "datasource", "interval", "textbox", "custom", "system"}
+
+
+def test_the_board_says_what_grafana_requires_of_one() -> None:
+    assert 8 <= len(BOARD["uid"]) <= 40
+    assert BOARD["schemaVersion"] >= 36
+    assert BOARD["graphTooltip"] in (0, 1, 2)
+    assert isinstance(BOARD["editable"], bool)
+    assert set(BOARD["time"]) == {"from", "to"}
+    assert "id" not in BOARD, "it is of one Grafana alone"
+    for variable in BOARD["templating"]["list"]:
+        assert variable["type"] in VARIABLE_TYPES
+        assert variable.get("hide", 0) in (0, 1, 2)
+        assert variable["type"] != "query" or variable["refresh"] in (1, 2)
+
+
+@pytest.mark.parametrize("panel", BOARD["panels"], ids=lambda panel: str(panel["title"]))
+def test_a_panel_says_what_grafana_requires_of_one(panel: dict[str, Any]) -> None:
+    place = panel["gridPos"]
+    assert place["h"] > 0
+    assert 0 < place["w"] <= 24
+    assert 0 <= place["x"] < 24
+    assert place["y"] >= 0
+    assert panel["type"] in PANEL_TYPES
+    if panel["type"] == "row":
+        assert (panel["collapsed"], panel["panels"]) == (False, [])
+        return
+    defaults = panel["fieldConfig"]["defaults"]
+    assert isinstance(panel["fieldConfig"]["overrides"], list)
+    assert defaults["unit"] in UNITS
+    steps = defaults.get("thresholds", {"mode": "absolute", "steps": [{"color": "green", "value": None}]})
+    values = [step["value"] for step in steps["steps"]]
+    assert steps["mode"] in {"absolute", "percentage"}
+    assert values[0] is None, "the first step begins at minus infinity"
+    assert values[1:] == sorted(values[1:])
+    assert all(mapping["type"] in {"value", "range", "regex", "special"} for mapping in defaults.get("mappings", []))
+    references = [target["refId"] for target in panel["targets"]]
+    assert len(set(references)) == len(references)
+    assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
+    assert all(target["range"] != target["instant"] for target in panel["targets"])
+    assert {one["id"] for one in panel.get("transformations", [])} <= TRANSFORMATIONS
+    if panel["type"] == "table" and len(references) > 1:
+        assert panel["transformations"][0]["id"] == "merge", "else only the first query's table is shown"
+
+
+def test_no_two_panels_overlap() -> None:
+    taken: dict[tuple[int, int], str] = {}
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        for x in range(place["x"], place["x"] + place["w"]):
+            for y in range(place["y"], place["y"] + place["h"]):
+                assert taken.setdefault((x, y), panel["title"]) == panel["title"]

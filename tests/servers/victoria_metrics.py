@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.servers.running import Running, found, free_port, hand_over, own_folder
 
@@ -19,8 +21,8 @@ _WRITTEN_S = 8.0  # its -inmemoryDataFlushInterval is 5 s
 class VictoriaMetrics:
     """One server on a free port of loopback; of samples with one time it keeps one, as the documentation says."""
 
-    def __init__(self, folder: Path) -> None:
-        """NotInstalled where there is none."""
+    def __init__(self, folder: Path, scraped: Mapping[str, Any] | None = None) -> None:
+        """NotInstalled where there is none; `scraped` is what it reads, as Prometheus is configured."""
         server = found("victoria-metrics", UNPACKED)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -31,6 +33,11 @@ class VictoriaMetrics:
             server, f"-storageDataPath={self.data}", f"-httpListenAddr=127.0.0.1:{self.port}",
             "-dedup.minScrapeInterval=1ms", "-retentionPeriod=2", "-memory.allowedPercent=10",
         ]  # fmt: skip
+        if scraped is not None:
+            file = folder / "scraped.yml"
+            file.write_text(json.dumps(scraped), encoding="utf-8")  # JSON is YAML
+            hand_over(file)
+            argv.append(f"-promscrape.config={file}")
         self.running = Running(argv, self._ready, folder / "log", drop=True)
         self.running.start()
 
@@ -56,12 +63,12 @@ class VictoriaMetrics:
 
 
 @contextmanager
-def victoria_metrics() -> Iterator[VictoriaMetrics]:
+def victoria_metrics(scraped: Mapping[str, Any] | None = None) -> Iterator[VictoriaMetrics]:
     """A running server, stopped and removed at the end; NotInstalled where there is none."""
     folder = own_folder("victoria-metrics")
     server = None
     try:
-        server = VictoriaMetrics(folder)
+        server = VictoriaMetrics(folder, scraped)
         yield server
     finally:
         if server is not None:
