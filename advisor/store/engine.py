@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -64,6 +65,8 @@ POOL = 40  # connections: as many as the threads that a server runs calls in (an
 SERVER_POOL = 15  # connections to PostgreSQL, per process: it takes 100 in all unless configured otherwise
 CONNECT_S = 5  # until a server that does not answer counts as away
 SILENCE_S = 60  # how long a process that hangs in a transaction may hold what others wait for
+LONGEST_LOG = 64 * 2**20  # bytes of SQLite's write-ahead log, beyond which one of its writers waits for readers
+LOG_LOOK_S, LOG_WAIT_S = 10.0, 0.5  # how often, and for how long: who comes meanwhile waits as long
 _WRITES = "cotenant_writes"  # marks connections that are going to write
 _UNSYNCED = "cotenant_unsynced"  # … and need not wait for the disk
 _WAIT_MS = "cotenant_wait_ms"  # … and for how long they wait for another writer
@@ -91,6 +94,7 @@ class Database:
             raise InvalidInput(message, field="database") from error
         self._file = Path(str(self.url.database))  # of SQLite
         self._file_id: tuple[int, int] | None = None  # of the file that was opened first, by device and inode
+        self._look_at_log_s = 0.0  # of the monotonic clock
         if self.is_sqlite:
             self._away = (*self._away, sqlite3.Error)  # from the beginning of a transaction
             sa.event.listen(self._engine, "do_connect", self._find_file)
@@ -139,6 +143,26 @@ class Database:
                     connection.exec_driver_sql(asked)
                 yield connection
             self._check_file()  # nothing is reported as stored that cannot be found
+            if self.is_sqlite and time.monotonic() >= self._look_at_log_s:
+                self._look_at_log_s = time.monotonic() + LOG_LOOK_S
+                self._begin_log_anew()
+
+    def _begin_log_anew(self) -> None:
+        """SQLite does so by itself where it finds no reader at work; where there is always one the log grows for ever
+        (https://www.sqlite.org/wal.html, "Avoiding Excessively Large WAL Files")."""
+        try:
+            if Path(f"{self._file}-wal").stat().st_size <= LONGEST_LOG:
+                return
+            with self._engine.connect() as connection:
+                driver = connection.connection.driver_connection
+                assert isinstance(driver, sqlite3.Connection)  # noqa: S101 - see Database
+                driver.execute(f"PRAGMA busy_timeout={int(LOG_WAIT_S * 1000)}")
+                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                driver.execute(f"PRAGMA busy_timeout={int(self._busy_s * 1000)}")
+        except OSError:  # there is no log
+            return
+        except self._away:  # what was written is written; the next look tries again
+            return
 
     @contextmanager
     def _in_line(self, wait_s: float) -> Iterator[None]:
@@ -328,7 +352,7 @@ def _prepare_sqlite(connection: Any, record: object) -> None:  # noqa: ARG001 - 
         "journal_mode=WAL",  # readers go on while one writes
         "synchronous=FULL",  # what is committed outlives a power cut: agents delete what was acknowledged
         "foreign_keys=ON",
-        "journal_size_limit=67108864",
+        f"journal_size_limit={LONGEST_LOG}",
     ):
         connection.execute(f"PRAGMA {pragma}")
 

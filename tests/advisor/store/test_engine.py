@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ import sqlalchemy as sa
 
 from advisor.errors import InvalidInput, OutOfSpace, StorageUnavailable
 from advisor.settings import DATABASE
-from advisor.store import counters, hosts, migrate, samples
+from advisor.store import counters, engine, hosts, migrate, samples
 from advisor.store.engine import Database
 from profiler.observed import Host, MetricSample
 
@@ -244,3 +245,42 @@ def test_only_its_owner_may_read_a_new_database(tmp_path: Path) -> None:
         os.umask(before)
         database.close()
     assert modes == dict.fromkeys(("c.sqlite3", "c.sqlite3-wal", "c.sqlite3-shm"), 0o600)
+
+
+def test_the_log_of_sqlite_begins_anew_though_there_is_always_a_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers overlap, so that SQLite itself, which waits for none, never begins it anew."""
+    monkeypatch.setattr(engine, "LONGEST_LOG", 400_000)
+    monkeypatch.setattr(engine, "LOG_LOOK_S", 0.0)
+    monkeypatch.setattr(engine, "LOG_WAIT_S", 60.0)
+    database = Database(f"sqlite:///{tmp_path}/c.sqlite3")
+    with database.write() as connection:
+        connection.execute(sa.text("CREATE TABLE t (x TEXT)"))
+    over, handed = threading.Event(), [threading.Semaphore(0), threading.Semaphore(0)]
+
+    def read(at: int) -> None:
+        """Begin a transaction, let the other end its own, and end this one once the other has begun."""
+        while True:
+            with database.read() as connection:
+                connection.execute(sa.text("SELECT count(*) FROM t")).scalar()
+                handed[1 - at].release()
+                if over.is_set():
+                    return
+                handed[at].acquire()
+
+    readers = [threading.Thread(target=read, args=(at,)) for at in range(2)]
+    for reader in readers:
+        reader.start()
+    longest, written = 0, 0
+    for _ in range(100):
+        with database.write() as connection:
+            connection.execute(sa.text("INSERT INTO t VALUES (:x)"), {"x": "x" * 20_000})
+        written += 20_000
+        longest = max(longest, (tmp_path / "c.sqlite3-wal").stat().st_size)
+    over.set()
+    for reader, turn in zip(readers, handed, strict=True):
+        turn.release()
+        reader.join(60)
+    database.close()
+    assert longest < written / 2
