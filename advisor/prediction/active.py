@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import mmap
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
@@ -114,6 +115,8 @@ class _Blocks:
 
     They lie in one array, as large as it may become, for as long as this is there. The system gives memory only where
     blocks are written, while arrays that grow and replace each other leave holes in the heap that nothing else fills.
+    It is mapped by itself: the C library puts arrays of this size into its heaps once it has freed one (mallopt(3),
+    M_MMAP_THRESHOLD), and each time that another predictor answers would leave holes there, too.
     """
 
     def __init__(self, lock: threading.Lock, most_bytes: int) -> None:
@@ -155,7 +158,9 @@ class _Blocks:
         """Keep blocks (K, ...) under K different keys, as many as there is room for; of a known key the last one."""
         with self._lock:
             if not len(self._numbers):
-                self._numbers = np.empty(self._most_bytes // self._numbers.itemsize)
+                size = self._most_bytes // self._numbers.itemsize * self._numbers.itemsize
+                pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+                self._numbers = np.frombuffer(pages)
             if blocks.shape[1:] != self._values.shape[1:]:
                 self._empty(blocks.shape[1:])
             for number, key in enumerate(keys):

@@ -84,7 +84,9 @@ def test_stages_do_not_overlap_so_that_their_sum_is_part_of_the_time_of_the_requ
     client: Client, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any]
 ) -> None:
     telemetry = client.app.state.telemetry
-    stage, passed, under_way = telemetry.stage, [], []
+    stage = telemetry.stage
+    passed: list[Stage] = []
+    under_way: list[Stage] = []
 
     @contextmanager
     def watched(name: Stage) -> Iterator[None]:
