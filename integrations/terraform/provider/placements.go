@@ -82,7 +82,7 @@ func answered(description string) schema.ListAttribute {
 func (p *placements) Schema(_ context.Context, _ datasource.SchemaRequest, answer *datasource.SchemaResponse) {
 	asked := schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
 		"id":                   schema.StringAttribute{Required: true, Description: "Its id; it may be in the inventory already."},
-		"vcpus":                schema.Int64Attribute{Optional: true, Description: "Virtual CPUs; 1 unless said."},
+		"vcpus":                schema.Int64Attribute{Optional: true, Description: "Virtual CPUs; needed, as memory_mb is, of an instance that the inventory has not, unless like names one."},
 		"memory_mb":            number("Memory in MB."),
 		"disk_gb":              number("Disk in GB."),
 		"like":                 text("An instance of the inventory whose demand, workload and sensitivity it shares, and whose size where none is given."),

@@ -60,6 +60,7 @@ func TestAccInstancesOfOneQuestionCountForEachOther(t *testing.T) {
   }
   instance {
     id        = "web-2"
+    vcpus     = 1
     memory_mb = 6144
     workload  = "batch"
   }
@@ -97,10 +98,12 @@ func TestAccAJointOrderFindsRoomThatTheGivenOrderDoesNot(t *testing.T) {
 	burst := `
   instance {
     id        = "small"
+    vcpus     = 1
     memory_mb = 1536
   }
   instance {
     id        = "big"
+    vcpus     = 1
     memory_mb = 8000
   }
   hosts = ["h1", "h2"]
@@ -117,13 +120,14 @@ func TestAccAJointOrderFindsRoomThatTheGivenOrderDoesNot(t *testing.T) {
 
 func TestAccNoHostIsAnErrorWithReasons(t *testing.T) {
 	steps(t,
-		fails(web(`memory_mb = 1e6`), `(?s)No host can take web-1.*capacity\.memory: `),
-		fails(web(``)+"\nhosts = []", `No host can take web-1`),
+		fails(web("vcpus = 1\n    memory_mb = 1e6"), `(?s)No host can take web-1.*capacity\.memory: `),
+		fails(web("vcpus = 1\n    memory_mb = 1024")+"\nhosts = []", `No host can take web-1`),
 	)
 }
 
 func TestAccWhatTheServiceRefusesIsToldInItsWords(t *testing.T) {
 	steps(t,
+		fails(web(``), `(?s)its\s+size\s+is\s+needed`),
 		fails(web(``)+"\nobjective = \"best\"", `(?s)objective.*input\.invalid`),
 		fails(web(`like = "nobody"`), `(?s)there\s+is\s+no\s+instance\s+nobody`),
 	)
@@ -138,7 +142,7 @@ func TestAccWhatIsMisspeltOrMissingIsRefused(t *testing.T) {
 
 func TestAccAnInstanceStaysWhereIgnoredChangesSaySo(t *testing.T) {
 	where := func(hosts string) string {
-		return asking(web(`memory_mb = 1024`)+"\n  hosts = ["+hosts+"]") + `
+		return asking(web("vcpus = 1\n    memory_mb = 1024")+"\n  hosts = ["+hosts+"]") + `
 resource "terraform_data" "web" {
   input = data.cotenant_placements.web.placements["web-1"].host
   lifecycle { ignore_changes = [input] }
