@@ -190,7 +190,8 @@ def _host(facts: Facts, former: Host | None, reading: Reading) -> Host:
     if former is not None and "pcpus" in facts:
         fields = {**_cpus_left(former, facts), **fields}
     host = replace(former, **fields) if former else Host(**fields)
-    check_value(host)
+    if host != former:  # what is stored was checked
+        check_value(host)
     _check_reported(host, facts)
     return host
 
@@ -219,7 +220,7 @@ def _instance(
     reported = dict(facts.get("settings", {}))
     if isinstance(reported.get("weight"), CpuShares):
         reported["weight"] = reported["weight"].weight(cgroup_version(host))
-    settings = replace(settings, **reported)
+    settings = replace(settings, **reported) if reported else settings
     labels = _labels(facts, former.labels if former else {}, reading)
     labels.pop(_OWN_CLOUD, None)
     if ":" in reading.source and host.labels.get(SOURCE) == reading.source:
@@ -239,7 +240,8 @@ def _instance(
     pinning = instance.settings.pinning
     if pinning is not None and all(cpus == tuple(host.cpus) for cpus in pinning.cpus):
         instance = replace(instance, settings=replace(instance.settings, pinning=None))
-    check_value(instance)
+    if instance != former:  # what is stored was checked
+        check_value(instance)
     _check_reported(instance, facts)
     return instance
 
@@ -269,7 +271,8 @@ def fitting(demands: Mapping[Resource, Demand], vcpus: int) -> Mapping[Resource,
 
 def _check_reported(item: Host | Instance, facts: Facts) -> None:
     """Labels that are reported now: one that is stored already is no reason to lose sight of a host."""
-    check_labels(replace(item, labels=facts.get("labels", {})))
+    if facts.get("labels"):
+        check_labels(replace(item, labels=facts["labels"]))
 
 
 def _labels(facts: Facts, former: Mapping[str, str], reading: Reading) -> dict[str, str]:

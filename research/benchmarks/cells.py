@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,12 @@ from research.benchmarks.http_load import instance_body
 from research.benchmarks.large_cloud import cloud
 from research.benchmarks.measuring import circumstances, cpu_s
 from research.benchmarks.unlike_hosts import new_vm
+from tests.servers import running
 from tests.servers.fixtures import sqlite_with_tables
 from tests.servers.service import Service
 
+START_S = 600.0  # all start at once
 WAIT_S = 60.0  # for all cells of a machine that they share
-SLOW_WAIT_S = 2.0  # as the service has it, where one cell is slow and one dead
 
 
 @contextmanager
@@ -52,14 +54,20 @@ def cells(count: int, hosts: int, vms: int, folder: Path) -> Iterator[list[Servi
             own = folder / f"cell{number}"
             own.mkdir()
             shutil.copy(first, own / "db.sqlite3")
-            service = Service(f"sqlite:///{own / 'db.sqlite3'}", own, fresh_s="86400")
-            opened.callback(service.running.stop)
-            services.append(service.start())
-            body = {"instance": instance_body(new_vm(np.random.default_rng(number), "warm")), "dry_run": True}
-            answer = service.ask("POST", "/v1/placements", body, timeout=600)
-            if answer.status != 200:
-                raise RuntimeError(f"cell {number}: {answer.status} {answer.body!r}")
+            services.append(Service(f"sqlite:///{own / 'db.sqlite3'}", own, fresh_s="86400"))
+            opened.callback(services[-1].running.stop)
+        threads = opened.enter_context(ThreadPoolExecutor(count))  # services end with the thread that started them
+        list(threads.map(_ready, services))
         yield services
+
+
+def _ready(service: Service) -> None:
+    """Start it and let it read its cloud."""
+    service.start()
+    body = {"instance": instance_body(new_vm(np.random.default_rng(0), "warm")), "dry_run": True}
+    answer = service.ask("POST", "/v1/placements", body, timeout=600)
+    if answer.status != 200:
+        raise RuntimeError(f"{service.url}: {answer.status} {answer.body!r}")
 
 
 def asked(
@@ -100,13 +108,14 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         document["load"] = os.getloadavg()[0]
         named = ",".join(f"c{at}=http://127.0.0.1:{one.port}" for at, one in enumerate(services))
         fronts = []
-        for at, wait_s in enumerate((WAIT_S, SLOW_WAIT_S)):
+        for at, wait_s in enumerate((WAIT_S, options.wait)):
             own = folder / f"front{at}"
             own.mkdir()
             front = Service(sqlite_with_tables(own / "db.sqlite3"), own, cells=named, cells_wait_s=str(wait_s))
             opened.callback(front.running.stop)
             fronts.append(front.start())
         document["all"] = asked(fronts[0], services, options.questions, random, "all")
+        print(json.dumps(document), file=sys.stderr, flush=True)
         services[1].kill()
         os.kill(pid(services[0]), signal.SIGSTOP)
         try:
@@ -123,8 +132,10 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=1000, help="of each cell")
     parser.add_argument("--vms", type=int, default=30, help="of each host")
     parser.add_argument("--questions", type=int, default=10)
+    parser.add_argument("--wait", type=float, default=2.0, help="for a cell, s, where one is slow and one dead")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    running.START_S = START_S
     with tempfile.TemporaryDirectory() as folder:
         document = measured(options, Path(folder))
     print(json.dumps(document, indent=1))
