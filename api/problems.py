@@ -36,11 +36,10 @@ from advisor.errors import (
     StaleGeneration,
     StorageDamaged,
     StorageUnavailable,
-    own_words,
 )
 from advisor.validation import DuplicateKey
 from api.html.render import error_page, wants_page
-from api.schemas.base import ID_PATTERN, STEP_PATTERN, TEXT_PATTERN, FieldError, Problem
+from api.schemas.base import FieldError, Problem, in_words
 
 MEDIA_TYPE = "application/problem+json"
 MOST_ERRORS = 20  # in one answer: a batch may have ten thousand wrong samples
@@ -82,12 +81,6 @@ class Kind:
 
 
 _RETRY = {"Retry-After": "5"}
-# The patterns of `api.schemas.base` in words.
-_PATTERN_IN_WORDS: Mapping[str, str] = {
-    ID_PATTERN: "it takes letters, digits and ._:- and is neither . nor ..",
-    STEP_PATTERN: "it takes no / and no control characters, and is neither . nor ..",
-    TEXT_PATTERN: "it takes no control characters",
-}
 
 # An error's kind is that of the first class in its method resolution order that is listed here.
 OF_ERROR: Mapping[type[AdvisorError], Kind] = {
@@ -255,7 +248,7 @@ def _field_error(item: Mapping[str, Any], body: object) -> FieldError:
     # The input itself is left out: it may be huge or secret, or hold what JSON cannot express.
     steps = [str(step)[:80] for step in item["loc"] if step != ""]  # empty: one of several forms, which has no name
     shown = steps[1:] if steps[0] in {"body", "query", "path"} and len(steps) > 1 else steps
-    message = _PATTERN_IN_WORDS.get(item.get("ctx", {}).get("pattern", "")) or own_words(str(item["msg"]))
+    message = in_words(item)
     if item["type"] == "extra_forbidden" and (known := _fields_at(body, item["loc"][1:-1])):
         name = str(item["loc"][-1])[:80]
         near = get_close_matches(name, known, n=1) or [other for other in known if {name, other} == {"id", "name"}]

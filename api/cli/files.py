@@ -25,7 +25,7 @@ from advisor.domain import (
     found_in,
     known_as,
 )
-from advisor.errors import InvalidInput, own_words
+from advisor.errors import InvalidInput
 from advisor.validation import the_one
 from api.cli.asking import Service, asked_service
 from api.cli.options import settings
@@ -67,14 +67,16 @@ class FileCloud:
 
     def place(self, body: Mapping[str, Any], _: PlacementRequest) -> Recommendation:
         """As `Service.place`; InvalidInput where the body is refused."""
+        from api.schemas.base import in_words
         from api.schemas.placements import PlacementBody
 
         try:
             question = PlacementBody.model_validate(body).to_domain(self.find)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
+            first, *others = error.errors(include_url=False)
             field = ".".join(str(step) for step in first["loc"])
-            raise InvalidInput(f"{field}: {own_words(first['msg'])}", field=field) from error
+            more = f" (and {len(others)} more)" if others else ""
+            raise InvalidInput(f"{field}: {in_words(first)}{more}", field=field) from error
         return offline.where(self.cloud, question, model=self.model, settings=settings())
 
     def plan(self, request: PlanRequest, progress: Progress | None = None) -> Plan:

@@ -39,8 +39,7 @@ MOST_LOW = 100  # VMs with low scores in one answer
 
 
 def list_alarms(cloud: CloudDep) -> Alarms:
-    """Which instances get less of the CPU time that they want than was predicted, and who is likely behind it; and
-    which have a low measured score.
+    """Which instances get less CPU time than predicted, who is likely behind it, and which have a low measured score.
 
     An alarm takes several windows in a row. The audit log also says when alarms are raised and when they end.
     """

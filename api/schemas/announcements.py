@@ -10,7 +10,6 @@ from pydantic import Field, PrivateAttr, ValidationError, ValidatorFunctionWrapH
 from pydantic_core import ErrorDetails
 
 from advisor.domain import MOST_ANNOUNCED, UUID, Announced, Announcement, Malformed
-from advisor.errors import own_words
 from api.schemas.base import (
     WHOLE,
     Amount,
@@ -26,6 +25,7 @@ from api.schemas.base import (
     Time,
     as_input,
     examples,
+    in_words,
     to_settings,
 )
 from api.schemas.inventory import CPU_GROUPS, SIBLINGS, CpuList
@@ -108,7 +108,7 @@ def _without_malformed(value: Any, handler: ValidatorFunctionWrapHandler) -> Any
 
 
 def _malformed(error: ErrorDetails, *within: str) -> Malformed:
-    reason = "there is no such field" if error["type"] == "extra_forbidden" else own_words(error["msg"])
+    reason = "there is no such field" if error["type"] == "extra_forbidden" else in_words(error)
     return Malformed(_place((*within, *error["loc"])), reason, of_host="host" in within)
 
 

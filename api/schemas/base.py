@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from advisor.errors import InvalidInput
+from advisor.errors import InvalidInput, own_words
 from profiler.observed import MAX_CPUS, MAX_WEIGHT, IsolationSettings, NetMode, NetworkSettings, Pinning
 
 P = ParamSpec("P")
@@ -33,10 +33,20 @@ ID_PATTERN = r"^(\.{0,2}[A-Za-z0-9_:-][A-Za-z0-9._:-]*|\.{3}[A-Za-z0-9._:-]*)$"
 STEP_PATTERN = r"^(\.{0,2}[^\x00-\x1f\x7f/.][^\x00-\x1f\x7f/]*|\.{3}[^\x00-\x1f\x7f/]*)$"
 # No control characters: names and labels end up in terminals, log lines and databases that refuse NUL.
 TEXT_PATTERN = r"^[^\x00-\x1f\x7f]*$"
+_PATTERN_IN_WORDS: Mapping[str, str] = {
+    ID_PATTERN: "it takes letters, digits and ._:- and is neither . nor ..",
+    STEP_PATTERN: "it takes no / and no control characters, and is neither . nor ..",
+    TEXT_PATTERN: "it takes no control characters",
+}
 TIME_PATTERN = r"^(19[7-9][0-9]|[2-8][0-9]{3}|9[0-8][0-9]{2}|99[0-8][0-9]|999[0-8])-"  # the years 1970-9998
 _RFC3339 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d{1,9})?([Zz]|[+-]\d{2}:\d{2})\Z")
 MOST_FIELDS = 100  # of one object: more than any has
 _LARGEST = 1e15  # above every real memory, rate or counter, and small enough that sums of them stay finite
+
+
+def in_words(error: Mapping[str, Any]) -> str:
+    """What one of pydantic's errors says, of a pattern what it takes."""
+    return _PATTERN_IN_WORDS.get(error.get("ctx", {}).get("pattern", "")) or own_words(str(error["msg"]))
 
 
 def _bound(schema: Any) -> None:

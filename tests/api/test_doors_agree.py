@@ -18,6 +18,7 @@ from advisor.domain import (
     Growth,
     Host,
     Instance,
+    Inventory,
     PlacementRequest,
     PlanKind,
     PlanRequest,
@@ -25,10 +26,11 @@ from advisor.domain import (
     fields_of,
     found_in,
 )
-from advisor.errors import InvalidInput
+from advisor.errors import AdvisorError, InvalidInput
 from advisor.validation import check_declared, check_kinds
 from api.cli import app
 from api.cli.ask import OPTIONS, STANDARD
+from api.cli.files import FileCloud
 from api.cli.options import asked_of, option_of
 from api.schemas.inventory import InstanceItem
 from api.schemas.placements import BatchBody, GrowthBody, NewInstance, PlacementBody, PlanBody, WhatIfBody
@@ -36,6 +38,7 @@ from api.web.form import Form
 from api.web.plan_form import FIELDS as FORM
 from api.web.plan_form import KINDS, PlanForm
 from profiler.observed import Pinning
+from tests.api.api_client import Client
 from tests.api.cli_runs import run
 from tests.servers.fixtures import sqlite_with_cloud
 
@@ -120,6 +123,23 @@ def test_every_field_is_in_rest_an_option_and_on_the_page(path: str) -> None:
     assert option(whole if whole == "what_if" else path) is not None or path == "growth"
     on_page = {field for _, _, sections in KINDS.values() for _, names in sections for field in names}
     assert path in APART or part in on_page or FIELDS_OF_A_PLAN[path].parts
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"instance": {"id": "two words", "vcpus": 1}},
+        {"instance": {"id": "n", "vcpus": 0, "memory_mb": -1}, "limit": 0},
+        {"instance": {"id": "n", "vcpus": 1, "like": "unknown"}},
+        {"instance": {"id": "unknown"}},
+    ],
+)
+def test_a_file_refuses_in_the_words_of_a_service(wrong: dict[str, Any], client: Client) -> None:
+    said = client.ask("POST", "/v1/placements", json=wrong | {"dry_run": True})
+    with pytest.raises(AdvisorError) as refused:
+        FileCloud(Inventory(), None).place(wrong, PlacementRequest(Instance("n")))
+    assert said.status_code == 422
+    assert (refused.value.message, refused.value.field) == (said.json()["detail"], said.json()["field"])
 
 
 def test_every_door_has_the_same_defaults() -> None:
