@@ -23,7 +23,7 @@ from api.html.render import SIGN_IN, STATIC
 from api.http import conditional
 from api.http.bodies import BodyLimit, JsonRoute
 from api.http.envelope import Deadlines, Envelope, RateLimit
-from api.http.lanes import EventStream, InLanes, Lanes, Listeners, in_lane
+from api.http.lanes import EventStream, InLanes, Lanes, Listeners, given, in_lane
 from api.opinion import Patience, WithPatience, patient
 from api.routes import changes, events, inventory, observations, questions, registry, state
 from api.routes.common import Checked, only_known_parameters, require_json
@@ -383,7 +383,8 @@ def _add(router: APIRouter, route: Route, *, described: bool) -> None:
     if route.model is not None:
         options["response_model"] = route.model if described else None
     is_ours = route.tag == "pages" or route.path.startswith("/v1/")  # other schedulers may add parameters of their own
-    endpoint = route.endpoint if route.lane == "none" else in_lane(route.endpoint, route.lane)
+    endpoint = given(route.endpoint)
+    endpoint = endpoint if route.lane == "none" else in_lane(endpoint, route.lane)
     checks = {require_json: takes_json, only_known_parameters(route.reads): is_ours}
     documented = openapi.responses(
         route.endpoint,

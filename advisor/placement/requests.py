@@ -180,6 +180,15 @@ def new_id(now: datetime) -> str:
     return f"{int(now.timestamp() * 1000):012x}-{secrets.token_hex(5)}"
 
 
+def is_of_now(answer_id: str, now: datetime) -> bool:
+    """Whether an id says that it was made in this second."""
+    try:
+        made_s = int(answer_id.partition("-")[0], 16) / 1000
+    except ValueError:
+        return False
+    return abs(now.timestamp() - made_s) < 1.0
+
+
 # Requests without the new VM's name, so that cached answers apply to any name.
 
 T = TypeVar("T")

@@ -31,6 +31,7 @@ from advisor.lifecycle.monitoring import Monitor, shadows
 from advisor.lifecycle.outcome_checks import OutcomeScorer, as_colocation, run_of, source_of
 from advisor.lifecycle.registry import ModelRegistry
 from advisor.lifecycle.window_checks import MeasuredWindow, WindowRows
+from advisor.placement.requests import is_of_now
 from advisor.serving.snapshot_cache import CloudView, SnapshotCache
 from advisor.settings import Settings
 from advisor.store import answers, counters, models, predictions, stays, windows
@@ -39,7 +40,7 @@ from advisor.store.answers import RecordedOutcome
 from advisor.store.predictions import Watch
 from advisor.store.rollups import BUCKET_S
 from advisor.store.stays import Stay
-from advisor.store.transactions import Transactions
+from advisor.store.transactions import Transactions, found_soon
 from advisor.telemetry import antagonists, ingest
 from advisor.telemetry.profiles import parse_since
 from advisor.validation import check_value
@@ -149,11 +150,15 @@ class OutcomeService:
         return advice_worth.with_placements(report, placements)
 
     def _read_both(self, recommendation_id: str) -> tuple[Recommendation, RecordedOutcome | None]:
-        with self._read() as connection:
-            answer = answers.get(connection, recommendation_id)
-            if answer is None:
-                raise NotFound(f"there is no recommendation {recommendation_id}")
-            return answer, answers.outcome(connection, recommendation_id)
+        def find() -> tuple[Recommendation, RecordedOutcome | None] | None:
+            with self._read() as connection:
+                answer = answers.get(connection, recommendation_id)
+                return None if answer is None else (answer, answers.outcome(connection, recommendation_id))
+
+        found = found_soon(find, is_new=is_of_now(recommendation_id, self._clock()))
+        if found is None:
+            raise NotFound(f"there is no recommendation {recommendation_id}")
+        return found
 
     def _scorers(self, now: datetime) -> tuple[CloudView, Sequence[OutcomeScorer]]:
         view, active = self._cache.at(now)

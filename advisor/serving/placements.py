@@ -21,7 +21,7 @@ from advisor.errors import DeadlinePassed, NotFound, StorageLocked
 from advisor.lifecycle import anomalies, monitoring
 from advisor.lifecycle.monitoring import HowItHeld, Monitor
 from advisor.placement import decision, sequential
-from advisor.placement.requests import check_request
+from advisor.placement.requests import check_request, is_of_now
 from advisor.planning.joint_placement import JointAnswer, paying_moves, place_jointly
 from advisor.planning.repair import MOST_S
 from advisor.prediction.active import QuestionContext
@@ -33,7 +33,7 @@ from advisor.store import answers as recommendations
 from advisor.store import counters, hosts, instances, stays
 from advisor.store.engine import SILENCE_S
 from advisor.store.instances import Pending
-from advisor.store.transactions import LaterWrites, Transactions
+from advisor.store.transactions import LaterWrites, Transactions, found_soon
 
 T = TypeVar("T")
 _ELSEWHERE = timedelta(seconds=5)  # for so long after an answer was held another client is taken to be placing, too
@@ -223,8 +223,12 @@ class PlacementService:
         waiting = self._later.find(recommendation_id)
         if isinstance(waiting, EncodedRecommendation):
             return waiting.recommendation
-        with self._read() as connection:
-            stored = recommendations.get(connection, recommendation_id)
+
+        def find() -> Recommendation | None:
+            with self._read() as connection:
+                return recommendations.get(connection, recommendation_id)
+
+        stored = found_soon(find, is_new=is_of_now(recommendation_id, self._clock()))
         if stored is None:
             raise NotFound(f"there is no recommendation {recommendation_id}")
         return stored

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,6 +67,10 @@ CONNECT_S = 5  # until a server that does not answer counts as away
 SILENCE_S = 60  # how long a process that hangs in a transaction may hold what others wait for
 LONGEST_LOG = 64 * 2**20  # bytes of SQLite's write-ahead log, beyond which one of its writers waits for readers
 LOG_LOOK_S, LOG_WAIT_S = 10.0, 0.5  # how often, and for how long: who comes meanwhile waits as long
+# SQLite moves what was written from its log into the file once that has 1000 pages, within the commit that made it so
+# many, and waits for the disk: one of 55 answers did. Here a thread beside them does, after so many transactions; a
+# commit only where they were so large that the log would have this many pages (LONGEST_LOG).
+MOVED_AFTER, MOST_PAGES = 400, 16_000
 _WRITES = "cotenant_writes"  # marks connections that are going to write
 _UNSYNCED = "cotenant_unsynced"  # … and need not wait for the disk
 _WAIT_MS = "cotenant_wait_ms"  # … and for how long they wait for another writer
@@ -93,6 +97,7 @@ class Database:
             message = f"database {self.name} needs a driver that is not installed ({error}); leave it to postgresql://"
             raise InvalidInput(message, field="database") from error
         self._file = Path(str(self.url.database))  # of SQLite
+        self._written, self._mover = 0, threading.Thread()  # transactions since a thread moved the log into the file
         self._file_id: tuple[int, int] | None = None  # of the file that was opened first, by device and inode
         self._look_at_log_s = 0.0  # of the monotonic clock
         if self.is_sqlite:
@@ -143,6 +148,8 @@ class Database:
                     connection.exec_driver_sql(asked)
                 yield connection
             self._check_file()  # nothing is reported as stored that cannot be found
+            if self.is_sqlite:
+                self._move_when_due()
             if self.is_sqlite and time.monotonic() >= self._look_at_log_s:
                 self._look_at_log_s = time.monotonic() + LOG_LOOK_S
                 self._begin_log_anew()
@@ -177,6 +184,19 @@ class Database:
         finally:
             self._turn.leave()
 
+    def _move_when_due(self) -> None:
+        """By the writer whose turn it is."""
+        self._written += 1
+        if self._written >= MOVED_AFTER and not self._mover.is_alive():
+            self._written = 0
+            self._mover = threading.Thread(target=self._move, name="checkpoint", daemon=True)
+            self._mover.start()
+
+    def _move(self) -> None:
+        """Move what is in SQLite's log into its file as far as no reader needs it; no writer waits for that."""
+        with suppress(StorageUnavailable, *self._away), closing(self._engine.raw_connection()) as connection:
+            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+
     def _find_file(self, *_: object) -> None:
         """Before SQLite opens it: a new file is its owner's alone, and so are those that SQLite puts beside it."""
         self._check_file()
@@ -192,6 +212,8 @@ class Database:
 
     def close(self) -> None:
         """Close every idle connection."""
+        if self._mover.is_alive():
+            self._mover.join()
         self._engine.dispose()
 
     @contextmanager
@@ -353,6 +375,7 @@ def _prepare_sqlite(connection: Any, record: object) -> None:  # noqa: ARG001 - 
         "synchronous=FULL",  # what is committed outlives a power cut: agents delete what was acknowledged
         "foreign_keys=ON",
         f"journal_size_limit={LONGEST_LOG}",
+        f"wal_autocheckpoint={MOST_PAGES}",
     ):
         connection.execute(f"PRAGMA {pragma}")
 

@@ -22,6 +22,7 @@ from advisor.store import migrate
 from advisor.store.engine import Database
 from advisor.store.sample_store import STORED, SampleStore
 
+Found = TypeVar("Found")
 Transaction = Callable[[], AbstractContextManager[Connection]]  # opens one, to read or to write
 
 
@@ -155,13 +156,26 @@ class Together(Generic[Item, Result]):
 # Writes that no caller waits for: what a dry run or a plan leaves behind, stored once no other writer is at it.
 
 HASTY_S = 0.2  # a writer that waits longer lets its caller go first
+# What may be written later waits less: SQLite lets a writer sleep longer each time that it finds another one at it, and
+# each answer of a worker that wrote beside another one or beside a sync held a thread for up to 0.2 s.
+BRIEF_S = 0.005
 MOST = 1000  # writes that may wait, of some 10 KB each
 TOGETHER = 100  # at most in one transaction: each would wait for a turn of its own behind all other writers
 TURN_S = 3.0  # for which they wait for their turn, before what ends the service is looked at again
 AGAIN_S = 0.5  # after a database that did not answer
 LAST_S = 10.0  # for what still waits when the service ends
 
+SOON_S, LOOK_S = 0.5, 0.02  # for so long a reader looks again for what another process may be about to store
+
 log = logging.getLogger(__name__)
+
+
+def found_soon(find: Callable[[], Found | None], *, is_new: bool) -> Found | None:
+    """What `find` finds; of what `is_new` a process may have spoken before it was stored, so it is looked for again."""
+    until_s = time.monotonic() + SOON_S
+    while (found := find()) is None and is_new and time.monotonic() < until_s:
+        time.sleep(LOOK_S)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +190,10 @@ class _Waiting:
 
 
 class LaterWrites:
-    """One per process; thread-safe. What waits is kept in memory: a process that is killed loses it."""
+    """One per process; thread-safe. What waits is kept in memory: a process that is killed loses it.
+
+    What waits is stored together, in the order in which it came.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -192,7 +209,7 @@ class LaterWrites:
         """
         if not self._waiting:
             try:
-                with self._transactions.write(synced=synced, wait_s=HASTY_S) as connection:
+                with self._transactions.write(synced=synced, wait_s=BRIEF_S) as connection:
                     work(connection)
             except StorageLocked:
                 pass

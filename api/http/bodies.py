@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Header
+from fastapi import Header
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.datastructures import Headers
@@ -24,6 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from advisor.errors import AdvisorError, InvalidInput, StorageLocked
 from advisor.service import Idempotency, KeptAnswer, actor
 from advisor.validation import load_json
+from api.http.lanes import Given
 from api.problems import OF_ERROR, OF_STATUS, Busy, respond
 
 # The header `Idempotency-Key`: a question that is sent again with its key gets the same answer again.
@@ -79,12 +80,12 @@ class AnswerOnce:
         return answer
 
 
-async def _answer_once(request: Request, idempotency_key: IdempotencyKey = None) -> AnswerOnce:
+def _answer_once(request: Request, idempotency_key: IdempotencyKey = None) -> AnswerOnce:
     target = f"{request.method} {request.url.path}?{request.url.query}"
     return AnswerOnce(request.app.state.advisor.access.idempotency, idempotency_key, target)
 
 
-OnceDep = Annotated[AnswerOnce, Depends(_answer_once)]
+OnceDep = Annotated[AnswerOnce, Given(_answer_once)]
 
 
 PAUSE_S = 10.0  # without a byte of the body

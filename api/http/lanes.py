@@ -13,8 +13,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial, wraps
-from typing import Any, Literal, TypeVar
+from inspect import Parameter, Signature, iscoroutinefunction, signature
+from typing import Any, Literal, TypeVar, cast, get_type_hints
 
+from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -228,6 +230,60 @@ def in_lane(endpoint: Callable[..., T], name: LaneName) -> Callable[..., Awaitab
         return await lane.run(partial(endpoint, *args, **kwargs), None if caller in MANY else caller)
 
     return run
+
+
+class Given:
+    """Marks a parameter of an endpoint that the application gives: `of` makes it of the request, in the endpoint's own
+    thread. What else `of` takes is read from the request as the endpoint's own parameters are.
+
+    FastAPI has dependencies for that, but works on each as on an endpoint of its own: decision 251.
+    """
+
+    def __init__(self, of: Callable[..., Any]) -> None:
+        self.of = of
+
+
+def given(endpoint: Callable[..., T]) -> Callable[..., T]:
+    """The endpoint as FastAPI shall see it: it takes the request instead of what is Given."""
+    hints = get_type_hints(endpoint, include_extras=True)
+    makers = {
+        name: next((mark.of for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Given)), None)
+        for name, hint in hints.items()
+    }
+    made = {name: of for name, of in makers.items() if of is not None}
+    if not made:
+        return endpoint
+    own = signature(endpoint).parameters
+    asks = next((name for name in own if hints[name] is Request), "")
+    seen = {name: parameter.replace(annotation=hints[name]) for name, parameter in own.items() if name not in made}
+    if not asks:
+        seen["request"] = Parameter("request", Parameter.KEYWORD_ONLY, annotation=Request)
+    takes: dict[str, list[str]] = {}  # of the request, beside the request itself
+    for name, of in made.items():
+        _, *names = signature(of).parameters.values()
+        more = {one.name: one for one in names}
+        types = get_type_hints(of, include_extras=True) if more else {}
+        takes[name] = list(more)
+        seen |= {other: parameter.replace(annotation=types[other]) for other, parameter in more.items()}
+
+    def all_of(values: dict[str, Any]) -> dict[str, Any]:
+        request = values[asks] if asks else values.pop("request")
+        return values | {name: of(request, *map(values.pop, takes[name])) for name, of in made.items()}
+
+    if iscoroutinefunction(endpoint):
+
+        @wraps(endpoint)
+        async def filled(**values: Any) -> Any:
+            return await endpoint(**all_of(values))
+    else:
+
+        @wraps(endpoint)
+        def filled(**values: Any) -> Any:
+            return endpoint(**all_of(values))
+
+    ordered = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in seen.values()]
+    filled.__signature__ = Signature(ordered, return_annotation=hints.get("return", Signature.empty))  # type: ignore[attr-defined]
+    return cast(Callable[..., T], filled)
 
 
 def _forget(result: asyncio.Future[Any]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Annotated, Any, cast, get_origin
+from typing import Annotated, get_origin
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Path, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -27,26 +27,13 @@ from advisor.service import (
     TelemetryService,
 )
 from advisor.settings import Settings
+from api.http.lanes import Given
 from api.schemas.base import ID_PATTERN, TEXT_PATTERN
 from api.telemetry import Telemetry
 
 
-# Coroutines, although they wait for nothing: FastAPI would call plain functions in a thread.
-def _service(name: str) -> Any:
-    async def get(request: Request) -> Any:
-        return getattr(request.app.state.advisor, name)
-
-    return Depends(get)
-
-
-async def get_settings(request: Request) -> Settings:
-    """The application's settings."""
-    return cast(Settings, request.app.state.settings)
-
-
-async def get_counters(request: Request) -> Telemetry:
-    """The application's metrics."""
-    return cast(Telemetry, request.app.state.telemetry)
+def _service(name: str) -> Given:
+    return Given(lambda request: getattr(request.app.state.advisor, name))
 
 
 # What is checked before a byte of the body is read.
@@ -102,11 +89,6 @@ def only_known_parameters(read: Collection[str]) -> Check:
     return check
 
 
-async def get_caller(request: Request) -> Caller:
-    """The caller that the gate let in."""
-    return cast(Caller, request.state.caller)
-
-
 AccessDep = Annotated[AccessService, _service("access")]
 CellDep = Annotated[CellService, _service("cells")]
 ChangeDep = Annotated[ChangeService, _service("changes")]
@@ -119,9 +101,9 @@ OutcomeDep = Annotated[OutcomeService, _service("outcomes")]
 PlacementDep = Annotated[PlacementService, _service("placements")]
 PlanDep = Annotated[PlanService, _service("plans")]
 TelemetryDep = Annotated[TelemetryService, _service("telemetry")]
-CallerDep = Annotated[Caller, Depends(get_caller)]
-SettingsDep = Annotated[Settings, Depends(get_settings)]
-CountersDep = Annotated[Telemetry, Depends(get_counters)]
+CallerDep = Annotated[Caller, Given(lambda request: request.state.caller)]  # the one that the gate let in
+SettingsDep = Annotated[Settings, Given(lambda request: request.app.state.settings)]
+CountersDep = Annotated[Telemetry, Given(lambda request: request.app.state.telemetry)]
 PathId = Annotated[str, Path(pattern=ID_PATTERN, min_length=1, max_length=255, description="its id")]
 PathName = Annotated[str, Path(pattern=TEXT_PATTERN, min_length=1, max_length=255, description="its name")]
 _ONLY = "only those that name this one"

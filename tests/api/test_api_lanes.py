@@ -9,8 +9,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
+from fastapi import FastAPI, Header, Request
+from fastapi.routing import APIRoute
 
 from advisor import deadline
 from advisor.domain import Histories, Instance, PlanRequest
@@ -18,9 +21,9 @@ from advisor.errors import DeadlinePassed
 from advisor.planning import planner
 from advisor.service import Advisor
 from advisor.settings import Settings
-from api.app import create_app
+from api.app import _routes, create_app
 from api.http import lanes
-from api.http.lanes import CPUS, Lane
+from api.http.lanes import CPUS, Given, Lane, given
 from api.problems import Busy
 from tests.api.api_client import Client, bent_client, session
 
@@ -296,3 +299,41 @@ async def test_requests_whose_time_is_up_leave_nothing_in_the_queue() -> None:
     assert await running == "done"
     assert await lane.run(lambda: "next", "hasty") == "next"
     lane.close()
+
+
+def _keyed(request: Request, x_key: Annotated[str, Header()] = "none") -> str:
+    return f"{request.method} {x_key}"
+
+
+def test_what_is_given_to_an_endpoint_is_made_of_the_request_and_no_parameter_of_the_description() -> None:
+    def of_app(number: int, title: Annotated[str, Given(lambda request: request.app.title)], size: int = 2) -> str:
+        return f"{number} {title} {size}"
+
+    def with_request(
+        asked: Request, word: Annotated[str, Given(_keyed)], title: Annotated[str, Given(lambda one: one.app.title)]
+    ) -> str:
+        return f"{asked.url.path} {word} {title}"
+
+    async def later(word: Annotated[str, Given(_keyed)]) -> str:
+        return word
+
+    app = FastAPI(title="ours")
+    app.add_api_route("/of-app/{number}", given(of_app))
+    app.add_api_route("/with-request", given(with_request))
+    app.add_api_route("/later", given(later))
+    paths = app.openapi()["paths"]
+    named = {path: [one["name"] for one in paths[path]["get"].get("parameters", [])] for path in paths}
+    assert named == {"/of-app/{number}": ["number", "size"], "/with-request": ["x-key"], "/later": ["x-key"]}
+    client = Client(app)
+    assert client.get("/of-app/1?size=3").json() == "1 ours 3"
+    assert client.get("/of-app/1").json() == "1 ours 2"
+    assert client.get("/with-request", headers={"X-Key": "k"}).json() == "/with-request GET k ours"
+    assert client.get("/later").json() == "GET none"
+    assert client.get("/of-app/one").status_code == 422
+    assert given(_keyed) is _keyed
+
+
+def test_fastapi_resolves_nothing_for_a_question_but_its_parameters() -> None:
+    routes = {route.operation_id: route.dependant for route in _routes() if isinstance(route, APIRoute)}
+    assert routes["questions.questions.place"].dependencies == []
+    assert [one.alias for one in routes["questions.questions.place"].header_params] == ["idempotency-key"]

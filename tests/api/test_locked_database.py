@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection
 
-from advisor.domain import Host
+from advisor.domain import Host, Instance, PlacementRequest
 from advisor.errors import NotFound, StorageLocked
 from advisor.service import Advisor
 from advisor.settings import Settings
@@ -134,6 +135,28 @@ def test_what_waited_is_stored_together_and_what_cannot_be_stored_spoils_nothing
         assert counters.read(connection).series == (6 if spoilt is None else 5)
     if spoilt is None:
         assert len({id(connection) for connection in turns}) == 1
+
+
+def test_an_answer_that_another_process_is_about_to_store_is_found(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "SOON_S", 60.0)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    got: list[object] = []
+    with Advisor(settings, clock=lambda: now) as first, Advisor(settings, clock=lambda: now) as second:
+        with locked(settings):
+            answer = first.placements.place(PlacementRequest(Instance("new", vcpus=1, memory_mb=512), dry_run=True))
+            readers = [
+                threading.Thread(target=lambda: got.append(second.placements.get(answer.head.id).id)),
+                threading.Thread(target=lambda: got.append(second.outcomes.get(answer.head.id).recommendation.id)),
+            ]
+            for reader in readers:
+                reader.start()
+        for reader in readers:
+            reader.join(60)
+        with pytest.raises(NotFound):  # of another second: it is not waited for
+            second.placements.get(f"{1:012x}-{answer.head.id[-10:]}")
+    assert got == [answer.head.id] * 2
 
 
 def test_an_unknown_answer_is_not_found_while_the_database_is_locked(advisor: Advisor, settings: Settings) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -284,3 +284,32 @@ def test_the_log_of_sqlite_begins_anew_though_there_is_always_a_reader(
         reader.join(60)
     database.close()
     assert longest < written / 2
+
+
+def test_no_commit_moves_the_log_into_the_file_but_a_thread_after_so_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite itself moves it within a commit, once it has 1000 pages; here 50 transactions write 2,000."""
+    monkeypatch.setattr(engine, "MOVED_AFTER", 50)
+    path = tmp_path / "a.sqlite3"
+    database = Database(f"sqlite:///{path}")
+
+    def rows_in_the_file() -> int:
+        (copy := tmp_path / "copy.sqlite3").write_bytes(path.read_bytes())  # without the log
+        with closing(sqlite3.connect(copy)) as alone:
+            return int(alone.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]) and int(
+                alone.execute("SELECT count(*) FROM t").fetchone()[0]
+            )
+
+    for number in range(49):
+        with database.write(synced=False) as connection:
+            if not number:
+                connection.execute(sa.text("CREATE TABLE t (a BLOB)"))
+            connection.execute(sa.text("INSERT INTO t VALUES (zeroblob(160000))"))
+        assert not database._mover.is_alive()
+    assert rows_in_the_file() == 0
+    with database.write(synced=False) as connection:
+        connection.execute(sa.text("INSERT INTO t VALUES (zeroblob(160000))"))
+    database._mover.join(60)
+    assert rows_in_the_file() == 50
+    database.close()
