@@ -217,7 +217,7 @@ class Overview:
         self._last: tuple[CloudView, Predictor, CloudNow] | None = None  # without what the predictor was asked before
         self._known: dict[bytes, Floats] = {}
         self._version = ""
-        self._left = 0  # hosts that are being predicted
+        self._left: int | None = None  # hosts that are being predicted; None = they were never counted
 
     def is_quick(self, view: CloudView, chosen: ActivePredictor) -> bool:
         """Whether `now` has an answer within a second: it has it, or the cloud is not large."""
@@ -226,7 +226,9 @@ class Overview:
         return made or len(view.inventory.instances) <= AT_ONCE
 
     def part_done(self, view: CloudView) -> float:
-        """The part of the hosts that is not being predicted right now, 0-1."""
+        """The part of the hosts that is not being predicted right now, 0-1; 0 before the first ones are."""
+        if self._left is None:
+            return 0.0
         return max(1 - self._left / max(len(view.snapshot.hosts), 1), 0.0)
 
     def now(self, view: CloudView, chosen: ActivePredictor) -> CloudNow:

@@ -278,13 +278,20 @@ class _Line:
                 return True
             mine = threading.Event()
             self._waiting.append(mine)
-        if mine.wait(wait_s):
-            return True
+        try:
+            return mine.wait(wait_s) or not self._withdrawn(mine)
+        except BaseException:  # a signal's: the turn of a waiter that is gone would never end
+            if not self._withdrawn(mine):
+                self.leave()
+            raise
+
+    def _withdrawn(self, mine: threading.Event) -> bool:
+        """Wait no longer; False = the turn came in this very moment."""
         with self._lock:
-            if mine.is_set():  # in this very moment
-                return True
+            if mine.is_set():
+                return False
             self._waiting.remove(mine)
-            return False
+            return True
 
     def leave(self) -> None:
         """Give the turn to the next."""

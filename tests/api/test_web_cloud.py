@@ -444,6 +444,9 @@ def test_the_first_page_of_a_large_cloud_does_not_wait_for_its_predictions(
         opened.inventory.put(load_inventory(CLOUD), mode="replace", generation=None)
         client = Client(create_app(opened, settings))
         hosts = len(opened.inventory.hosts().items)
+        until = time.monotonic() + 60
+        while opened.cloud.glance().part != 1 - 1 / hosts and time.monotonic() < until:
+            time.sleep(0.01)
         waiting = client.page("/").text
         assert f"are being predicted: {1 - 1 / hosts:.0%} of the hosts are done" in waiting
         assert "data-refresh" in waiting

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -20,7 +21,7 @@ import sqlalchemy as sa
 from advisor.errors import InvalidInput, OutOfSpace, StorageUnavailable
 from advisor.settings import DATABASE
 from advisor.store import counters, engine, hosts, migrate, samples
-from advisor.store.engine import Database
+from advisor.store.engine import Database, _Line
 from profiler.observed import Host, MetricSample
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -313,3 +314,21 @@ def test_no_commit_moves_the_log_into_the_file_but_a_thread_after_so_many(
     database._mover.join(60)
     assert rows_in_the_file() == 50
     database.close()
+
+
+def test_a_writer_that_a_signal_takes_out_of_the_line_keeps_no_other_waiting() -> None:
+    """As an interrupt of a command does, which comes in its main thread."""
+
+    def interrupt(number: int, _frame: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    line, before = _Line(), signal.signal(signal.SIGALRM, interrupt)
+    try:
+        assert line.enter(0.0)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            line.enter(60.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    line.leave()
+    assert line.enter(0.0)
