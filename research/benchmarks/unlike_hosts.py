@@ -1,13 +1,14 @@
 """Speed of one decision where no two hosts are alike: every instance has a demand over time of its own.
 
-    python -m research.benchmarks.unlike_hosts [--json] [--sizes 100,1000,10000] [--misses QUESTIONS] [--model DIR]
+    python -m research.benchmarks.unlike_hosts [--json] [--sizes 100,1000,10000] [--chart OUT.png] [--misses QUESTIONS]
+        [--model DIR]
 
 Hosts have 64 CPUs, half of them in two NUMA nodes, and 10 to 30 instances of 2 to 16 vCPUs, whose demands (simulated:
 random means, spreads, parts in common, loops and bursts) load a host to 30-110 % on average. The analytic model
 answers, with reasons. Cold is a question for which nothing is remembered; warm is the same one after 1 % of the hosts
 had news; another is one about a new VM that was never asked about, in a cloud that was. The baseline in the same run
 is the predictor's own predict of all hosts, without the new VM and with it under every pinning. All runs on one core;
-wall and CPU times are medians of interleaved repeats.
+wall and CPU times are medians of interleaved repeats. --chart draws them by the number of hosts.
 
 --misses asks so many questions of clouds of 500 hosts twice: as the service does, and with every host predicted in
 full, and of a model every pinning. It prints how often the first host differs and how often any shown host does, how
@@ -30,7 +31,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,6 +49,7 @@ from advisor.snapshot import ClusterSnapshot
 from models.learning.artifact import load
 from models.physics.prior import PriorPredictor
 from models.prediction import Predictor
+from profiler import pictures
 from profiler.demand import Demand, Resource
 from profiler.observed import Pinning
 from research.benchmarks.decision import Listening
@@ -354,6 +356,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)))
+    parser.add_argument("--chart", type=Path, metavar="OUT.png")
     parser.add_argument("--misses", type=int, metavar="QUESTIONS", help="for each kind of cloud")
     parser.add_argument("--model", type=Path, metavar="DIR")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
@@ -371,9 +374,40 @@ def main() -> None:
             row = apart("unlike_hosts", "--model", str(options.model), "--one", size)
             print(json.dumps({**circumstances(), **row}), flush=True)
         return
+    if options.chart:
+        pictures.check_target(options.chart)
     rows = [apart("unlike_hosts", "--one", size) for size in options.sizes.split(",")]
+    if options.chart:
+        picture(rows, options.chart)
     document = {**circumstances(), "news": NEWS, "rows": rows}
     print(json.dumps(document, indent=1) if options.json else _shown(document))
+
+
+CURVES = (  # by panel: the figure and what it is
+    (
+        ("predict_cpu_ms", "every host predicted, without ranking"),
+        ("cold_cpu_ms", "a question, nothing remembered"),
+        ("another_cpu_ms", "a question about another new VM"),
+        ("warm_cpu_ms", "the same question after news of 1 % of the hosts"),
+    ),
+    (("build_ms", "the snapshot is built"), ("news_cpu_ms", "it takes up news of 1 % of the hosts")),
+)
+
+
+def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """What questions and the snapshot cost, a curve each by the number of hosts, both axes logarithmic."""
+    figure, panels = pictures.new_figure(len(CURVES), width=11.0, height=4.0)
+    hosts = [row["hosts"] for row in rows]
+    for axes, curves in zip(panels, CURVES, strict=True):
+        for (name, text), colour in zip(curves, pictures.SERIES, strict=False):
+            axes.plot(hosts, [row[name] for row in rows], color=colour, marker="o", label=text)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks(hosts, [f"{each:,}" for each in hosts])
+        axes.minorticks_off()
+        axes.legend(frameon=False, fontsize="small")
+        pictures.label(axes, "", "hosts of 20 VMs each", "ms of CPU")
+    pictures.save(figure, path)
 
 
 def _shown(document: dict[str, Any]) -> str:
