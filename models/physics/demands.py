@@ -124,10 +124,13 @@ def holds(kind: Ints, name: str) -> Bools:
     return np.asarray(_of_kinds(name)[kind] > 0)
 
 
-@cache
 def _of_kinds(name: str) -> Floats:
     """A trait of all HOST_KINDS, nan where one has none."""
-    values = [getattr(TRAITS[one], name) for one in HOST_KINDS]
+    return _as_array(tuple(getattr(TRAITS[one], name) for one in HOST_KINDS))
+
+
+@cache  # by values: whoever fits constants replaces traits for a while
+def _as_array(values: tuple[float | None, ...]) -> Floats:
     return np.array([np.nan if value is None else float(value) for value in values])
 
 
