@@ -154,7 +154,7 @@ def measured(model: Path, cloud: str, size: int, new_vm: str) -> dict[str, Any]:
                 times[name].append(1000 * value)
     return {
         "cloud": cloud,
-        "newcomer": new_vm,
+        "new_vm": new_vm,
         "hosts": size,
         "choices": {str(count): int((choices == count).sum()) for count in np.unique(choices).tolist()},
         "repeats": repeats,
