@@ -167,7 +167,7 @@ def test_a_cell_that_hangs_is_late_and_does_not_keep_the_others(around: _Around)
         over.wait(60)
         return 200, b"{}"
 
-    front = around.front({"slow": around.scripted(hang), "b": around.scripted(says(short(0.5)))}, cells_wait_s=0.5)
+    front = around.front({"slow": around.scripted(hang), "b": around.scripted(says(short(0.5)))}, cells_wait_s=2.0)
     try:
         document = ask(front)
     finally:
