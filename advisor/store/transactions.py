@@ -244,10 +244,9 @@ class LaterWrites:
                 if not self._waiting:
                     self._thread = None
                     return
-                batch = list(itertools.islice(self._waiting, TOGETHER))
             if self._ending.is_set():
                 until_s = min(until_s, time.monotonic() + LAST_S)
-            stored = self._store_together(batch)
+            stored = self._store_together()
             with self._lock:
                 for _ in range(stored):
                     self._waiting.popleft()
@@ -257,12 +256,20 @@ class LaterWrites:
                     return
                 self._ending.wait(AGAIN_S)
 
-    def _store_together(self, batch: Sequence[_Waiting]) -> int:
+    def _first(self) -> list[_Waiting]:
+        with self._lock:
+            return list(itertools.islice(self._waiting, TOGETHER))
+
+    def _store_together(self, only: Sequence[_Waiting] = ()) -> int:
         """How many of the first are done with: all, in one transaction, or none, which are to be tried again. What
-        cannot be stored at all is left out, which the log says."""
+        cannot be stored at all is left out, which the log says. Without `only` these are all that wait when it is this
+        writer's turn, up to the first that needs a transaction of the other kind."""
+        batch = list(only) or self._first()
         synced = any(waiting.synced for waiting in batch)
         try:
             with deadline.within(math.inf), self._transactions.write(synced=synced, wait_s=TURN_S) as connection:
+                if not only:
+                    batch = list(itertools.takewhile(lambda waiting: synced or not waiting.synced, self._first()))
                 for waiting in batch:
                     waiting.context.run(_do, waiting.work, connection)
         except StorageUnavailable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from models.arrays import Floats
 from models.data.demand_classes import PRIOR_HOURS, LogSums, completed, day_one, doubt, from_class, from_mean, log_of
 from models.profiling import demand_estimation, tallies
 from models.profiling.demand_estimation import (
+    Estimate,
     Tally,
     Window,
     demanded_cpus,
@@ -418,3 +420,9 @@ def test_tallies_side_by_side_are_those_of_each_by_itself(
 def test_bytes_that_are_no_tally_are_refused(state: bytes) -> None:
     with pytest.raises(tallies.Unreadable):
         Tallies.of(["cpu"], [state])
+
+
+def test_an_estimate_has_the_fields_of_a_demand_with_the_same_defaults() -> None:
+    declared = {one.name: one.default for one in dataclasses.fields(Demand) if one.default is not dataclasses.MISSING}
+    assert Estimate._fields == tuple(one.name for one in dataclasses.fields(Demand))
+    assert Estimate._field_defaults == declared

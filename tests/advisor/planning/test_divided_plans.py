@@ -24,7 +24,14 @@ from models.physics.prior import PriorPredictor
 from profiler.demand import Demand
 from tests.advisor.core.core_clouds import NOW, cloud, host, vm
 from tests.advisor.planning.test_assign import SMALL_CLOUD
-from tests.advisor.planning.test_rules_of_instances import EQUIPPED, Residents, broken, made, planned, residents_of
+from tests.advisor.planning.test_rules_of_instances import (
+    EQUIPPED,
+    Residents,
+    check_rules_are_kept,
+    made,
+    planned,
+    residents_of,
+)
 
 PRIOR = ActivePredictor(PriorPredictor())
 
@@ -79,17 +86,7 @@ def test_no_merged_plan_breaks_a_rule_that_holds(there: Residents, kind: PlanKin
     asked = PlanRequest(kind=kind, empty=("a2",) if kind == "evacuate" else (), keep_ratio=0.5)
     with of(most):
         found = planned(before, asked)
-    assert not {step.instance for step in found.steps if step.host} & {
-        name for name, one in before.names.placed.items() if one.labels.keys() & {"never_move", "move_window"}
-    }
-    for steps in (found.steps, (*found.steps, *found.undo)):
-        now, last = dict(before.names.placed), before
-        for step in (step for step in steps if step.host):
-            now[step.instance] = replace(now[step.instance], host=step.host)
-            then = cloud(EQUIPPED, now.values())
-            assert broken(then) <= broken(last) | broken(before)
-            last = then
-    assert now == before.names.placed
+    check_rules_are_kept(before, found)
 
 
 def test_a_group_of_the_whole_cloud_has_the_plan_of_one_search() -> None:

@@ -191,7 +191,11 @@ def test_no_plan_breaks_a_rule_that_holds(there: Residents, aim: Aim) -> None:
 def test_no_rule_is_broken_at_any_moment_of_a_plan_or_of_its_way_back(there: Residents, kind: PlanKind) -> None:
     before = cloud(EQUIPPED, made(there))
     asked = PlanRequest(kind=kind, empty=("a2",) if kind == "evacuate" else (), keep_ratio=0.5)
-    found = planned(before, asked)
+    check_rules_are_kept(before, planned(before, asked))
+
+
+def check_rules_are_kept(before: ClusterSnapshot, found: Plan) -> None:
+    """At every moment of a plan and of its way back, by `broken`; who may never move does not."""
     assert not {step.instance for step in found.steps if step.host} & {
         name for name, one in before.names.placed.items() if one.labels.keys() & {"never_move", "move_window"}
     }
